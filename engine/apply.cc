@@ -1,11 +1,11 @@
 // The one door, and the eager interpreter behind it.
 #include <fmt/format.h>
 
+#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/eager.h"
-#include "tessera/engine/holders.h"
+#include "tessera/engine/kernel_cache.h"
 #include "tessera/engine/op.h"
-#include "tessera/engine/prepared_kernels.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
@@ -20,11 +20,11 @@ namespace {
 class RunKernel final : public Kernel {
  public:
   explicit RunKernel(const Op& op) : op_(op) {}
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    if (where.device().is_cpu()) {
-      op_.run(static_cast<CpuContext&>(where), in, out, scratch);
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
+    if (ctx.device().is_cpu()) {
+      op_.run(static_cast<CpuContext&>(ctx), in, out, scratch);
     } else if constexpr (kCuda) {
-      op_.run(as_cuda(where), in, out, scratch);
+      op_.run(as_cuda(ctx), in, out, scratch);
     }
   }
 
@@ -51,11 +51,11 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
                 const Specs& specs, Device device) {
   const Op& op = *called;
   const TracedOp recorded(op.name());
-  const RunningOp running(op.name());
+  const CurrentOpScope running(op.name());
   Tensors outputs;
   bool only_views = true;
   for (size_t i = 0; i < specs.size(); ++i) {
-    int view = op.views(static_cast<int>(i)), update = op.updates(static_cast<int>(i));
+    int view = op.view_of(static_cast<int>(i)), update = op.updates(static_cast<int>(i));
     if (view >= 0) {
       const TensorImpl& whole = *inputs[view].impl();
       whole.data();
@@ -72,8 +72,8 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
   }
   if (only_views) return outputs;
 
-  Context& where = context(device);
-  const PreparedKernels::Entry& prepared = prepared_kernels().find(called, in, where);
+  Context& ctx = context(device);
+  const KernelCache::Entry& prepared = kernel_cache().find(called, in, ctx);
   const std::shared_ptr<Kernel> kernel = prepared.kernel;
   const size_t scratch_bytes = prepared.scratch_bytes;
   std::vector<Buffer> in_buffers, out_buffers;
@@ -85,8 +85,8 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
     scratch = allocate_storage(scratch_bytes, device, true);
     scratch_buffer = {scratch->pointer, {DType::u8, {static_cast<int64_t>(scratch_bytes)}, device}};
   }
-  kernel->run(where, in_buffers, out_buffers, scratch_buffer);
-  if (!device.is_cpu() && settings().gpu.synchronous) where.synchronize();
+  kernel->run(ctx, in_buffers, out_buffers, scratch_buffer);
+  if (!device.is_cpu() && settings().gpu.synchronous) ctx.synchronize();
   for (size_t i = 0; i < specs.size(); ++i)
     if (op.updates(static_cast<int>(i)) >= 0) ++outputs[i].impl()->storage->version;
   return outputs;
@@ -127,15 +127,15 @@ Tensors Op::grad(const GradArgs&) const {
   throw Error(fmt::format("{}: has no gradient; use detach() on its result", name()));
 }
 
-std::optional<Absorbed> Op::simplified(std::span<const TensorSpec>) const { return std::nullopt; }
+std::optional<FusedOp> Op::simplified(std::span<const TensorSpec>) const { return std::nullopt; }
 
-std::optional<Absorbed> Op::absorb_producer(const Op&, int, std::span<const TensorSpec>,
-                                            std::span<const TensorSpec>) const {
+std::optional<FusedOp> Op::fuse_producer(const Op&, int, std::span<const TensorSpec>,
+                                         std::span<const TensorSpec>) const {
   return std::nullopt;
 }
 
-std::optional<Absorbed> Op::absorb_prologue(const ScalarProgram&, int, std::span<const TensorSpec>,
-                                            std::span<const TensorSpec>, const Target&) const {
+std::optional<FusedOp> Op::fuse_prologue(const ScalarProgram&, int, std::span<const TensorSpec>,
+                                         std::span<const TensorSpec>, const Target&) const {
   return std::nullopt;
 }
 
@@ -143,13 +143,13 @@ std::optional<PackedInput> Op::pack_input(std::span<const TensorSpec>, const Tar
   return std::nullopt;
 }
 
-std::optional<Absorbed> Op::absorb_reader(const OpPtr&, int, std::span<const TensorSpec>,
-                                          std::span<const TensorSpec>) const {
+std::optional<FusedOp> Op::fuse_consumer(const OpPtr&, int, std::span<const TensorSpec>,
+                                         std::span<const TensorSpec>) const {
   return std::nullopt;
 }
 
-std::optional<Absorbed> Op::absorb_epilogue(const ScalarProgram&, int, std::span<const TensorSpec>,
-                                            std::span<const TensorSpec>) const {
+std::optional<FusedOp> Op::fuse_epilogue(const ScalarProgram&, int, std::span<const TensorSpec>,
+                                         std::span<const TensorSpec>) const {
   return std::nullopt;
 }
 
@@ -160,13 +160,13 @@ std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scra
   try {
     storage->pointer = allocator.allocate(bytes);
   } catch (OutOfMemory& error) {
-    error.locate(current_module_path(), running_op());
-    if (const std::string held = largest_holders(device); !held.empty())
+    error.locate(current_module_path(), current_op());
+    if (const std::string held = largest_allocations(device); !held.empty())
       error.append("\nheld by eager tensors, the largest:" + held);
     throw;
   }
   storage->owner = &allocator;
-  hold(*storage, scratch);
+  record_allocation(*storage, scratch);
   if (auto* trace = AllocationTrace::current()) trace->allocated(storage->pointer, bytes, scratch);
   return storage;
 }
@@ -187,15 +187,15 @@ Tensors call(const OpPtr& op, const Tensors& inputs) {
   Specs specs = op->infer(in);
   for (TensorSpec& spec : specs) spec.device = device;
 
-  bool tape = tape_wanted(inputs);
+  bool tape = should_record(inputs);
   Tensors pinned = inputs;
   Recorder* recorder = current_recorder();
   if (tape && recorder != nullptr)
-    for (Tensor& input : pinned) input = recorder->pin(input);
+    for (Tensor& input : pinned) input = recorder->snapshot(input);
   Tensors outputs = recorder != nullptr ? recorder->record(op, inputs, specs)
                                         : run_now(op, inputs, in, specs, device);
   if (tape && op->differentiable())
-    put_on_tape(op, pinned, outputs);
+    record_on_tape(op, pinned, outputs);
   else
     stop_gradients(*op, tape, inputs, outputs);
   return outputs;
@@ -221,7 +221,7 @@ Cost Op::cost_with(std::span<const TensorSpec> in, int64_t flops) const {
   const Specs out = infer(in);
   bool moves = false;  // a view reads nothing either
   for (size_t i = 0; i < out.size(); ++i) {
-    if (views(static_cast<int>(i)) >= 0) continue;
+    if (view_of(static_cast<int>(i)) >= 0) continue;
     cost.bytes_written += static_cast<int64_t>(out[i].bytes());
     moves = true;
   }

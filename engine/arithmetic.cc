@@ -71,7 +71,7 @@ Tensor binary(const char* name, ScalarOp op, Tensor a, Tensor b, std::vector<Poi
 Tensor with_constant(const char* name, ScalarOp op, const Tensor& x, double c, bool left,
                      PointwiseGrad grad) {
   if (!is_float(x.dtype())) {
-    const Tensor other = constant_like(name, x, c);
+    const Tensor other = scalar_like(name, x, c);
     return left ? integers(name, op, other, x) : integers(name, op, x, other);
   }
   ScalarBuilder b(1);
@@ -176,7 +176,7 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 
 Tensor clamp(const Tensor& x, double low, double high) {
   if (!is_float(x.dtype()))
-    return minimum(maximum(x, constant_like("clamp", x, low)), constant_like("clamp", x, high));
+    return minimum(maximum(x, scalar_like("clamp", x, low)), scalar_like("clamp", x, high));
   ScalarBuilder b(1);
   const int raised = b.push(ScalarOp::max, 0, b.value(low));
   return pointwise("clamp", b.build(b.push(ScalarOp::min, raised, b.value(high))), {x});

@@ -25,11 +25,11 @@ thread_local bool backward_now = false;
 std::atomic<uint64_t> node_count{0};
 
 std::shared_ptr<const GradientStop> stop_of(const Op& op, const char* why) {
-  return stop_because(fmt::format("{} {}; use detach() where no gradient should flow",
-                                  op_at(op.name(), current_module_path()), why));
+  return make_gradient_stop(fmt::format("{} {}; use detach() where no gradient should flow",
+                                        op_at(op.name(), current_module_path()), why));
 }
 
-std::string let_go(const TapeNode& node) {
+std::string freed_text(const TapeNode& node) {
   return fmt::format(
       "the tape of {} has been let go by an earlier call of gradients(); run the forward pass "
       "again, or take the earlier gradients with CreateGraph::yes",
@@ -78,7 +78,7 @@ Tensor tracked_again(const Tensor& saved, const Edge& edge) {
   if (!saved.defined() || (!edge.leaf && !edge.node) || !is_float(saved.dtype())) return saved;
   Tensor handle = detach(saved);
   handle.impl()->leaf = edge.leaf != nullptr;
-  handle.impl()->pinned_from = edge.leaf;
+  handle.impl()->snapshot_of = edge.leaf;
   handle.impl()->node = edge.node;
   handle.impl()->output = edge.output;
   return handle;
@@ -86,7 +86,7 @@ Tensor tracked_again(const Tensor& saved, const Edge& edge) {
 
 Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
   // A pinned handle stands for the leaf it was made from.
-  if (impl->leaf) return {nullptr, impl->pinned_from ? impl->pinned_from : impl, 0, nullptr};
+  if (impl->leaf) return {nullptr, impl->snapshot_of ? impl->snapshot_of : impl, 0, nullptr};
   return {impl->node, nullptr, impl->output, impl->stop};
 }
 
@@ -213,7 +213,7 @@ class Backward {
   void step(const std::shared_ptr<TapeNode>& shared, Tensors& grads) {
     TapeNode& node = *shared;
     if (keep_wanted(node, grads) && !reach_.leads_on(node)) return;
-    if (node.released) throw Error("gradients: " + let_go(node));
+    if (node.released) throw Error("gradients: " + freed_text(node));
     DeviceScope device(node.device);
     ModulePathReset module_path(node.module_path);
     check_versions(node, node.inputs, node.input_versions, "input");
@@ -274,23 +274,24 @@ TapeNode::~TapeNode() {
 }
 
 bool in_backward() { return backward_now; }
-bool tape_is_on() { return !no_grad; }
+bool grad_mode_enabled() { return !no_grad; }
 
-std::shared_ptr<const GradientStop> stop_because(std::string reason) {
+std::shared_ptr<const GradientStop> make_gradient_stop(std::string reason) {
   return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
 }
 
 NoGradScope::NoGradScope() : outer_(no_grad) { no_grad = true; }
 NoGradScope::~NoGradScope() { no_grad = outer_; }
 
-bool tape_wanted(std::span<const Tensor> inputs) {
+bool should_record(std::span<const Tensor> inputs) {
   if (no_grad) return false;
   for (const Tensor& input : inputs)
     if (input.impl()->tracked() && is_float(input.dtype())) return true;
   return false;
 }
 
-void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+void record_on_tape(const OpPtr& op, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs) {
   auto node = std::make_shared<TapeNode>();
   node->op = op;
   node->order = node_count++;
@@ -325,8 +326,8 @@ void stop_gradients(const Op& op, bool tracked, std::span<const Tensor> inputs,
   for (const Tensor& output : outputs) output.impl()->stop = stop;
 }
 
-Dependence dependence(const Tensor& tensor) {
-  Dependence found;
+LeafDependencies leaves_of(const Tensor& tensor) {
+  LeafDependencies found;
   std::unordered_set<const void*> seen;
   std::vector<Edge> stack{edge_of(tensor.shared())};
   while (!stack.empty()) {
@@ -335,7 +336,7 @@ Dependence dependence(const Tensor& tensor) {
     if (edge.stop && found.stop.empty()) found.stop = edge.stop->reason;
     if (edge.leaf && seen.insert(edge.leaf.get()).second) found.leaves.push_back(edge.leaf);
     if (!edge.node || !seen.insert(edge.node.get()).second) continue;
-    if (edge.node->released && found.stop.empty()) found.stop = let_go(*edge.node);
+    if (edge.node->released && found.stop.empty()) found.stop = freed_text(*edge.node);
     stack.insert(stack.end(), edge.node->edges.rbegin(), edge.node->edges.rend());
   }
   return found;
@@ -368,7 +369,7 @@ Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstre
   Backward backward(wrt, differentiated);
   for (size_t i = 0; i < outputs.size(); ++i) backward.start(outputs[i], upstream[i]);
   backward.run();
-  static const auto untracked = stop_because(
+  static const auto untracked = make_gradient_stop(
       "it depends on the result of an earlier gradients(), which was taken without "
       "CreateGraph::yes; take it with that, or detach() it");
   Tensors result;

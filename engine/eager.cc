@@ -44,7 +44,7 @@ Made make(Device device, std::string_view name, const AllocatorSettings& setting
   RawMemory& machine = context(device).memory();
   Made made;
   if (settings.limit != RawMemory::kNoLimit)
-    made.memory = std::make_unique<LimitedMemory>(machine, settings.limit, kEagerHolder);
+    made.memory = std::make_unique<LimitedMemory>(machine, settings.limit, kEagerTag);
   made.allocator = make_allocator(name, made.memory ? *made.memory : machine, settings);
   if (!made.allocator)
     throw ConfigError(

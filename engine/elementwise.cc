@@ -26,13 +26,13 @@ void for_broadcast_lines(ThreadPool& pool, const Shape& out, Buffers in, F&& fn)
 }
 
 // The inputs must be of one dtype; gives the broadcast shape.
-Shape common_shape(std::string_view who, std::span<const TensorSpec> in) {
+Shape common_shape(std::string_view op_name, std::span<const TensorSpec> in) {
   Shape shape = in[0].shape;
   for (const TensorSpec& x : in) {
     if (x.dtype != in[0].dtype)
       throw ShapeError(fmt::format("{}: both must be of one dtype, given {} and {}; use cast()",
-                                   who, in[0].text(), x.text()));
-    shape = broadcast(shape, x.shape, who);
+                                   op_name, in[0].text(), x.text()));
+    shape = broadcast(shape, x.shape, op_name);
   }
   return shape;
 }
@@ -49,26 +49,26 @@ class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
   Specs infer(std::span<const TensorSpec> in) const override {
     return {{in[0].dtype, common_shape(name(), in), {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_integer(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_broadcast_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
+      for_broadcast_lines<2>(ctx.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
         const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
         T* y = out[0].as<T>() + l.first;
         for (int64_t i = 0; i < l.size; ++i)
-          y[i] = result_of(params.op, a[i * l.step[0]], b[i * l.step[1]]);
+          y[i] = evaluate(params.op, a[i * l.step[0]], b[i * l.step[1]]);
       });
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) integer_arithmetic_cuda(where, params.op, in, out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) integer_arithmetic_cuda(ctx, params.op, in, out[0]);
   }
   const IntegerParams params;
 };
 
 struct ComparisonParams {
-  Relation relation;
+  ComparisonDirection relation;
   bool operator==(const ComparisonParams&) const = default;
 };
 
@@ -82,26 +82,26 @@ class Comparison final : public OpBase<Comparison> {
   Specs infer(std::span<const TensorSpec> in) const override {
     return {{DType::u8, common_shape(name(), in), {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_broadcast_lines<2>(where.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
+      for_broadcast_lines<2>(ctx.pool(), out[0].spec.shape, in, [&](const Line<2>& l) {
         const T *a = in[0].as<T>() + l.from[0], *b = in[1].as<T>() + l.from[1];
         auto* y = out[0].as<uint8_t>() + l.first;
         for (int64_t i = 0; i < l.size; ++i)
-          y[i] = result_of(params.relation, a[i * l.step[0]], b[i * l.step[1]]);
+          y[i] = evaluate(params.relation, a[i * l.step[0]], b[i * l.step[1]]);
       });
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) comparison_cuda(where, params.relation, in, out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) comparison_cuda(ctx, params.relation, in, out[0]);
   }
   const ComparisonParams params;
 };
 
 // The derivative of a comparison is 0 wherever it has one, so nothing flows back through it.
-Tensor compare(Relation relation, const Tensor& a, const Tensor& b) {
+Tensor compare(ComparisonDirection relation, const Tensor& a, const Tensor& b) {
   return apply1(std::make_shared<Comparison>(ComparisonParams{relation}), {detach(a), detach(b)});
 }
 
@@ -118,10 +118,10 @@ class Where final : public OpBase<Where> {
           "where: the condition must be uint8, as comparisons give it, is {}", in[0].text()));
     return {{in[1].dtype, broadcast(in[0].shape, common_shape(name(), in.subspan(1)), name()), {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_dtype(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_broadcast_lines<3>(where.pool(), out[0].spec.shape, in, [&](const Line<3>& l) {
+      for_broadcast_lines<3>(ctx.pool(), out[0].spec.shape, in, [&](const Line<3>& l) {
         const uint8_t* condition = in[0].as<uint8_t>() + l.from[0];
         const T *a = in[1].as<T>() + l.from[1], *b = in[2].as<T>() + l.from[2];
         T* y = out[0].as<T>() + l.first;
@@ -131,8 +131,8 @@ class Where final : public OpBase<Where> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) where_cuda(where, in, out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) where_cuda(ctx, in, out[0]);
   }
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b001}; }
@@ -161,7 +161,7 @@ Tensor integer_arithmetic(IntegerOp op, const Tensor& a, const Tensor& b) {
   return apply1(std::make_shared<IntegerArithmetic>(IntegerParams{op}), {a, b});
 }
 
-Tensor constant_like(const char* who, const Tensor& x, double value) {
+Tensor scalar_like(const char* op_name, const Tensor& x, double value) {
   bool fits = true;
   if (!is_float(x.dtype()))
     visit_integer(x.dtype(), [&](auto zero) {
@@ -171,7 +171,7 @@ Tensor constant_like(const char* who, const Tensor& x, double value) {
              value < 0x1p63;
     });
   if (!fits)
-    throw ShapeError(fmt::format("{}: {} is no {}, which x is ({}); use cast()", who, value,
+    throw ShapeError(fmt::format("{}: {} is no {}, which x is ({}); use cast()", op_name, value,
                                  name_of(x.dtype()), x.spec().text()));
   return full({}, value, x.dtype());
 }
@@ -192,30 +192,30 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
   return divided(IntegerOp::floor_divide, a, b);
 }
 Tensor floor_divide(const Tensor& a, double b) {
-  return floor_divide(a, constant_like("floor_divide", a, b));
+  return floor_divide(a, scalar_like("floor_divide", a, b));
 }
 Tensor remainder(const Tensor& a, const Tensor& b) { return divided(IntegerOp::remainder, a, b); }
-Tensor remainder(const Tensor& a, double b) {
-  return remainder(a, constant_like("remainder", a, b));
-}
+Tensor remainder(const Tensor& a, double b) { return remainder(a, scalar_like("remainder", a, b)); }
 
-Tensor equal(const Tensor& a, const Tensor& b) { return compare(Relation::equal, a, b); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return compare(Relation::not_equal, a, b); }
-Tensor less(const Tensor& a, const Tensor& b) { return compare(Relation::less, a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(Relation::less_equal, a, b); }
+Tensor equal(const Tensor& a, const Tensor& b) { return compare(ComparisonDirection::equal, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) {
+  return compare(ComparisonDirection::not_equal, a, b);
+}
+Tensor less(const Tensor& a, const Tensor& b) { return compare(ComparisonDirection::less, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) {
+  return compare(ComparisonDirection::less_equal, a, b);
+}
 Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
 Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
-Tensor equal(const Tensor& a, double b) { return equal(a, constant_like("equal", a, b)); }
-Tensor not_equal(const Tensor& a, double b) {
-  return not_equal(a, constant_like("not_equal", a, b));
-}
-Tensor less(const Tensor& a, double b) { return less(a, constant_like("less", a, b)); }
+Tensor equal(const Tensor& a, double b) { return equal(a, scalar_like("equal", a, b)); }
+Tensor not_equal(const Tensor& a, double b) { return not_equal(a, scalar_like("not_equal", a, b)); }
+Tensor less(const Tensor& a, double b) { return less(a, scalar_like("less", a, b)); }
 Tensor less_equal(const Tensor& a, double b) {
-  return less_equal(a, constant_like("less_equal", a, b));
+  return less_equal(a, scalar_like("less_equal", a, b));
 }
-Tensor greater(const Tensor& a, double b) { return greater(a, constant_like("greater", a, b)); }
+Tensor greater(const Tensor& a, double b) { return greater(a, scalar_like("greater", a, b)); }
 Tensor greater_equal(const Tensor& a, double b) {
-  return greater_equal(a, constant_like("greater_equal", a, b));
+  return greater_equal(a, scalar_like("greater_equal", a, b));
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {

@@ -9,7 +9,7 @@ namespace {
 template <class T>
 inline constexpr int kElementPack = kPack<T> < 4 ? kPack<T> : 4;
 
-// y = result_of(op, a, b), where Op is IntegerOp or Relation.
+// y = result_of(op, a, b), where Op is IntegerOp or ComparisonDirection.
 template <class Op, class T, class Y>
 struct Binary {
   static constexpr int kInputs = 2, kNeighbours = kElementPack<T>;
@@ -21,7 +21,7 @@ struct Binary {
     const Pack<T, N> left = load_line<N>(a + at[0], step[0]);
     const Pack<T, N> right = load_line<N>(b + at[1], step[1]);
     Pack<Y, N> values;
-    for (int k = 0; k < N; ++k) values[k] = static_cast<Y>(result_of(op, left[k], right[k]));
+    for (int k = 0; k < N; ++k) values[k] = static_cast<Y>(evaluate(op, left[k], right[k]));
     store_pack(y + i, values);
   }
 };
@@ -51,32 +51,33 @@ std::array<Strides, N> all_strides(Buffers in, const Shape& out) {
 }
 
 template <class Y, class T, class Op>
-void launch_binary(CudaContext& where, const char* name, Op op, Buffers in, const Buffer& out) {
+void launch_binary(CudaContext& ctx, const char* name, Op op, Buffers in, const Buffer& out) {
   const Binary<Op, T, Y> binary{op, in[0].as<const T>(), in[1].as<const T>(), out.as<Y>()};
-  launch_strided(where, name, binary, out.spec.shape, all_strides<2>(in, out.spec.shape));
+  launch_strided(ctx, name, binary, out.spec.shape, all_strides<2>(in, out.spec.shape));
 }
 
 }  // namespace
 
-void integer_arithmetic_cuda(CudaContext& where, IntegerOp op, Buffers in, const Buffer& out) {
+void integer_arithmetic_cuda(CudaContext& ctx, IntegerOp op, Buffers in, const Buffer& out) {
   visit_integer(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch_binary<T, T>(where, "integer_arithmetic", op, in, out);
+    launch_binary<T, T>(ctx, "integer_arithmetic", op, in, out);
   });
 }
 
-void comparison_cuda(CudaContext& where, Relation relation, Buffers in, const Buffer& out) {
+void comparison_cuda(CudaContext& ctx, ComparisonDirection relation, Buffers in,
+                     const Buffer& out) {
   visit_dtype(in[0].spec.dtype, [&](auto zero) {
-    launch_binary<uint8_t, decltype(zero)>(where, "comparison", relation, in, out);
+    launch_binary<uint8_t, decltype(zero)>(ctx, "comparison", relation, in, out);
   });
 }
 
-void where_cuda(CudaContext& where, Buffers in, const Buffer& out) {
+void where_cuda(CudaContext& ctx, Buffers in, const Buffer& out) {
   visit_bits(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Choice<T> choice{in[0].as<const uint8_t>(), in[1].as<const T>(), in[2].as<const T>(),
                            out.as<T>()};
-    launch_strided(where, "where", choice, out.spec.shape, all_strides<3>(in, out.spec.shape));
+    launch_strided(ctx, "where", choice, out.spec.shape, all_strides<3>(in, out.spec.shape));
   });
 }
 

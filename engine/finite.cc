@@ -26,14 +26,14 @@ int64_t first_of(std::span<const T> x) {
 int64_t first_non_finite(std::span<const float> values) { return first_of(values); }
 int64_t first_non_finite(std::span<const double> values) { return first_of(values); }
 
-bool all_finite(CpuContext& where, std::span<const Buffer> buffers) {
+bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers) {
   constexpr int64_t kBlock = 65536;
   std::atomic<bool> finite{true};
   for (const Buffer& buffer : buffers) {
     visit_float(buffer.spec.dtype, [&](auto zero) {
       const auto* x = buffer.as<decltype(zero)>();
       const int64_t count = buffer.elements();
-      where.pool().parallel_for((count + kBlock - 1) / kBlock, [&](int64_t block) {
+      ctx.pool().parallel_for((count + kBlock - 1) / kBlock, [&](int64_t block) {
         const int64_t first = block * kBlock;
         if (!are_finite(x + first, std::min(kBlock, count - first)))
           finite.store(false, std::memory_order_relaxed);
@@ -43,9 +43,9 @@ bool all_finite(CpuContext& where, std::span<const Buffer> buffers) {
   return finite;
 }
 
-bool may_update(CpuContext& where, std::initializer_list<Buffer> from) {
-  const bool finite = all_finite(where, {from.begin(), from.size()});
-  if (!finite) where.count_refused_update();
+bool may_update(CpuContext& ctx, std::initializer_list<Buffer> from) {
+  const bool finite = all_finite(ctx, {from.begin(), from.size()});
+  if (!finite) ctx.count_refused_update();
   return finite;
 }
 

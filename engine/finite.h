@@ -14,10 +14,10 @@ int64_t first_non_finite(std::span<const float> values);
 int64_t first_non_finite(std::span<const double> values);
 
 // Whether all elements of all of them are. Shares the work among the threads.
-bool all_finite(CpuContext& where, std::span<const Buffer> buffers);
+bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers);
 
 // Whether an update may be made from these buffers; otherwise counts it as refused in
 // Context::refused_updates(), and the caller leaves what it would have updated as it is.
-bool may_update(CpuContext& where, std::initializer_list<Buffer> from);
+bool may_update(CpuContext& ctx, std::initializer_list<Buffer> from);
 
 }  // namespace tessera

@@ -14,8 +14,8 @@ struct Looked {
   int32_t part, first;  // elements of a part, the first flag
 };
 
-template <class T, int kMost>
-struct LookedAt : TensorTable<Looked<T>, kMost> {
+template <class T, int kMax>
+struct LookedAt : TensorTable<Looked<T>, kMax> {
   int32_t* flags;
 };
 
@@ -24,9 +24,9 @@ __device__ bool not_finite(T x) {
   return x - x != T(0);
 }
 
-template <class T, int kMost>
+template <class T, int kMax>
 __global__ void __launch_bounds__(kThreads)
-    flag_parts(const __grid_constant__ LookedAt<T, kMost> table) {
+    flag_parts(const __grid_constant__ LookedAt<T, kMax> table) {
   constexpr int N = kPack<T>;
   const auto block = static_cast<int32_t>(blockIdx.x);
   const Looked<T>& tensor = table.of_block(block);
@@ -49,9 +49,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Gives the number of flags.
-template <class T, int kMost>
-int32_t flag_table(CudaContext& where, Buffers tensors, int32_t* flags) {
-  LookedAt<T, kMost> table{};
+template <class T, int kMax>
+int32_t flag_table(CudaContext& ctx, Buffers tensors, int32_t* flags) {
+  LookedAt<T, kMax> table{};
   table.flags = flags;
   int32_t first = 0;
   for (const Buffer& x : tensors) {
@@ -59,15 +59,15 @@ int32_t flag_table(CudaContext& where, Buffers tensors, int32_t* flags) {
     table.add({x.as<const T>(), x.elements(), parts.elements, first});
     first += parts.count;
   }
-  launch("flag_non_finite", flag_parts<T, kMost>, static_cast<unsigned>(first), kThreads,
-         block_values<kThreads>() * sizeof(int), where.cuda_stream(), table);
+  launch("flag_non_finite", flag_parts<T, kMax>, static_cast<unsigned>(first), kThreads,
+         block_values<kThreads>() * sizeof(int), ctx.cuda_stream(), table);
   return first;
 }
 
 }  // namespace
 
-void flag_non_finite(CudaContext& where, Buffers tensors, int32_t* flags) {
-  CudaDeviceGuard guard(where.index());
+void flag_non_finite(CudaContext& ctx, Buffers tensors, int32_t* flags) {
+  CudaDeviceGuard guard(ctx.index());
   while (!tensors.empty()) {
     const DType dtype = tensors[0].spec.dtype;
     const auto other = std::find_if(tensors.begin(), tensors.end(),
@@ -75,7 +75,7 @@ void flag_non_finite(CudaContext& where, Buffers tensors, int32_t* flags) {
     const Buffers same = tensors.first(static_cast<size_t>(other - tensors.begin()));
     visit_float(dtype, [&](auto zero) {
       for_tables(same.size(), [&](auto size, size_t first, size_t count) {
-        flags += flag_table<decltype(zero), size>(where, same.subspan(first, count), flags);
+        flags += flag_table<decltype(zero), size>(ctx, same.subspan(first, count), flags);
       });
     });
     tensors = tensors.subspan(same.size());

@@ -8,7 +8,7 @@
 
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -17,9 +17,9 @@
 namespace tessera {
 namespace {
 
-int positive_axis(std::string_view who, int axis, int rank, const TensorSpec& x) {
+int positive_axis(std::string_view op_name, int axis, int rank, const TensorSpec& x) {
   if (axis < -rank || axis >= rank)
-    throw ShapeError(fmt::format("{}: there is no axis {} (x {})", who, axis, x.text()));
+    throw ShapeError(fmt::format("{}: there is no axis {} (x {})", op_name, axis, x.text()));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -28,11 +28,11 @@ struct PermuteParams {
   bool operator==(const PermuteParams&) const = default;
 };
 
-class Permute final : public OpBase<Permute>, public HasSettings {
+class Permute final : public OpBase<Permute>, public HasAttributes {
  public:
   explicit Permute(PermuteParams p) : params(std::move(p)) {}
   std::string_view name() const override { return "permute"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"axes", {params.axes.begin(), params.axes.end()}}};
   }
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -40,11 +40,11 @@ class Permute final : public OpBase<Permute>, public HasSettings {
     for (int i = 0; i < shape.rank(); ++i) shape[i] = in[0].shape[params.axes.at(size_t(i))];
     return {{in[0].dtype, shape, {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const std::array<Strides, 1> strides{input_strides(in[0].spec.shape)};
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_lines(where.pool(), out[0].spec.shape, strides, [&](const Line<1>& l) {
+      for_lines(ctx.pool(), out[0].spec.shape, strides, [&](const Line<1>& l) {
         const T* a = in[0].as<T>() + l.from[0];
         T* b = out[0].as<T>() + l.first;
         for (int64_t i = 0; i < l.size; ++i) b[i] = a[i * l.step[0]];
@@ -52,7 +52,7 @@ class Permute final : public OpBase<Permute>, public HasSettings {
     });
   }
   // No element moves where the axes that are not 1 keep their order.
-  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override {
+  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
     int last = -1;
     for (const int axis : params.axes) {
       if (in[0].shape[axis] == 1) continue;
@@ -60,15 +60,15 @@ class Permute final : public OpBase<Permute>, public HasSettings {
       last = axis;
     }
     if (infer(in)[0].shape != in[0].shape) return std::nullopt;
-    return Absorbed{nullptr, {0}};
+    return FusedOp{nullptr, {0}};
   }
-  std::optional<Absorbed> absorb_producer(const Op& producer, int, std::span<const TensorSpec>,
-                                          std::span<const TensorSpec>) const override {
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec>,
+                                       std::span<const TensorSpec>) const override {
     auto* first = dynamic_cast<const Permute*>(&producer);
     if (first == nullptr) return std::nullopt;
     PermuteParams both;
     for (const int axis : params.axes) both.axes.push_back(first->params.axes[size_t(axis)]);
-    return Absorbed{std::make_shared<Permute>(std::move(both)), {-1}};
+    return FusedOp{std::make_shared<Permute>(std::move(both)), {-1}};
   }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -77,8 +77,8 @@ class Permute final : public OpBase<Permute>, public HasSettings {
     return {permute(args.grad_outputs[0], back)};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) copy_strided_cuda(where, in[0], input_strides(in[0].spec.shape), out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) copy_strided_cuda(ctx, in[0], input_strides(in[0].spec.shape), out[0]);
   }
   const PermuteParams params;
 
@@ -105,18 +105,18 @@ void for_indices(const Buffer& indices, const IndexGeometry& g, int64_t size, in
     using I = decltype(zero);
     const I* index = indices.as<I>() + outer * g.count * g.inner;
     for (int64_t i = 0; i < g.count * g.inner; ++i)
-      fn(i, place_of(static_cast<int64_t>(index[i]), size));
+      fn(i, wrap_index(static_cast<int64_t>(index[i]), size));
   });
 }
 
-void check_indices(std::string_view who, std::span<const TensorSpec> in, int axis) {
+void check_indices(std::string_view op_name, std::span<const TensorSpec> in, int axis) {
   const TensorSpec &x = in[0], &index = in[1];
   bool fits = !is_float(index.dtype) && index.shape.rank() == x.shape.rank();
   for (int i = 0; fits && i < x.shape.rank(); ++i) fits = i == axis || index.shape[i] == x.shape[i];
   if (!fits)
     throw ShapeError(fmt::format(
-        "{}: the indices must be integers, shaped like x but for axis {} (x {}, indices {})", who,
-        axis, x.text(), index.text()));
+        "{}: the indices must be integers, shaped like x but for axis {} (x {}, indices {})",
+        op_name, axis, x.text(), index.text()));
 }
 
 Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size);
@@ -130,11 +130,11 @@ class Gather final : public OpBase<Gather> {
     check_indices(name(), in, params.axis);
     return {{in[0].dtype, in[1].shape, {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const IndexGeometry g(in[1].spec.shape, params.axis);
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      where.pool().parallel_for(g.outer, [&](int64_t o) {
+      ctx.pool().parallel_for(g.outer, [&](int64_t o) {
         const T* x = in[0].as<T>() + o * params.size * g.inner;
         T* y = out[0].as<T>() + o * g.count * g.inner;
         for_indices(in[1], g, params.size, o, [&](int64_t i, int64_t at) {
@@ -144,9 +144,9 @@ class Gather final : public OpBase<Gather> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      gather_cuda(where, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
+      gather_cuda(ctx, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
                   out[0]);
   }
   bool differentiable() const override { return true; }
@@ -171,11 +171,11 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
     shape[params.axis] = params.size;
     return {{in[0].dtype, shape, {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const IndexGeometry g(in[1].spec.shape, params.axis);
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      where.pool().parallel_for(g.outer, [&](int64_t o) {
+      ctx.pool().parallel_for(g.outer, [&](int64_t o) {
         const T* dy = in[0].as<T>() + o * g.count * g.inner;
         T* dx = out[0].as<T>() + o * params.size * g.inner;
         std::fill_n(dx, params.size * g.inner, T(0));
@@ -186,10 +186,10 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      scatter_add_cuda(where, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis),
-                       params.size, out[0]);
+      scatter_add_cuda(ctx, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
+                       out[0]);
   }
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b10}; }
@@ -235,14 +235,14 @@ class OneHot final : public OpBase<OneHot> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) one_hot_cuda(where, in[0], params.classes, out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) one_hot_cuda(ctx, in[0], params.classes, out[0]);
   }
   const OneHotParams params;
 };
 
 // Kernels cannot throw, so indices are looked at here, wherever there are values to look at.
-void check_values(std::string_view who, const Tensor& index, int64_t size) {
+void check_values(std::string_view op_name, const Tensor& index, int64_t size) {
   if (!index.device().is_cpu() || current_recorder() != nullptr) return;
   visit_integer(index.dtype(), [&](auto zero) {
     const auto values = index.to_vector<decltype(zero)>();
@@ -250,7 +250,7 @@ void check_values(std::string_view who, const Tensor& index, int64_t size) {
       const auto at = static_cast<int64_t>(values[i]);
       if (at < -size || at >= size)
         throw Error(
-            fmt::format("{}: index {} is {}, but the axis has {} elements", who, i, at, size));
+            fmt::format("{}: index {} is {}, but the axis has {} elements", op_name, i, at, size));
     }
   });
 }

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t slice = g.count * g.inner, total = g.outer * slice;
   for (int64_t i = first_index(); i < total; i += index_stride()) {
     const int64_t outer = quotient(i, slice), column = i - quotient(i, g.inner) * g.inner;
-    const int64_t at = place_of(static_cast<int64_t>(index[i]), size);
+    const int64_t at = wrap_index(static_cast<int64_t>(index[i]), size);
     y[i] = at < 0 ? outside : x[(outer * size + at) * g.inner + column];
   }
 }
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   int64_t at = -1;  // of the sum that is held, as indices often name one place again and again
   T sum = T(0);
   for (int64_t j = 0; j < g.count; ++j) {
-    const int64_t place = place_of(static_cast<int64_t>(index[from + j * g.inner]), size);
+    const int64_t place = wrap_index(static_cast<int64_t>(index[from + j * g.inner]), size);
     if (place < begin || place >= end) continue;
     if (place != at) {
       if (at >= 0) to[at * g.inner] = sum;
@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <int N, class T, class I>
 __device__ Pack<T, N> one_hot_values(const I* labels, int64_t classes, T one, int64_t first) {
   int64_t row = quotient(first, classes), column = first - row * classes;
-  int64_t hot = place_of(static_cast<int64_t>(labels[row]), classes);
+  int64_t hot = wrap_index(static_cast<int64_t>(labels[row]), classes);
   Pack<T, N> values;
   for (int k = 0; k < N; ++k) {
     values[k] = column == hot ? one : T(0);
     if (k + 1 < N && ++column == classes) {
       column = 0;
-      hot = place_of(static_cast<int64_t>(labels[++row]), classes);
+      hot = wrap_index(static_cast<int64_t>(labels[++row]), classes);
     }
   }
   return values;
@@ -91,27 +91,27 @@ Bits bits_of(DType dtype, double value) {
 
 }  // namespace
 
-void gather_cuda(CudaContext& where, const Buffer& x, const Buffer& index,
+void gather_cuda(CudaContext& ctx, const Buffer& x, const Buffer& index,
                  const IndexGeometry& geometry, int64_t size, const Buffer& y) {
   if (y.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const double outside = is_float(y.spec.dtype) ? std::numeric_limits<double>::quiet_NaN() : 0;
   visit_bits(y.spec.dtype, [&](auto bits) {
     visit_integer(index.spec.dtype, [&](auto zero) {
       using T = decltype(bits);
       using I = decltype(zero);
-      launch("gather", gather<T, I>, grid_for(y.elements(), kThreads, kMostBlocks), kThreads, 0,
-             where.cuda_stream(), x.as<const T>(), index.as<const I>(), geometry, size,
+      launch("gather", gather<T, I>, grid_for(y.elements(), kThreads, kMaxBlocks), kThreads, 0,
+             ctx.cuda_stream(), x.as<const T>(), index.as<const I>(), geometry, size,
              bits_of<T>(y.spec.dtype, outside), y.as<T>());
     });
   });
 }
 
-void scatter_add_cuda(CudaContext& where, const Buffer& dy, const Buffer& index,
+void scatter_add_cuda(CudaContext& ctx, const Buffer& dy, const Buffer& index,
                       const IndexGeometry& geometry, int64_t size, const Buffer& dx) {
   if (dx.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
-  where.fill(dx.data, 0, dx.spec.bytes());
+  CudaDeviceGuard guard(ctx.index());
+  ctx.fill(dx.data, 0, dx.spec.bytes());
   if (dy.elements() == 0) return;
   // Enough threads to fill a GPU, and no more where each of them reads all indices.
   const int64_t columns = geometry.outer * geometry.inner;
@@ -123,23 +123,23 @@ void scatter_add_cuda(CudaContext& where, const Buffer& dy, const Buffer& index,
       using I = decltype(zero);
       launch("scatter_add", scatter_add<T, I>,
              grid_for(threads, kThreads, std::numeric_limits<int32_t>::max()), kThreads, 0,
-             where.cuda_stream(), dy.as<const T>(), index.as<const I>(), geometry, size, length,
+             ctx.cuda_stream(), dy.as<const T>(), index.as<const I>(), geometry, size, length,
              threads, dx.as<T>());
     });
   });
 }
 
-void one_hot_cuda(CudaContext& where, const Buffer& labels, int64_t classes, const Buffer& y) {
+void one_hot_cuda(CudaContext& ctx, const Buffer& labels, int64_t classes, const Buffer& y) {
   const int64_t total = y.elements();
   if (total == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_bits(y.spec.dtype, [&](auto bits) {
     visit_integer(labels.spec.dtype, [&](auto zero) {
       using T = decltype(bits);
       using I = decltype(zero);
       const int64_t packs = takes_packs<kPack<T>>(y.as<T>()) ? total / kPack<T> : 0;
-      launch("one_hot", one_hot<T, I>, grid_for(packs > 0 ? packs : total, kThreads, kMostBlocks),
-             kThreads, 0, where.cuda_stream(), labels.as<const I>(), classes,
+      launch("one_hot", one_hot<T, I>, grid_for(packs > 0 ? packs : total, kThreads, kMaxBlocks),
+             kThreads, 0, ctx.cuda_stream(), labels.as<const I>(), classes,
              bits_of<T>(y.spec.dtype, 1), y.as<T>(), packs, total);
     });
   });

@@ -23,7 +23,7 @@ const char* name_of(IntegerOp op);
 
 // Of one pair of elements.
 template <class T>
-TESSERA_HOST_DEVICE T result_of(IntegerOp op, T a, T b) {
+TESSERA_HOST_DEVICE T evaluate(IntegerOp op, T a, T b) {
   using U = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int32_t, T>>;
   const U x = static_cast<U>(a), y = static_cast<U>(b);
   switch (op) {
@@ -56,21 +56,21 @@ TESSERA_HOST_DEVICE T result_of(IntegerOp op, T a, T b) {
 Tensor integer_arithmetic(IntegerOp op, const Tensor& a, const Tensor& b);
 
 // A scalar of x's dtype; throws ShapeError where the dtype has no such number.
-Tensor constant_like(const char* who, const Tensor& x, double value);
+Tensor scalar_like(const char* op_name, const Tensor& x, double value);
 
 // Comparisons of a pair of elements.
-enum class Relation : uint8_t { equal, not_equal, less, less_equal };
+enum class ComparisonDirection : uint8_t { equal, not_equal, less, less_equal };
 
 template <class T>
-TESSERA_HOST_DEVICE bool result_of(Relation relation, T a, T b) {
+TESSERA_HOST_DEVICE bool evaluate(ComparisonDirection relation, T a, T b) {
   switch (relation) {
-    case Relation::equal:
+    case ComparisonDirection::equal:
       return a == b;
-    case Relation::not_equal:
+    case ComparisonDirection::not_equal:
       return a != b;
-    case Relation::less:
+    case ComparisonDirection::less:
       return a < b;
-    case Relation::less_equal:
+    case ComparisonDirection::less_equal:
       return a <= b;
   }
   return false;

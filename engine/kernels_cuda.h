@@ -15,17 +15,17 @@ namespace tessera {
 
 // Structural ops.
 
-void fill_cuda(CudaContext& where, const Buffer& out, double value);
-void cast_cuda(CudaContext& where, const Buffer& in, const Buffer& out);
+void fill_cuda(CudaContext& ctx, const Buffer& out, double value);
+void cast_cuda(CudaContext& ctx, const Buffer& in, const Buffer& out);
 // Every element of the output, in order, from the input read at these strides.
-void copy_strided_cuda(CudaContext& where, const Buffer& in, const Strides& strides,
+void copy_strided_cuda(CudaContext& ctx, const Buffer& in, const Strides& strides,
                        const Buffer& out);
 
 // Element-wise ops of any dtype.
 
-void integer_arithmetic_cuda(CudaContext& where, IntegerOp op, Buffers in, const Buffer& out);
-void comparison_cuda(CudaContext& where, Relation relation, Buffers in, const Buffer& out);
-void where_cuda(CudaContext& where, Buffers in, const Buffer& out);
+void integer_arithmetic_cuda(CudaContext& ctx, IntegerOp op, Buffers in, const Buffer& out);
+void comparison_cuda(CudaContext& ctx, ComparisonDirection relation, Buffers in, const Buffer& out);
+void where_cuda(CudaContext& ctx, Buffers in, const Buffer& out);
 
 // Ops that go by indices; they find their elements alike on every device.
 
@@ -39,17 +39,17 @@ struct IndexGeometry {
 };
 
 // The place along an axis of `size` that an index means, or -1 where it is outside.
-TESSERA_HOST_DEVICE inline int64_t place_of(int64_t index, int64_t size) {
+TESSERA_HOST_DEVICE inline int64_t wrap_index(int64_t index, int64_t size) {
   if (index < 0) index += size;
   return index >= 0 && index < size ? index : -1;
 }
 
-// `size` is that of the axis in x and dx, as in place_of().
-void gather_cuda(CudaContext& where, const Buffer& x, const Buffer& index,
+// `size` is that of the axis in x and dx, as in wrap_index().
+void gather_cuda(CudaContext& ctx, const Buffer& x, const Buffer& index,
                  const IndexGeometry& geometry, int64_t size, const Buffer& y);
-void scatter_add_cuda(CudaContext& where, const Buffer& dy, const Buffer& index,
+void scatter_add_cuda(CudaContext& ctx, const Buffer& dy, const Buffer& index,
                       const IndexGeometry& geometry, int64_t size, const Buffer& dx);
-void one_hot_cuda(CudaContext& where, const Buffer& labels, int64_t classes, const Buffer& y);
+void one_hot_cuda(CudaContext& ctx, const Buffer& labels, int64_t classes, const Buffer& y);
 
 // sum_run. Floating point is summed in double, in an order that follows from the shape.
 
@@ -66,7 +66,7 @@ struct SumRunTiling {
   int64_t tiles, blocks, rows;
   int32_t across, wide;
 
-  SumRunTiling(const SumRunShape& s, int64_t most_blocks) : shape(s) {
+  SumRunTiling(const SumRunShape& s, int64_t max_blocks) : shape(s) {
     wide = s.inner % 4 == 0 ? 4 : 1;
     const int64_t columns = s.inner / wide;
     across =
@@ -74,7 +74,7 @@ struct SumRunTiling {
     tiles = up(columns, across);
     const int64_t enough = up(1024, s.outer * tiles);  // blocks to fill a GPU
     const int64_t wanted = up(s.run, kThreads / across * 8);
-    blocks = std::max<int64_t>(1, std::min({wanted, enough, most_blocks}));
+    blocks = std::max<int64_t>(1, std::min({wanted, enough, max_blocks}));
     rows = up(s.run, blocks);
   }
 
@@ -105,7 +105,7 @@ struct SumRunPlan {
   }
 };
 
-void sum_run_cuda(CudaContext& where, const SumRunShape& shape, const Buffer& in, const Buffer& out,
+void sum_run_cuda(CudaContext& ctx, const SumRunShape& shape, const Buffer& in, const Buffer& out,
                   Buffer scratch);
 
 // Scalar programs.
@@ -132,9 +132,9 @@ std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype
 struct FiniteParts {
   int32_t elements, count;
   explicit FiniteParts(int64_t total) {
-    constexpr int64_t kLeast = 4096, kMost = 1024, kStep = 1024;
-    const int64_t wanted = (total + kMost - 1) / kMost;
-    const int64_t part = std::max(kLeast, (wanted + kStep - 1) / kStep * kStep);
+    constexpr int64_t kMin = 4096, kMax = 1024, kStep = 1024;
+    const int64_t wanted = (total + kMax - 1) / kMax;
+    const int64_t part = std::max(kMin, (wanted + kStep - 1) / kStep * kStep);
     elements = static_cast<int32_t>(part);
     count = static_cast<int32_t>(std::max<int64_t>(1, (total + part - 1) / part));
   }
@@ -150,6 +150,6 @@ inline size_t finite_scratch(std::span<const TensorSpec> tensors) {
 
 // flags[k] = 1 where part k, counted through all tensors, holds NaN or an infinity, else 0. Float
 // tensors.
-void flag_non_finite(CudaContext& where, Buffers tensors, int32_t* flags);
+void flag_non_finite(CudaContext& ctx, Buffers tensors, int32_t* flags);
 
 }  // namespace tessera

@@ -24,7 +24,7 @@ inline Strides broadcast_strides(const Shape& x, const Shape& out) {
   return strides;
 }
 
-// A stretch of the output along its last axis, and where it reads each input.
+// A segment of the output along its last axis, and where it reads each input.
 template <size_t N>
 struct Line {
   int64_t first, size;

@@ -37,7 +37,7 @@ class Kernel {
   virtual ~Kernel() = default;
   // scratch.data starts at a multiple of alignment_of(device) and holds at least the chosen
   // Algorithm's bytes.
-  virtual void run(Context& where, Buffers in, Buffers out, Buffer scratch) = 0;
+  virtual void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) = 0;
 };
 
 // One of several ways to compute an op. Names are unique within an op and the same in all ops that
@@ -75,7 +75,7 @@ using OpPtr = std::shared_ptr<const Op>;
 
 // An op with another op folded in; `inputs` says where each input of the new op comes from:
 // k >= 0 is input k of the absorbing op, -1 - k is input k of the absorbed one.
-struct Absorbed {
+struct FusedOp {
   OpPtr op;
   std::vector<int> inputs;
 };
@@ -92,7 +92,7 @@ class Op {
   virtual ~Op() = default;
   virtual std::string_view name() const = 0;
   // Equal settings: with equal inputs, equal results. Merging equal steps relies on it.
-  virtual bool same(const Op& other) const = 0;
+  virtual bool is_equivalent(const Op& other) const = 0;
   // The specs of the outputs (their device is set by apply()), or throws ShapeError. Sees no data.
   virtual Specs infer(std::span<const TensorSpec> in) const = 0;
 
@@ -103,10 +103,10 @@ class Op {
   virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                             const Target& target) const;
   // Default: a kernel that calls run() below.
-  virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                           const Algorithm& chosen) const;
-  virtual void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const;
-  virtual void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const;
+  virtual void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const;
+  virtual void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const;
 
   // --- gradient ---
   // False: gradients() through the op is an Error that names it.
@@ -118,7 +118,7 @@ class Op {
 
   // --- facts ---
   // The input that output `i` is a part of, or -1; its bytes start view_offset() into the input.
-  virtual int views(int /*output*/) const { return -1; }
+  virtual int view_of(int /*output*/) const { return -1; }
   virtual int64_t view_offset(std::span<const TensorSpec> /*in*/) const { return 0; }
   // Bit k: output `i` may take the block of input k when that dies here.
   virtual uint32_t may_reuse(int /*output*/) const { return 0; }
@@ -128,29 +128,29 @@ class Op {
   virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
   // The op said shorter, with the same bits; where the new op is none (nullptr), the output is
   // input inputs[0] as it is. None: nullopt.
-  virtual std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const;
+  virtual std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const;
   // An op that is no more work than this one and reads what `producer`, which makes `input`, reads
   // instead, with the same bits; or none (nullptr), as above. `input` itself is not read any more.
-  virtual std::optional<Absorbed> absorb_producer(const Op& producer, int input,
-                                                  std::span<const TensorSpec> in,
-                                                  std::span<const TensorSpec> producer_in) const;
+  virtual std::optional<FusedOp> fuse_producer(const Op& producer, int input,
+                                               std::span<const TensorSpec> in,
+                                               std::span<const TensorSpec> producer_in) const;
   // A new op that applies `p` to its output while it is in the cache. Input `fused_input` of p is
   // that output; the others follow the op's own inputs, in order. `others` are their specs. None:
   // nullopt.
-  virtual std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
-                                                  std::span<const TensorSpec> in,
-                                                  std::span<const TensorSpec> p_in) const;
+  virtual std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
+                                               std::span<const TensorSpec> in,
+                                               std::span<const TensorSpec> p_in) const;
   // A new op that applies `p` to what it reads as `input`, as it reads it, so that the result of p
-  // need not be in memory. Absorbed::inputs names no `input`. None: nullopt.
-  virtual std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
-                                                  std::span<const TensorSpec> in,
-                                                  std::span<const TensorSpec> p_in,
-                                                  const Target& target) const;
+  // need not be in memory. FusedOp::inputs names no `input`. None: nullopt.
+  virtual std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
+                                               std::span<const TensorSpec> in,
+                                               std::span<const TensorSpec> p_in,
+                                               const Target& target) const;
   // A new op that also computes `reader`, which reads its first output as `fused_input`, while that
   // is in the cache. The outputs of the reader follow its own. None: nullopt.
-  virtual std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,
-                                                std::span<const TensorSpec> in,
-                                                std::span<const TensorSpec> reader_in) const;
+  virtual std::optional<FusedOp> fuse_consumer(const OpPtr& consumer, int fused_input,
+                                               std::span<const TensorSpec> in,
+                                               std::span<const TensorSpec> consumer_in) const;
   // The input, [channels, ...], that the first output, [..., channels], is linear in, so that to
   // scale one of its slices is to scale that channel; -1: none.
   virtual int scales_by_channel(std::span<const TensorSpec> /*in*/) const { return -1; }
@@ -173,7 +173,7 @@ class Op {
 template <class Derived>
 class OpBase : public Op {
  public:
-  bool same(const Op& other) const override {
+  bool is_equivalent(const Op& other) const override {
     auto* twin = dynamic_cast<const Derived*>(&other);
     return twin != nullptr && twin->params == static_cast<const Derived*>(this)->params;
   }

@@ -45,17 +45,17 @@ class Replay {
                                                     : apply_one(in.op, operands));
       needed_.push_back(any && in.op != ScalarOp::greater && in.op != ScalarOp::less_equal);
     }
-    slopes_.resize(values_.size());
+    grads_.resize(values_.size());
   }
 
   Tensors run(const Tensor& dy) {
-    slopes_[static_cast<size_t>(program_.result())] = dy;
+    grads_[static_cast<size_t>(program_.result())] = dy;
     for (size_t i = program_.code.size(); i-- > 0;) {
       const size_t r = static_cast<size_t>(program_.inputs) + i;
-      if (needed_[r] && slopes_[r].defined()) step(program_.code[i], values_[r], slopes_[r]);
+      if (needed_[r] && grads_[r].defined()) step(program_.code[i], values_[r], grads_[r]);
     }
-    slopes_.resize(static_cast<size_t>(program_.inputs));
-    return std::move(slopes_);
+    grads_.resize(static_cast<size_t>(program_.inputs));
+    return std::move(grads_);
   }
 
  private:
@@ -69,8 +69,8 @@ class Replay {
   void add(int r, F&& make) {
     const auto at = static_cast<size_t>(r);
     if (!needed_[at]) return;
-    const Tensor slope = make();
-    slopes_[at] = slopes_[at].defined() ? slopes_[at] + slope : slope;
+    const Tensor grad = make();
+    grads_[at] = grads_[at].defined() ? grads_[at] + grad : grad;
   }
 
   void step(const Instruction& in, const Tensor& y, const Tensor& g) {
@@ -101,7 +101,7 @@ class Replay {
         return add(in.b, [&] { return select(up_to(a, b), zero(), g); });
       case ScalarOp::pow:
         add(in.a, [&] { return g * power_slope(in, a, b); });
-        // At a base of 0 the slope is 0, not 0 log(0).
+        // At a base of 0 the gradient is 0, not 0 log(0).
         return add(in.b, [&] { return g * select(up_to(a, zero()), zero(), y * log(a)); });
       case ScalarOp::select:
         add(in.b, [&] { return select(a, g, zero()); });
@@ -129,7 +129,7 @@ class Replay {
     }
   }
 
-  // b a^(b - 1), without a slope of the constant that most exponents are.
+  // b a^(b - 1), without a gradient of the constant that most exponents are.
   Tensor power_slope(const Instruction& in, const Tensor& a, const Tensor& b) const {
     const int constant = in.b - program_.inputs;
     if (constant < 0 || program_.code[static_cast<size_t>(constant)].op != ScalarOp::constant)
@@ -141,7 +141,7 @@ class Replay {
   const ScalarProgram& program_;
   Tensors values_;            // of each register
   std::vector<bool> needed_;  // of each register
-  Tensors slopes_;            // d result / d register, undefined: none yet
+  Tensors grads_;             // d result / d register, undefined: none yet
 };
 
 // Returns the gradient of a program that brings no rule of its own, y = program(inputs), with the
@@ -151,22 +151,22 @@ class Replay {
 // being constant wherever it is smooth.
 Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, const Tensor& dy,
                         const std::vector<bool>& needed) {
-  Tensors slopes = Replay(program, inputs, needed).run(dy);
-  for (size_t i = 0; i < slopes.size(); ++i)
-    if (needed[i] && !slopes[i].defined()) slopes[i] = full(dy.shape(), 0, dy.dtype());
-  return slopes;
+  Tensors gradients = Replay(program, inputs, needed).run(dy);
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (needed[i] && !gradients[i].defined()) gradients[i] = full(dy.shape(), 0, dy.dtype());
+  return gradients;
 }
 
 // Elements one task works on: whole steps of compiled code, half of a second-level cache.
 constexpr int64_t kChunk = 1 << 14;
 
-Broadcast broadcast_or_throw(const std::string& who, const Shape& in, const Shape& out) {
+Broadcast broadcast_or_throw(const std::string& op_name, const Shape& in, const Shape& out) {
   Broadcast broadcast;
   if (!broadcast_of(in, out, &broadcast))
     throw ShapeError(fmt::format(
         "{}: an input of shape {} cannot be read along {}: its axes that are not 1 must stand side "
         "by side; use expand() first",
-        who, in.text(), out.text()));
+        op_name, in.text(), out.text()));
   return broadcast;
 }
 
@@ -193,12 +193,12 @@ class PointwiseKernel final : public Kernel {
                   int64_t total)
       : plan_(program, dtype, broadcasts, total), total_(total) {}
 
-  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
     const void* inputs[kMaxScalarRegisters];
     for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].data;
     const PointwiseRun run(plan_, inputs, out[0].data);
     const int64_t chunks = (total_ + kChunk - 1) / kChunk;
-    static_cast<CpuContext&>(where).pool().parallel_for(chunks, [&](int64_t chunk) {
+    static_cast<CpuContext&>(ctx).pool().parallel_for(chunks, [&](int64_t chunk) {
       const int64_t first = chunk * kChunk;
       run.apply(first, std::min(kChunk, total_ - first));
     });
@@ -210,9 +210,9 @@ class PointwiseKernel final : public Kernel {
 };
 
 std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params,
-                                          std::span<const TensorSpec> in, Context& where) {
+                                          std::span<const TensorSpec> in, Context& ctx) {
   if constexpr (kCuda)
-    if (!where.device().is_cpu()) return pointwise_cuda(params.program, in);
+    if (!ctx.device().is_cpu()) return pointwise_cuda(params.program, in);
   const Shape out = infer_pointwise(params, in)[0].shape;
   std::vector<Broadcast> broadcasts;
   for (const TensorSpec& x : in)
@@ -234,10 +234,10 @@ std::vector<bool> inputs_read(const ScalarProgram& program) {
 }
 
 // The op of a program without the inputs that it does not read, as far as those that stay have
-// the shape of the output. Input k of the program is input from[k] in the sense of Absorbed.
-Absorbed reading_no_more(const std::string& name, const ScalarProgram& program,
-                         const std::vector<int>& from, const std::vector<TensorSpec>& in,
-                         const Shape& out) {
+// the shape of the output. Input k of the program is input from[k] in the sense of FusedOp.
+FusedOp reading_no_more(const std::string& name, const ScalarProgram& program,
+                        const std::vector<int>& from, const std::vector<TensorSpec>& in,
+                        const Shape& out) {
   const std::vector<bool> read = inputs_read(program);
   bool whole = false;
   for (size_t k = 0; k < read.size(); ++k) whole = whole || (read[k] && in[k].shape == out);
@@ -263,9 +263,9 @@ class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
     return {in[0]};
   }
   bool runs_on(DeviceKind kind) const override { return kCuda || kind == DeviceKind::cpu; }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm&) const override {
-    return prepare_pointwise(params, in, where);
+    return prepare_pointwise(params, in, ctx);
   }
   int updates(int) const override { return 0; }
   Cost cost(std::span<const TensorSpec> in) const override {
@@ -310,9 +310,9 @@ bool Pointwise::runs_on(DeviceKind kind) const { return kCuda || kind == DeviceK
 
 Specs Pointwise::infer(std::span<const TensorSpec> in) const { return infer_pointwise(params, in); }
 
-std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Context& where,
+std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Context& ctx,
                                            const Algorithm&) const {
-  return prepare_pointwise(params, in, where);
+  return prepare_pointwise(params, in, ctx);
 }
 
 Saved Pointwise::saved() const {
@@ -329,11 +329,11 @@ Saved Pointwise::saved() const {
 
 Tensors Pointwise::grad(const GradArgs& args) const {
   if (grads_.empty()) {
-    Tensors slopes = scalar_gradient(params.program, {args.inputs.begin(), args.inputs.end()},
-                                     args.grad_outputs[0], args.needed);
-    for (size_t k = 0; k < slopes.size(); ++k)
-      if (slopes[k].defined()) slopes[k] = sum_to(slopes[k], args.input_specs[k].shape);
-    return slopes;
+    Tensors gradients = scalar_gradient(params.program, {args.inputs.begin(), args.inputs.end()},
+                                        args.grad_outputs[0], args.needed);
+    for (size_t k = 0; k < gradients.size(); ++k)
+      if (gradients[k].defined()) gradients[k] = sum_to(gradients[k], args.input_specs[k].shape);
+    return gradients;
   }
   Tensors result(grads_.size());
   for (size_t k = 0; k < grads_.size(); ++k) {
@@ -357,24 +357,23 @@ uint32_t Pointwise::may_reuse(int) const {
   return params.program.inputs >= 32 ? 0 : (1u << params.program.inputs) - 1;
 }
 
-std::optional<Absorbed> Pointwise::simplified(std::span<const TensorSpec> in) const {
+std::optional<FusedOp> Pointwise::simplified(std::span<const TensorSpec> in) const {
   const SimplifiedProgram shorter = tessera::simplified(params.program, in[0].dtype);
   const Shape out = infer(in)[0].shape;
   if (shorter.input >= 0 && in[static_cast<size_t>(shorter.input)].shape == out)
-    return Absorbed{nullptr, {shorter.input}};
+    return FusedOp{nullptr, {shorter.input}};
   std::vector<int> from;
   for (int k = 0; k < params.program.inputs; ++k) from.push_back(k);
-  Absorbed packed =
-      reading_no_more(params.name, shorter.program, from, {in.begin(), in.end()}, out);
+  FusedOp packed = reading_no_more(params.name, shorter.program, from, {in.begin(), in.end()}, out);
   const bool fewer = packed.inputs.size() < in.size();
   const bool changed = shorter.changed && shorter.input < 0;
   return fewer || changed ? std::optional(std::move(packed)) : std::nullopt;
 }
 
 // Where the two programs in one are no longer than this one alone.
-std::optional<Absorbed> Pointwise::absorb_producer(const Op& producer, int input,
-                                                   std::span<const TensorSpec> in,
-                                                   std::span<const TensorSpec> producer_in) const {
+std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input,
+                                                std::span<const TensorSpec> in,
+                                                std::span<const TensorSpec> producer_in) const {
   const std::optional<ScalarProgram> first = producer.pointwise();
   const Shape out = infer(in)[0].shape;
   if (!first || in[static_cast<size_t>(input)].shape != out) return std::nullopt;
@@ -392,7 +391,7 @@ std::optional<Absorbed> Pointwise::absorb_producer(const Op& producer, int input
   if (joined.input >= 0) {
     const auto k = static_cast<size_t>(joined.input);
     if (specs[k].shape != out) return std::nullopt;
-    return Absorbed{nullptr, {from[k]}};
+    return FusedOp{nullptr, {from[k]}};
   }
   if (joined.program.operations() > params.program.operations()) return std::nullopt;
   const std::string name = std::string(producer.name()) + "+" + params.name;

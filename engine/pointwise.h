@@ -34,17 +34,17 @@ class Pointwise final : public OpBase<Pointwise> {
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind) const override;
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override;
   bool differentiable() const override { return true; }
   Saved saved() const override;
   Tensors grad(const GradArgs& args) const override;
   uint32_t may_reuse(int output) const override;
   std::optional<ScalarProgram> pointwise() const override { return params.program; }
-  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override;
-  std::optional<Absorbed> absorb_producer(const Op& producer, int input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> producer_in) const override;
+  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override;
+  std::optional<FusedOp> fuse_producer(const Op& producer, int input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> producer_in) const override;
 
   const PointwiseParams params;
 

@@ -80,7 +80,7 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
   return T(0);
 }
 
-// A program of kKnownPrograms; of float32 alone, as float64 is for checking gradients.
-void run_known_program(CudaContext& where, int known, const PointwiseCall<float>& call);
+// A program of kPrecompiledPrograms; of float32 alone, as float64 is for checking gradients.
+void run_precompiled_program(CudaContext& ctx, int program, const PointwiseCall<float>& call);
 
 }  // namespace tessera

@@ -4,7 +4,7 @@
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_code_cuda.h"
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_precompiled.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 
@@ -46,22 +46,23 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-KnownMatch compiled_program(const ScalarProgram& p) {
-  const KnownMatch match = known_program(p);
-  const bool is_compiled = sizeof(T) == sizeof(float) && match.program < kKnownPrograms.common;
-  return is_compiled ? match : KnownMatch{};
+PrecompiledMatch compiled_program(const ScalarProgram& p) {
+  const PrecompiledMatch match = precompiled_program(p);
+  const bool is_compiled =
+      sizeof(T) == sizeof(float) && match.program < kPrecompiledPrograms.common;
+  return is_compiled ? match : PrecompiledMatch{};
 }
 
 template <class T>
 class PointwiseCudaKernel final : public Kernel {
  public:
   PointwiseCudaKernel(const ScalarProgram& p, int64_t total, std::span<const PointwiseRead> reads)
-      : known_(compiled_program<T>(p)) {
-    program_.inputs = known_.program >= 0 ? known_.count : p.inputs;
+      : match_(compiled_program<T>(p)) {
+    program_.inputs = match_.program >= 0 ? match_.count : p.inputs;
     program_.instructions = static_cast<int>(p.code.size());
     program_.call.total = total;
     for (int k = 0; k < program_.inputs; ++k) {
-      sources_[k] = known_.program >= 0 ? known_.inputs[k] : static_cast<uint8_t>(k);
+      sources_[k] = match_.program >= 0 ? match_.inputs[k] : static_cast<uint8_t>(k);
       program_.call.reads[k] = reads[sources_[k]];
     }
     for (size_t j = 0; j < p.code.size(); ++j) {
@@ -70,22 +71,22 @@ class PointwiseCudaKernel final : public Kernel {
     }
   }
 
-  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
     if (program_.call.total == 0) return;
     for (int k = 0; k < program_.inputs; ++k)
       program_.call.in[k] = in[sources_[k]].template as<const T>();
     program_.call.out = out[0].as<T>();
-    CudaContext& gpu = as_cuda(where);
+    CudaContext& gpu = as_cuda(ctx);
     CudaDeviceGuard guard(gpu.index());
     if constexpr (sizeof(T) == sizeof(float))
-      if (known_.program >= 0) return run_known_program(gpu, known_.program, program_.call);
+      if (match_.program >= 0) return run_precompiled_program(gpu, match_.program, program_.call);
     const dim3 grid =
         grid_for(program_.call.total, kThreads, gpu.multiprocessors() * kBlocksPerMultiprocessor);
     launch("pointwise", run_program<T>, grid, kThreads, 0, gpu.cuda_stream(), program_);
   }
 
  private:
-  const KnownMatch known_;
+  const PrecompiledMatch match_;
   uint8_t sources_[kMaxScalarRegisters];  // the input that stands at each place of the call
   Program<T> program_{};
 };

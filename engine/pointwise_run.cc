@@ -5,7 +5,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_precompiled.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/integers.h"
 
@@ -13,10 +13,10 @@ namespace tessera {
 
 namespace {
 
-// Periods are repeated to this length, so that the stretches between their ends are long.
+// Periods are repeated to this length, so that the segments between their ends are long.
 constexpr int64_t kPatternLength = 512, kLongestPattern = 1024;
 constexpr int64_t kNoPeriod = int64_t{1} << 60;
-constexpr int64_t kShortestRing = 64;  // a shorter stretch costs more than to gather
+constexpr int64_t kShortestRing = 64;  // a shorter segment costs more than to gather
 
 // How long a pattern is: repetitions of the period, in whole lines of the cache where that is
 // short.
@@ -63,25 +63,26 @@ PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
     : dtype_(dtype) {
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
-  KnownMatch match;
+  PrecompiledMatch match;
   if (code == PointwiseCode::automatic && dtype == DType::f32) {
-    match = known_program(program);
-    if (match.program < 0) match = known_program(program, Constants::inputs);
+    match = precompiled_program(program);
+    if (match.program < 0) match = precompiled_program(program, Constants::inputs);
   }
   if (match.program >= 0)
-    compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).known[match.program];
-  if (!is_known()) interpret(program);
-  inputs_.resize(static_cast<size_t>(is_known() ? match.count : program.inputs));
+    compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).precompiled[match.program];
+  if (!is_precompiled()) interpret(program);
+  inputs_.resize(static_cast<size_t>(is_precompiled() ? match.count : program.inputs));
   for (const bool constants : {true, false})  // these first, as a pattern is there for them
     for (size_t k = 0; k < inputs_.size(); ++k) {
-      const int source = is_known() ? match.inputs[k] : static_cast<int>(k);
+      const int source = is_precompiled() ? match.inputs[k] : static_cast<int>(k);
       if ((source >= program.inputs) == constants)
         inputs_[k] = constants
                          ? constant_input(program, source)
                          : prepare_input(source, broadcasts[static_cast<size_t>(source)], total);
     }
-  in_one_go_ = is_known() && rings_.size() <= 1;
-  for (const Input& input : inputs_) in_one_go_ = in_one_go_ && input.read != Read::gathered;
+  single_segment_ = is_precompiled() && periods_.size() <= 1;
+  for (const Input& input : inputs_)
+    single_segment_ = single_segment_ && input.read != Read::gathered;
 }
 
 PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& broadcast,
@@ -93,25 +94,25 @@ PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& b
   if (period == 1) {
     // A block filled with one value serves for as long as that is read.
     input.broadcast.repeat = std::max<int64_t>(total, 1);
-    if (is_known() && take_pattern(kPointwiseStep, input)) input.read = Read::one;
+    if (is_precompiled() && take_pattern(kPointwiseStep, input)) input.read = Read::scalar;
     return input;
   }
   if (repeat != 1) return input;
   const int64_t length = pattern_length(period, total);
   const bool in_steps = period % kPointwiseStep == 0 && period >= kPatternLength;
   if (!in_steps && length <= kLongestPattern && take_pattern(length + kPointwiseStep, input)) {
-    input.read = Read::pattern;
-    input.ring = ring({length, true});
+    input.read = Read::tiled;
+    input.period = period_index({length, true});
   } else if (period >= kShortestRing) {
-    input.read = Read::ring;
-    input.ring = ring({period, false});
+    input.read = Read::cyclic;
+    input.period = period_index({period, false});
   }
   return input;
 }
 
 PointwisePlan::Input PointwisePlan::constant_input(const ScalarProgram& program, int source) {
   Input input;
-  input.read = Read::one;
+  input.read = Read::scalar;
   input.source = kConstant;
   input.value = program.code[static_cast<size_t>(source - program.inputs)].value;
   take_pattern(kPointwiseStep, input);
@@ -126,10 +127,10 @@ bool PointwisePlan::take_pattern(int64_t length, Input& input) {
   return true;
 }
 
-uint8_t PointwisePlan::ring(const Ring& wanted) {
-  const auto found = std::find(rings_.begin(), rings_.end(), wanted);
-  const auto at = static_cast<uint8_t>(found - rings_.begin());
-  if (found == rings_.end()) rings_.push_back(wanted);
+uint8_t PointwisePlan::period_index(const Period& wanted) {
+  const auto found = std::find(periods_.begin(), periods_.end(), wanted);
+  const auto at = static_cast<uint8_t>(found - periods_.begin());
+  if (found == periods_.end()) periods_.push_back(wanted);
   return at;
 }
 
@@ -196,10 +197,11 @@ void PointwiseRun::repeat_patterns() {
     T* pattern = patterns + input.pattern;
     if (input.source == PointwisePlan::kConstant)
       std::fill_n(pattern, kPointwiseStep, static_cast<T>(input.value));
-    else if (input.read == PointwisePlan::Read::one)
+    else if (input.read == PointwisePlan::Read::scalar)
       std::fill_n(pattern, kPointwiseStep, x[0]);
-    else if (input.read == PointwisePlan::Read::pattern)
-      repeat(x, input.broadcast.period, plan_.rings_[input.ring].period + kPointwiseStep, pattern);
+    else if (input.read == PointwisePlan::Read::tiled)
+      repeat(x, input.broadcast.period, plan_.periods_[input.period].period + kPointwiseStep,
+             pattern);
     else
       continue;
     inputs_[k] = pattern;
@@ -207,41 +209,43 @@ void PointwiseRun::repeat_patterns() {
 }
 
 // A ring that does not go on after its end is read in whole steps only.
-bool PointwiseRun::in_one_go(int64_t first) const {
-  if (!plan_.in_one_go_ || plan_.rings_.empty() || plan_.rings_[0].goes_on) return plan_.in_one_go_;
-  return plan_.rings_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
+bool PointwiseRun::single_segment(int64_t first) const {
+  if (!plan_.single_segment_ || plan_.periods_.empty() || plan_.periods_[0].padded)
+    return plan_.single_segment_;
+  return plan_.periods_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
 }
 
-void PointwiseRun::run_known(int64_t first, int64_t count, void* to) const {
+void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to) const {
   using Read = PointwisePlan::Read;
   const float* in[kMaxScalarRegisters];
-  PointwiseMove moves[kMaxScalarRegisters];
+  PointwiseAccess access[kMaxScalarRegisters];
   for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
     const Read read = plan_.inputs_[k].read;
-    in[k] = static_cast<const float*>(inputs_[k]) + (read == Read::whole ? first : 0);
-    moves[k] = read == Read::whole ? PointwiseMove::on
-               : read == Read::one ? PointwiseMove::nowhere
-                                   : PointwiseMove::round;
+    in[k] = static_cast<const float*>(inputs_[k]) + (read == Read::full ? first : 0);
+    access[k] = read == Read::full     ? PointwiseAccess::linear
+                : read == Read::scalar ? PointwiseAccess::broadcast
+                                       : PointwiseAccess::cyclic;
   }
-  const int64_t period = plan_.rings_.empty() ? kNoPeriod : plan_.rings_[0].period;
-  plan_.compiled_({in, moves, first % period, period}, count, static_cast<float*>(to));
+  const int64_t period = plan_.periods_.empty() ? kNoPeriod : plan_.periods_[0].period;
+  plan_.compiled_({in, access, first % period, period}, count, static_cast<float*>(to));
 }
 
-// The range is cut into stretches in which every input is read side by side, or is one value.
+// The range is cut into segments in which every input is read side by side, or is one value.
 template <class T>
-class PointwiseRun::Stretches {
+class PointwiseRun::Segments {
  public:
-  Stretches(const PointwiseRun& run, int64_t first, int64_t count, void* to)
+  Segments(const PointwiseRun& run, int64_t first, int64_t count, void* to)
       : run_(run),
         plan_(run.plan_),
         first_(first),
         end_(first + count),
         longest_(count),
         out_(static_cast<T*>(to)) {
-    for (size_t g = 0; g < plan_.rings_.size(); ++g) phase_[g] = first % plan_.rings_[g].period;
+    for (size_t g = 0; g < plan_.periods_.size(); ++g) phase_[g] = first % plan_.periods_[g].period;
     int block = plan_.blocks_;
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
-      moves_[k] = plan_.inputs_[k].read == Read::one ? PointwiseMove::nowhere : PointwiseMove::on;
+      access_[k] = plan_.inputs_[k].read == Read::scalar ? PointwiseAccess::broadcast
+                                                         : PointwiseAccess::linear;
       if (plan_.inputs_[k].read != Read::gathered) continue;
       gathered_[k] = blocks_[block++], held_[k] = -1;
       longest_ = std::min(longest_, kPointwiseBlock<T>);
@@ -258,8 +262,8 @@ class PointwiseRun::Stretches {
       const int64_t n = length();
       for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
       if constexpr (std::is_same_v<T, float>)
-        if (plan_.is_known()) plan_.compiled_({in_, moves_, 0, kNoPeriod}, n, out_);
-      if (!plan_.is_known()) interpret(program, blocks_, in_, n, out_);
+        if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, out_);
+      if (!plan_.is_precompiled()) interpret(program, blocks_, in_, n, out_);
       move_on(n);
     }
   }
@@ -269,16 +273,16 @@ class PointwiseRun::Stretches {
 
   int64_t length() const {
     int64_t n = end_ - first_;
-    for (size_t g = 0; g < plan_.rings_.size(); ++g) {
-      const auto [period, goes_on] = plan_.rings_[g];
+    for (size_t g = 0; g < plan_.periods_.size(); ++g) {
+      const auto [period, padded] = plan_.periods_[g];
       const int64_t left = period - phase_[g];
-      n = std::min(n, goes_on ? round_up(left, kPointwiseStep) : left);
+      n = std::min(n, padded ? round_up(left, kPointwiseStep) : left);
     }
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
       const PointwisePlan::Input& input = plan_.inputs_[k];
       if (input.read != Read::gathered) continue;
       const int64_t run = input.broadcast.repeat - first_ % input.broadcast.repeat;
-      n = std::min(n, plan_.is_known() && run >= kShortestRing ? run : longest_);
+      n = std::min(n, plan_.is_precompiled() && run >= kShortestRing ? run : longest_);
     }
     return n;
   }
@@ -288,9 +292,9 @@ class PointwiseRun::Stretches {
     const PointwisePlan::Input& input = plan_.inputs_[k];
     const T* x = static_cast<const T*>(run_.inputs_[k]);
     if (input.read == Read::gathered) return fill(k, x, n);
-    in_[k] = x + (input.read == Read::whole ? first_
-                  : input.read == Read::one ? 0
-                                            : phase_[input.ring]);
+    in_[k] = x + (input.read == Read::full     ? first_
+                  : input.read == Read::scalar ? 0
+                                               : phase_[input.period]);
   }
 
   void fill(size_t k, const T* x, int64_t n) {
@@ -300,17 +304,19 @@ class PointwiseRun::Stretches {
     if (!one_value)
       gather(x, plan_.inputs_[k].broadcast, first_, n, gathered_[k]);
     else if (value != held_[k])
-      std::fill_n(gathered_[k], plan_.is_known() ? kPointwiseStep : longest_, x[value % period]);
+      std::fill_n(gathered_[k], plan_.is_precompiled() ? kPointwiseStep : longest_,
+                  x[value % period]);
     held_[k] = one_value ? value : -1;
-    moves_[k] = one_value && plan_.is_known() ? PointwiseMove::nowhere : PointwiseMove::on;
+    access_[k] =
+        one_value && plan_.is_precompiled() ? PointwiseAccess::broadcast : PointwiseAccess::linear;
     in_[k] = gathered_[k];
   }
 
   void move_on(int64_t n) {
     first_ += n, out_ += n;
-    for (size_t g = 0; g < plan_.rings_.size(); ++g) {
+    for (size_t g = 0; g < plan_.periods_.size(); ++g) {
       phase_[g] += n;
-      if (phase_[g] >= plan_.rings_[g].period) phase_[g] -= plan_.rings_[g].period;
+      if (phase_[g] >= plan_.periods_[g].period) phase_[g] -= plan_.periods_[g].period;
     }
   }
 
@@ -320,7 +326,7 @@ class PointwiseRun::Stretches {
   T* out_;                              // of element first_
   int64_t phase_[kMaxScalarRegisters];  // of each ring
   const T* in_[kMaxScalarRegisters];
-  PointwiseMove moves_[kMaxScalarRegisters];
+  PointwiseAccess access_[kMaxScalarRegisters];
   T* gathered_[kMaxScalarRegisters];
   int64_t held_[kMaxScalarRegisters];  // the value that a block is full of
   alignas(
@@ -333,20 +339,21 @@ void PointwiseRun::apply(int64_t first, int64_t count) const {
 }
 
 void PointwiseRun::apply_to(void* to, int64_t first, int64_t count) const {
-  if (in_one_go(first)) return run_known(first, count, to);
+  if (single_segment(first)) return run_precompiled(first, count, to);
   if (plan_.dtype_ == DType::f32)
-    Stretches<float>(*this, first, count, to).run();
+    Segments<float>(*this, first, count, to).run();
   else
-    Stretches<double>(*this, first, count, to).run();
+    Segments<double>(*this, first, count, to).run();
 }
 
-KnownMatch known_program(const ScalarProgram& program, Constants constants) {
+PrecompiledMatch precompiled_program(const ScalarProgram& program, Constants constants) {
   if (program.code.empty() || program.registers() > kMaxScalarRegisters) return {};
-  const KnownForm form(program.code.data(), program.inputs, program.result(), constants);
-  const auto* found = std::find(kKnownPrograms.begin(), kKnownPrograms.end(), form.program);
-  if (!form.fits || found == kKnownPrograms.end()) return {};
-  KnownMatch match{.program = static_cast<int>(found - kKnownPrograms.begin()),
-                   .count = form.program.inputs};
+  const CanonicalForm form(program.code.data(), program.inputs, program.result(), constants);
+  const auto* found =
+      std::find(kPrecompiledPrograms.begin(), kPrecompiledPrograms.end(), form.program);
+  if (!form.fits || found == kPrecompiledPrograms.end()) return {};
+  PrecompiledMatch match{.program = static_cast<int>(found - kPrecompiledPrograms.begin()),
+                         .count = form.program.inputs};
   std::copy_n(form.source, match.count, match.inputs);
   return match;
 }

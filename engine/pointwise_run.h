@@ -21,33 +21,33 @@ class PointwisePlan {
   // For an output of `total` elements; input k of the program is read as broadcasts[k] says.
   PointwisePlan(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
                 int64_t total, PointwiseCode code = PointwiseCode::automatic);
-  bool is_known() const { return compiled_ != nullptr; }
-  bool does_nothing() const { return !is_known() && steps_.empty(); }
+  bool is_precompiled() const { return compiled_ != nullptr; }
+  bool is_identity() const { return !is_precompiled() && steps_.empty(); }
 
  private:
   friend class PointwiseRun;
   // One that is not as large as the output is read from ...
   enum class Read : uint8_t {
-    whole,     // ... the output's place in it
-    ring,      // ... its place in its period
-    pattern,   // ... the same, in a copy that holds the period several times
-    one,       // ... a pattern, as it is one value
-    gathered,  // ... a block that is filled for each stretch of the output
+    full,      // ... the output's place in it
+    cyclic,    // ... its place in its period
+    tiled,     // ... the same, in a copy that holds the period several times
+    scalar,    // ... a pattern, as it is one value
+    gathered,  // ... a block that is filled for each segment of the output
   };
   struct Input {
-    Read read = Read::whole;
+    Read read = Read::full;
     uint8_t source = 0;  // of the program's inputs, or kConstant
-    uint8_t ring = 0;    // of rings_, for a ring or pattern
+    uint8_t period = 0;  // of periods_, for a ring or pattern
     Broadcast broadcast;
     int64_t pattern = 0;  // where its pattern starts
     double value = 0;     // of a constant
   };
   static constexpr uint8_t kConstant = 255;
   // What inputs of the same period share. A pattern goes on after its end.
-  struct Ring {
+  struct Period {
     int64_t period;
-    bool goes_on;
-    bool operator==(const Ring&) const = default;
+    bool padded;
+    bool operator==(const Period&) const = default;
   };
   struct Constant {
     uint8_t block;
@@ -57,14 +57,14 @@ class PointwisePlan {
   Input prepare_input(int source, const Broadcast& broadcast, int64_t total);
   Input constant_input(const ScalarProgram& program, int source);
   bool take_pattern(int64_t length, Input& input);
-  uint8_t ring(const Ring& wanted);
+  uint8_t period_index(const Period& wanted);
   void interpret(const ScalarProgram& program);
 
   DType dtype_;
-  PointwiseMicrokernels::Known compiled_ = nullptr;
-  bool in_one_go_ = false;  // a range is one stretch for compiled code
+  PointwiseMicrokernels::Precompiled compiled_ = nullptr;
+  bool single_segment_ = false;  // a range is one segment for compiled code
   std::vector<Input> inputs_;
-  std::vector<Ring> rings_;
+  std::vector<Period> periods_;
   int64_t patterns_ = 0;  // elements
   std::vector<InterpretedStep> steps_;
   std::vector<Constant> constants_;
@@ -87,12 +87,12 @@ class PointwiseRun {
 
  private:
   template <class T>
-  class Stretches;
+  class Segments;
 
   template <class T>
   void repeat_patterns();
-  bool in_one_go(int64_t first) const;
-  void run_known(int64_t first, int64_t count, void* to) const;
+  bool single_segment(int64_t first) const;
+  void run_precompiled(int64_t first, int64_t count, void* to) const;
 
   const PointwisePlan& plan_;
   const void* inputs_[kMaxScalarRegisters];  // in the order of the plan's

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "tessera/engine/pointwise_functions_simd.h"
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_precompiled.h"
 
 namespace tessera {
 namespace {
 
-// First, compiled code for the known programs.
+// First, compiled code for the precompiled programs.
 
 // Evaluates an instruction, of vectors in every lane or of numbers.
 template <ScalarOp kOp, class V>
@@ -43,17 +43,17 @@ template <ScalarOp kOp, class V>
 // How many registers are computed side by side, so that counting is little of the work: a function
 // alone has enough to do, and rare programs should not take long to compile.
 constexpr int unroll(int program) {
-  const KnownProgram& known = kKnownPrograms.list[program];
+  const PrecompiledProgram& known = kPrecompiledPrograms.list[program];
   for (int j = 0; j < known.length; ++j)
     if (known.code[j].op >= ScalarOp::exp) return 1;
-  return program < kKnownPrograms.common ? 4 : 2;
+  return program < kPrecompiledPrograms.common ? 4 : 2;
 }
 
 // The program on one register of elements.
 template <int kProgram>
 [[gnu::always_inline]] inline Register compute(
-    const float* const (&x)[kKnownPrograms.list[kProgram].inputs], int64_t at) {
-  constexpr KnownProgram program = kKnownPrograms.list[kProgram];
+    const float* const (&x)[kPrecompiledPrograms.list[kProgram].inputs], int64_t at) {
+  constexpr PrecompiledProgram program = kPrecompiledPrograms.list[kProgram];
   Register r[program.inputs + program.length];
   for (int k = 0; k < program.inputs; ++k) r[k] = load(x[k] + at);
   [&]<int... J>(std::integer_sequence<int, J...>) __attribute__((always_inline)) {
@@ -90,8 +90,8 @@ template <int kProgram, bool kStays, int kInputs>
 // computes all elements: of two NaN the first gives the bits, and which is the first is up to the
 // compiler.
 template <int kProgram, int kInputs>
-void run_turn(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs], bool stays,
-              int64_t n, float* out) {
+void run_period(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs], bool stays,
+                int64_t n, float* out) {
   constexpr int kStep = unroll(kProgram) * kLanes;
   constexpr bool kMayStay = unroll(kProgram) == 1;  // one code serves for both
   const int64_t i = stays ? run_steps<kProgram, true>(in, mask, n, out)
@@ -109,23 +109,23 @@ void run_turn(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs],
 }
 
 template <int kProgram>
-void run_known(const PointwiseStretch& from, int64_t n, float* out) {
-  constexpr int kInputs = kKnownPrograms.list[kProgram].inputs;
+void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
+  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
   bool stays = false;
   int64_t mask[kInputs];  // 0 keeps an input where it is
   for (int k = 0; k < kInputs; ++k) {
-    mask[k] = from.moves[k] == PointwiseMove::nowhere ? 0 : -1;
+    mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
     stays |= mask[k] == 0;
   }
   int64_t phase = from.phase;
   for (int64_t done = 0; done < n;) {
-    int64_t turn = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
-    if (turn > n - done) turn = n - done;
-    const int64_t at[] = {done, phase, 0};  // of each PointwiseMove
+    int64_t part = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
+    if (part > n - done) part = n - done;
+    const int64_t at[] = {done, phase, 0};  // of each PointwiseAccess
     const float* in[kInputs];
-    for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.moves[k])];
-    run_turn<kProgram>(in, mask, stays, turn, out + done);
-    done += turn, phase += turn - from.period;
+    for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.access[k])];
+    run_period<kProgram>(in, mask, stays, part, out + done);
+    done += part, phase += part - from.period;
   }
 }
 
@@ -203,16 +203,18 @@ void interpret(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>
 }
 
 template <int... kProgram>
-constexpr auto all_known_code(std::integer_sequence<int, kProgram...>) {
-  return std::array<PointwiseMicrokernels::Known, sizeof...(kProgram)>{run_known<kProgram>...};
+constexpr auto all_precompiled_code(std::integer_sequence<int, kProgram...>) {
+  return std::array<PointwiseMicrokernels::Precompiled, sizeof...(kProgram)>{
+      run_precompiled<kProgram>...};
 }
-constexpr auto kKnownCode = all_known_code(std::make_integer_sequence<int, kKnownPrograms.count>());
+constexpr auto kPrecompiledCode =
+    all_precompiled_code(std::make_integer_sequence<int, kPrecompiledPrograms.count>());
 
 }  // namespace
 
 namespace TESSERA_ISA {
 extern const PointwiseMicrokernels pointwise_microkernels;
-const PointwiseMicrokernels pointwise_microkernels = {kKnownCode.data(), interpret<float>,
+const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), interpret<float>,
                                                       interpret<double>};
 }  // namespace TESSERA_ISA
 

@@ -1,5 +1,5 @@
-// The microkernels of scalar programs, over elements side by side: one for each known program,
-// which holds its registers in those of the machine, and an interpreter.
+// The microkernels of scalar programs, over elements side by side: one for each precompiled
+// program, which holds its registers in those of the machine, and an interpreter.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,20 @@ struct InterpretedProgram {
 // How compiled code reads an input: side by side as the output is written; the same in a ring,
 // which is entered at `phase` and goes on for kPointwiseStep elements after its end where its
 // period is no multiple of that; or kPointwiseStep elements again and again, all of them one value.
-enum class PointwiseMove : uint8_t { on, round, nowhere };
+enum class PointwiseAccess : uint8_t { linear, cyclic, broadcast };
 inline constexpr int64_t kPointwiseStep = 64;
 
-struct PointwiseStretch {
+struct PointwiseSegment {
   const float* const* in;
-  const PointwiseMove* moves;
+  const PointwiseAccess* access;
   int64_t phase, period;
 };
 
 // Compiled code is for float32 alone, as float64 is for checking gradients.
 struct PointwiseMicrokernels {
   // Of n elements. `out` may be an input that is read side by side.
-  using Known = void (*)(const PointwiseStretch& from, int64_t n, float* out);
-  const Known* known;  // for each of kKnownPrograms
+  using Precompiled = void (*)(const PointwiseSegment& from, int64_t n, float* out);
+  const Precompiled* precompiled;  // for each of kPrecompiledPrograms
   // Any program by interpretation, every input being read side by side. Blocks have kPointwiseBlock
   // elements.
   template <class T>

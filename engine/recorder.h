@@ -14,7 +14,7 @@ class Recorder {
   // A value fixed at capture.
   virtual Tensor record_constant(const Tensor& value) = 0;
   // Pins the tensor's current version, so that a later read sees the values of now.
-  virtual Tensor pin(const Tensor& tensor) = 0;
+  virtual Tensor snapshot(const Tensor& tensor) = 0;
   // Counts the versions of a tensor as the recording sees them.
   virtual uint64_t version(const Tensor& tensor) = 0;
 };

@@ -11,9 +11,9 @@ enum class Role : uint8_t {
   parameter,        // persistent, trained: gradients may be asked for
   buffer,           // persistent, not trained, part of the model: running statistics
   optimizer_state,  // persistent, of the optimizer: momentum, moments
-  outside,          // any other tensor that the step reads; its bytes are read anew in every run
+  external,         // any other tensor that the step reads; its bytes are read anew in every run
   constant,         // fixed at capture
-  computed,         // by a node of the graph
+  intermediate,     // by a node of the graph
 };
 
 // Kept from step to step, by a Store.

@@ -17,7 +17,7 @@ bool same_bits(T x, T y) {
 // What the interpreter makes of an instruction; nothing where the bits depend on the machine's
 // library.
 template <class T>
-std::optional<T> result_of(ScalarOp op, T a, T b, T c) {
+std::optional<T> evaluate(ScalarOp op, T a, T b, T c) {
   switch (op) {
     case ScalarOp::constant:
     case ScalarOp::pow:
@@ -90,7 +90,7 @@ class Simplifier {
     const auto a = constant(in.a), b = operands > 1 ? constant(in.b) : a,
                c = operands > 2 ? constant(in.c) : a;
     if (!a || !b || !c) return std::nullopt;
-    const auto value = result_of(in.op, *a, *b, *c);
+    const auto value = evaluate(in.op, *a, *b, *c);
     return value && !std::isnan(*value) ? value : std::nullopt;
   }
 

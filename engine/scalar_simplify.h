@@ -16,7 +16,7 @@ struct SimplifiedProgram {
 // What is constant is computed, as the interpreter would for `dtype`; neutral elements, double
 // negations, bounds within bounds, what is computed twice and what nobody reads are dropped; a
 // division by a power of two becomes a multiplication. Equal constants are not merged: they cost
-// nothing, and compiled programs (pointwise_known.h) have them where they are used.
+// nothing, and compiled programs (pointwise_precompiled.h) have them where they are used.
 SimplifiedProgram simplified(const ScalarProgram& program, DType dtype);
 
 }  // namespace tessera

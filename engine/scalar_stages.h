@@ -1,5 +1,6 @@
 // Stages of scalar programs, written as expressions: relu(norm(x)) is the program of both. Ops are
-// made of them (program<1>(relu)), and so is the table of compiled programs (pointwise_known.h).
+// made of them (program<1>(relu)), and so is the table of compiled programs
+// (pointwise_precompiled.h).
 #pragma once
 
 #include <numbers>
@@ -80,7 +81,7 @@ constexpr Scalar onto(Scalar x) { return x.input() + x; }
 constexpr Scalar times(Scalar x) { return x * x.input(); }
 constexpr Scalar minus(Scalar x) { return x - x.input(); }
 
-// (x - mean) inverse gamma + beta, inverse being 1 / deviation
+// (x - mean) inverse gamma + beta, inverse being 1 / stddev
 constexpr Scalar norm(Scalar x) { return plus(times(times(minus(x)))); }
 constexpr Scalar plus_norm(Scalar x) { return x + norm(x.input()); }
 // dx = (dy gamma - first - (x - mean) inverse second) inverse, first and second being the means of

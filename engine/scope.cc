@@ -39,13 +39,13 @@ RandomScope::RandomScope(uint64_t seed, const Tensor& position)
 }
 RandomScope::~RandomScope() { random_scope = outer_; }
 
-RandomCall next_random_call(std::string_view who) {
+RandomCall next_random_call(std::string_view op_name) {
   RandomScope* scope = random_scope;
   if (scope == nullptr)
     throw Error(fmt::format(
         "{}: there is no RandomScope to draw from; open one around the step, with a seed and an "
         "int64[2] tensor of step and first sample",
-        who));
+        op_name));
   std::string name = fmt::format("{}#{}", module_path, scope->calls_++);
   return {random_key(scope->seed_, name), scope->position_};
 }

@@ -60,7 +60,7 @@ class RandomScope {
   RandomScope& operator=(const RandomScope&) = delete;
 
  private:
-  friend struct RandomCall next_random_call(std::string_view who);
+  friend struct RandomCall next_random_call(std::string_view op_name);
   RandomScope* outer_;
   uint64_t seed_;
   Tensor position_;
@@ -72,6 +72,6 @@ struct RandomCall {
   uint64_t key;
   Tensor position;
 };
-RandomCall next_random_call(std::string_view who);  // throws Error when there is no RandomScope
+RandomCall next_random_call(std::string_view op_name);  // throws Error when there is no RandomScope
 
 }  // namespace tessera

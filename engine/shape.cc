@@ -33,7 +33,7 @@ int64_t Shape::elements(int first, int last) const {
 
 std::string Shape::text() const { return fmt::format("[{}]", fmt::join(sizes(), "x")); }
 
-Shape broadcast(const Shape& a, const Shape& b, std::string_view who) {
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op_name) {
   int rank = std::max(a.rank(), b.rank());
   std::array<int64_t, kMaxRank> sizes{};
   for (int i = 1; i <= rank; ++i) {
@@ -41,7 +41,7 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view who) {
     if (x != y && x != 1 && y != 1)
       throw ShapeError(fmt::format(
           "{}: shapes must be equal or 1 on every axis, counted from the last; given {} and {}",
-          who, a.text(), b.text()));
+          op_name, a.text(), b.text()));
     sizes[rank - i] = x == 1 ? y : x;
   }
   return Shape(std::span(sizes.data(), static_cast<size_t>(rank)));

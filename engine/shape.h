@@ -36,7 +36,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// The shape numpy's broadcasting gives; throws ShapeError, naming `who`, where there is none.
-Shape broadcast(const Shape& a, const Shape& b, std::string_view who);
+// The shape numpy's broadcasting gives; throws ShapeError, naming `op_name`, where there is none.
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op_name);
 
 }  // namespace tessera

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/allocation_trace.h"
-#include "tessera/engine/holders.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/store.h"
 #include "tessera/memory/allocator.h"
@@ -19,7 +19,7 @@ thread_local Recorder* recorder = nullptr;
 Storage::~Storage() {
   if (owner == nullptr || pointer == nullptr) return;
   if (auto* trace = AllocationTrace::current()) trace->released(pointer);
-  let_go(*this);
+  record_release(*this);
   owner->release(pointer);
 }
 

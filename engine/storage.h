@@ -31,7 +31,7 @@ struct Storage {
   size_t bytes;
   Device device;
   uint64_t version = 0;
-  Role role = Role::outside;
+  Role role = Role::external;
   std::string name;            // of what a Store declared: "layer1.0.conv1.weight"
   Allocator* owner = nullptr;  // eager memory; otherwise somebody else owns the bytes
   Store* store = nullptr;      // persistent memory
@@ -50,7 +50,7 @@ struct TensorImpl {
   std::shared_ptr<TapeNode> node;
   int output = 0;
   bool leaf = false;
-  std::shared_ptr<TensorImpl> pinned_from;   // the leaf this handle pins a version of
+  std::shared_ptr<TensorImpl> snapshot_of;   // the leaf this handle pins a version of
   std::shared_ptr<const GradientStop> stop;  // set: gradients cannot be taken back through it
 
   bool tracked() const { return leaf || node != nullptr; }

@@ -48,16 +48,16 @@ void make_all(std::span<T> values, int64_t first, const Initializer& init, uint6
 // On a GPU through a piece of the host's memory.
 template <class T>
 void fill(const Tensor& tensor, const Initializer& init, uint64_t key) {
-  Context& where = context(tensor.device());
+  Context& ctx = context(tensor.device());
   const std::span<T> all(static_cast<T*>(tensor.impl()->storage->pointer),
                          static_cast<size_t>(tensor.elements()));
-  if (where.device().is_cpu()) return make_all(all, 0, init, key);
+  if (ctx.device().is_cpu()) return make_all(all, 0, init, key);
   constexpr int64_t kCopied = 64 * kPiece;
   std::vector<T> host(static_cast<size_t>(std::min(kCopied, tensor.elements())));
   for (int64_t first = 0; first < tensor.elements(); first += kCopied) {
     const auto count = static_cast<size_t>(std::min(kCopied, tensor.elements() - first));
     make_all(std::span(host).first(count), first, init, key);
-    where.copy_from_host(all.data() + first, host.data(), count * sizeof(T));
+    ctx.copy_from_host(all.data() + first, host.data(), count * sizeof(T));
   }
 }
 
@@ -168,7 +168,7 @@ Tensor Store::average_of(const std::string& name, const Shape& shape, DType dtyp
   if (!is_float(dtype) || of.frozen) return value;
   const Tensor average = optimizer_state("ema." + name, shape, of.init, dtype);
   entries_.back().key = name;
-  averages_.push_back({value, average});
+  ema_pairs_.push_back({value, average});
   return average;
 }
 
@@ -187,9 +187,9 @@ void Store::freeze(const std::string& name) {
   parameters_.erase(found);
 }
 
-void Store::exchange_averages() {
+void Store::swap_ema() {
   materialize();
-  for (const Average& pair : averages_)
+  for (const EmaPair& pair : ema_pairs_)
     std::swap(pair.value.impl()->storage->pointer, pair.average.impl()->storage->pointer);
 }
 

@@ -20,7 +20,7 @@ namespace tessera {
 // Fills the values of a new tensor.
 struct Initializer {
   enum class Kind : uint8_t { constant, uniform, normal } kind = Kind::constant;
-  double a = 0;  // the constant, the bound of U(-a, a), the deviation of N(0, a)
+  double a = 0;  // the constant, the bound of U(-a, a), the stddev of N(0, a)
   // Of filters [out, .., in] with a middle: the first ones, as many as there are input channels,
   // hand on one channel each.
   bool identity = false;
@@ -28,7 +28,7 @@ struct Initializer {
   static Initializer ones() { return {Kind::constant, 1}; }
   static Initializer constant(double value) { return {Kind::constant, value}; }
   static Initializer uniform(double bound) { return {Kind::uniform, bound}; }
-  static Initializer normal(double deviation) { return {Kind::normal, deviation}; }
+  static Initializer normal(double stddev) { return {Kind::normal, stddev}; }
   // He et al. 2015: N(0, sqrt(2 / fan_in)).
   static Initializer he_normal(int64_t fan_in);
   Initializer with_identity() const { return {kind, a, true}; }
@@ -63,23 +63,23 @@ class Store {
   // tensor of that name, which must be there, with its initial value: building the model again then
   // gives one that reads averages (layers/optimizers/ema.h). What is no floating point, or frozen,
   // is the tensor itself.
-  class AveragesScope {
+  class EmaScope {
    public:
-    explicit AveragesScope(Store& store) : store_(store) { store_.in_averages_ = true; }
-    ~AveragesScope() { store_.in_averages_ = false; }
-    AveragesScope(const AveragesScope&) = delete;
-    AveragesScope& operator=(const AveragesScope&) = delete;
+    explicit EmaScope(Store& store) : store_(store) { store_.in_averages_ = true; }
+    ~EmaScope() { store_.in_averages_ = false; }
+    EmaScope(const EmaScope&) = delete;
+    EmaScope& operator=(const EmaScope&) = delete;
 
    private:
     Store& store_;
   };
-  struct Average {
+  struct EmaPair {
     Tensor value, average;
   };
   // In the order of declaration.
-  const std::vector<Average>& averages() const { return averages_; }
+  const std::vector<EmaPair>& ema_pairs() const { return ema_pairs_; }
   // Exchanges values and averages, without moving any. The tensors must have their bytes.
-  void exchange_averages();
+  void swap_ema();
 
   // In the order of declaration.
   const Tensors& parameters() const { return parameters_; }
@@ -117,7 +117,7 @@ class Store {
   std::vector<Entry> entries_;
   std::unordered_map<std::string, size_t> by_name_;  // in entries_
   Tensors parameters_, buffers_, optimizer_states_;
-  std::vector<Average> averages_;
+  std::vector<EmaPair> ema_pairs_;
   bool in_averages_ = false;
   size_t bytes_ = 0;
   Region region_;

@@ -83,21 +83,21 @@ __global__ void __launch_bounds__(kStridedThreads, 4)
 }
 
 template <class F>
-void launch_strided(CudaContext& where, const char* name, const F& f, const Shape& out,
+void launch_strided(CudaContext& ctx, const char* name, const F& f, const Shape& out,
                     const std::array<Strides, F::kInputs>& strides) {
   const int64_t total = out.elements();
   if (total == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const StridedAxes<F::kInputs> axes(out, strides);
   constexpr int N = F::kNeighbours;
   // No pack may lie in two lines.
-  const bool together =
+  const bool vectorized =
       takes_packs<N>(f.y) && (axes.rank == 1 || axes.size[axes.rank - 1] % N == 0);
-  const int64_t packs = together ? total / N : 0;
+  const int64_t packs = vectorized ? total / N : 0;
   with_index(total, [&](auto index) {
     launch(name, make_strided<F, decltype(index)>,
            grid_for(packs > 0 ? packs : total, kStridedThreads, 1 << 14), kStridedThreads, 0,
-           where.cuda_stream(), f, axes, packs, total);
+           ctx.cuda_stream(), f, axes, packs, total);
   });
 }
 

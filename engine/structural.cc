@@ -23,8 +23,8 @@ constexpr int64_t kChunk = 1 << 14;
 
 // Calls fn(first, count) for pieces of [0, total) on the pool.
 template <class F>
-void in_chunks(CpuContext& where, int64_t total, F&& fn) {
-  where.pool().parallel_for((total + kChunk - 1) / kChunk, [&](int64_t chunk) {
+void in_chunks(CpuContext& ctx, int64_t total, F&& fn) {
+  ctx.pool().parallel_for((total + kChunk - 1) / kChunk, [&](int64_t chunk) {
     fn(chunk * kChunk, std::min(kChunk, total - chunk * kChunk));
   });
 }
@@ -46,18 +46,18 @@ class Fill final : public OpBase<Fill> {
   Specs infer(std::span<const TensorSpec>) const override {
     return {{params.dtype, params.shape, {}}};
   }
-  void run(CpuContext& where, Buffers, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers, Buffers out, Buffer) const override {
     visit_dtype(params.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* y = out[0].as<T>();
-      in_chunks(where, out[0].elements(), [&](int64_t first, int64_t count) {
+      in_chunks(ctx, out[0].elements(), [&](int64_t first, int64_t count) {
         std::fill_n(y + first, count, static_cast<T>(params.value));
       });
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers, Buffers out, Buffer) const override {
-    if constexpr (kCuda) fill_cuda(where, out[0], params.value);
+  void run(CudaContext& ctx, Buffers, Buffers out, Buffer) const override {
+    if constexpr (kCuda) fill_cuda(ctx, out[0], params.value);
   }
   const FillParams params;
 };
@@ -79,20 +79,20 @@ class View final : public OpBase<View> {
     return {{in[0].dtype, params.shape, {}}};
   }
   bool runs_on(DeviceKind) const override { return true; }
-  int views(int) const override { return 0; }
+  int view_of(int) const override { return 0; }
   int64_t view_offset(std::span<const TensorSpec> in) const override {
     return params.first * static_cast<int64_t>(size_of(in[0].dtype));
   }
-  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override {
+  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
     if (params.first != 0 || params.shape != in[0].shape) return std::nullopt;
-    return Absorbed{nullptr, {0}};
+    return FusedOp{nullptr, {0}};
   }
-  std::optional<Absorbed> absorb_producer(const Op& producer, int, std::span<const TensorSpec>,
-                                          std::span<const TensorSpec>) const override {
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec>,
+                                       std::span<const TensorSpec>) const override {
     auto* whole = dynamic_cast<const View*>(&producer);
     if (whole == nullptr) return std::nullopt;
     ViewParams both{params.shape, whole->params.first + params.first};
-    return Absorbed{std::make_shared<View>(both), {-1}};
+    return FusedOp{std::make_shared<View>(both), {-1}};
   }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -118,22 +118,22 @@ class ScatterRows final : public OpBase<ScatterRows> {
     return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    scatter(where, in[0], out[0]);
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    scatter(ctx, in[0], out[0]);
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) scatter(where, in[0], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) scatter(ctx, in[0], out[0]);
   }
   const ViewParams params;
 
  private:
-  void scatter(Context& where, const Buffer& in, const Buffer& out) const {
+  void scatter(Context& ctx, const Buffer& in, const Buffer& out) const {
     const size_t first = static_cast<size_t>(params.first) * size_of(in.spec.dtype);
     const size_t bytes = in.spec.bytes(), total = out.spec.bytes();
     char* y = out.as<char>();
-    where.fill(y, 0, first);
-    if (bytes > 0) where.copy_within(y + first, in.data, bytes);
-    where.fill(y + first + bytes, 0, total - first - bytes);
+    ctx.fill(y, 0, first);
+    if (bytes > 0) ctx.copy_within(y + first, in.data, bytes);
+    ctx.fill(y + first + bytes, 0, total - first - bytes);
   }
 };
 
@@ -161,11 +161,11 @@ class Expand final : public OpBase<Expand> {
   Tensors grad(const GradArgs& args) const override {
     return {sum_to(args.grad_outputs[0], args.input_specs[0].shape)};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const std::array<Strides, 1> strides{broadcast_strides(in[0].spec.shape, params.shape)};
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_lines(where.pool(), params.shape, strides, [&](const Line<1>& l) {
+      for_lines(ctx.pool(), params.shape, strides, [&](const Line<1>& l) {
         const T* x = in[0].as<T>() + l.from[0];
         T* y = out[0].as<T>() + l.first;
         for (int64_t i = 0; i < l.size; ++i) y[i] = x[i * l.step[0]];
@@ -173,9 +173,9 @@ class Expand final : public OpBase<Expand> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      copy_strided_cuda(where, in[0], broadcast_strides(in[0].spec.shape, params.shape), out[0]);
+      copy_strided_cuda(ctx, in[0], broadcast_strides(in[0].spec.shape, params.shape), out[0]);
   }
   const ShapeParams params;
 };
@@ -199,38 +199,38 @@ class Cast final : public OpBase<Cast> {
   Specs infer(std::span<const TensorSpec> in) const override {
     return {{params.dtype, in[0].shape, {}}};
   }
-  std::optional<Absorbed> simplified(std::span<const TensorSpec> in) const override {
+  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
     if (params.dtype != in[0].dtype) return std::nullopt;
-    return Absorbed{nullptr, {0}};
+    return FusedOp{nullptr, {0}};
   }
   // Where the dtype between loses nothing. From floating point to integers what is too large has
   // no value, so nothing can be said of it.
-  std::optional<Absorbed> absorb_producer(const Op& producer, int, std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> from) const override {
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> from) const override {
     const bool rounded = is_float(params.dtype) || !is_float(in[0].dtype);
     if (dynamic_cast<const Cast*>(&producer) == nullptr || !holds_all(in[0].dtype, from[0].dtype) ||
         !(rounded || holds_all(params.dtype, from[0].dtype)))
       return std::nullopt;
-    return Absorbed{std::make_shared<Cast>(params), {-1}};
+    return FusedOp{std::make_shared<Cast>(params), {-1}};
   }
   bool differentiable() const override { return is_float(params.dtype); }
   Tensors grad(const GradArgs& args) const override {
     return {cast(args.grad_outputs[0], args.input_specs[0].dtype)};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_dtype(in[0].spec.dtype, [&](auto from) {
       visit_dtype(params.dtype, [&](auto to) {
         const auto* x = in[0].as<decltype(from)>();
         auto* y = out[0].as<decltype(to)>();
-        in_chunks(where, out[0].elements(), [&](int64_t first, int64_t count) {
+        in_chunks(ctx, out[0].elements(), [&](int64_t first, int64_t count) {
           for (int64_t i = first; i < first + count; ++i) y[i] = static_cast<decltype(to)>(x[i]);
         });
       });
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) cast_cuda(where, in[0], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) cast_cuda(ctx, in[0], out[0]);
   }
   const CastParams params;
 };
@@ -244,13 +244,13 @@ struct CopyParams {
 // runs it waits where one device goes on from what another has done (Op::crosses_devices()).
 class CopyKernel final : public Kernel {
  public:
-  void run(Context& where, Buffers in, Buffers out, Buffer) override {
-    const Device from = in[0].spec.device, to = where.device();
+  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
+    const Device from = in[0].spec.device, to = ctx.device();
     const char* x = in[0].as<char>();
     char* y = out[0].as<char>();
     const size_t bytes = in[0].spec.bytes();
     if (from.is_cpu() && to.is_cpu()) {
-      in_chunks(static_cast<CpuContext&>(where), static_cast<int64_t>(bytes),
+      in_chunks(static_cast<CpuContext&>(ctx), static_cast<int64_t>(bytes),
                 [&](int64_t first, int64_t count) {
                   std::memcpy(y + first, x + first, static_cast<size_t>(count));
                 });
@@ -258,9 +258,9 @@ class CopyKernel final : public Kernel {
       Context& source = context(from);
       source.issue_to_host(y, x, bytes, source.stream());
     } else if (from.is_cpu()) {
-      where.issue_from_host(y, x, bytes, where.stream());
+      ctx.issue_from_host(y, x, bytes, ctx.stream());
     } else {
-      where.copy_within(y, x, bytes);
+      ctx.copy_within(y, x, bytes);
     }
   }
 };
@@ -379,10 +379,10 @@ namespace {
 // What is summed: integers in 64 bits.
 Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
 
-void check_mean(const char* who, const Tensor& x) {
+void check_mean(const char* op_name, const Tensor& x) {
   if (!is_float(x.dtype()))
-    throw ShapeError(
-        fmt::format("{}: x must be floating point, given {}; use cast()", who, x.spec().text()));
+    throw ShapeError(fmt::format("{}: x must be floating point, given {}; use cast()", op_name,
+                                 x.spec().text()));
 }
 
 }  // namespace

@@ -46,23 +46,23 @@ struct StridedCopy {
 
 }  // namespace
 
-void fill_cuda(CudaContext& where, const Buffer& out, double value) {
+void fill_cuda(CudaContext& ctx, const Buffer& out, double value) {
   const int64_t total = out.elements();
   if (total == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_dtype(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* y = out.as<T>();
     const int64_t packs = takes_packs<kPack<T>>(y) ? total / kPack<T> : 0;
-    launch("fill", fill<T>, grid_for(packs > 0 ? packs : total, kThreads, kMostBlocks), kThreads, 0,
-           where.cuda_stream(), y, static_cast<T>(value), packs, total);
+    launch("fill", fill<T>, grid_for(packs > 0 ? packs : total, kThreads, kMaxBlocks), kThreads, 0,
+           ctx.cuda_stream(), y, static_cast<T>(value), packs, total);
   });
 }
 
-void cast_cuda(CudaContext& where, const Buffer& in, const Buffer& out) {
+void cast_cuda(CudaContext& ctx, const Buffer& in, const Buffer& out) {
   const int64_t total = out.elements();
   if (total == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_dtype(in.spec.dtype, [&](auto from) {
     visit_dtype(out.spec.dtype, [&](auto to) {
       using From = decltype(from);
@@ -71,18 +71,18 @@ void cast_cuda(CudaContext& where, const Buffer& in, const Buffer& out) {
       const auto* x = in.as<const From>();
       To* y = out.as<To>();
       const int64_t packs = takes_packs<N>(x) && takes_packs<N>(y) ? total / N : 0;
-      launch("cast", convert<From, To>, grid_for(packs > 0 ? packs : total, kThreads, kMostBlocks),
-             kThreads, 0, where.cuda_stream(), x, y, packs, total);
+      launch("cast", convert<From, To>, grid_for(packs > 0 ? packs : total, kThreads, kMaxBlocks),
+             kThreads, 0, ctx.cuda_stream(), x, y, packs, total);
     });
   });
 }
 
-void copy_strided_cuda(CudaContext& where, const Buffer& in, const Strides& strides,
+void copy_strided_cuda(CudaContext& ctx, const Buffer& in, const Strides& strides,
                        const Buffer& out) {
   visit_bits(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     const StridedCopy<T> copy{in.as<const T>(), out.as<T>()};
-    launch_strided(where, "copy_strided", copy, out.spec.shape, {strides});
+    launch_strided(ctx, "copy_strided", copy, out.spec.shape, {strides});
   });
 }
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/kernels_cuda.h"
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/reduce_simd.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -46,11 +46,11 @@ void sum_rows(const int64_t* x, int64_t rows, int64_t inner, int64_t* sum) {
                                     static_cast<uint64_t>(x[r * inner + i]));
 }
 
-class SumRun final : public OpBase<SumRun>, public HasSettings {
+class SumRun final : public OpBase<SumRun>, public HasAttributes {
  public:
   explicit SumRun(SumRunParams p) : params(p) {}
   std::string_view name() const override { return "sum_run"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"range", {static_cast<double>(params.first), static_cast<double>(params.last)}}};
   }
 
@@ -83,20 +83,20 @@ class SumRun final : public OpBase<SumRun>, public HasSettings {
     return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(in[0].dtype)}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     Geometry g(in[0].spec.shape, params);
     const auto sum = [&](auto zero) {
       using T = decltype(zero);
       const T* x = in[0].as<T>();
       T* y = out[0].as<T>();
       T* partial = g.blocks == 1 ? y : scratch.as<T>();
-      where.pool().parallel_for(g.outer * g.blocks, g.outer * g.run * g.inner, [&](int64_t task) {
+      ctx.pool().parallel_for(g.outer * g.blocks, g.outer * g.run * g.inner, [&](int64_t task) {
         int64_t o = task / g.blocks, first = task % g.blocks * g.block_rows;
         int64_t rows = std::min(g.block_rows, g.run - first);
         sum_rows(x + (o * g.run + first) * g.inner, rows, g.inner, partial + task * g.inner);
       });
       if (g.blocks == 1) return;
-      where.pool().parallel_for(g.outer, g.outer * g.blocks * g.inner, [&](int64_t o) {
+      ctx.pool().parallel_for(g.outer, g.outer * g.blocks * g.inner, [&](int64_t o) {
         sum_rows(partial + o * g.blocks * g.inner, g.blocks, g.inner, y + o * g.inner);
       });
     };
@@ -104,8 +104,8 @@ class SumRun final : public OpBase<SumRun>, public HasSettings {
     if (in[0].spec.dtype == DType::i64) sum(int64_t{});
   }
 
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    if constexpr (kCuda) sum_run_cuda(where, gpu_shape(in[0].spec.shape), in[0], out[0], scratch);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) sum_run_cuda(ctx, gpu_shape(in[0].spec.shape), in[0], out[0], scratch);
   }
 
   Cost cost(std::span<const TensorSpec> in) const override {

@@ -58,15 +58,15 @@ __global__ void __launch_bounds__(SumRunTiling::kThreads)
 }
 
 template <class T, class Sum, class Out>
-void launch_sum(CudaContext& where, const SumRunTiling& t, const T* x, Out* y) {
+void launch_sum(CudaContext& ctx, const SumRunTiling& t, const T* x, Out* y) {
   const auto grid = static_cast<unsigned>(t.shape.outer * t.tiles * t.blocks);
   const size_t shared = SumRunTiling::kThreads * sizeof(Sum) * static_cast<size_t>(t.wide);
   if (t.wide == 4)
     launch("sum_run", sum_rows<T, Sum, Out, 4>, grid, SumRunTiling::kThreads, shared,
-           where.cuda_stream(), x, y, t);
+           ctx.cuda_stream(), x, y, t);
   else
     launch("sum_run", sum_rows<T, Sum, Out, 1>, grid, SumRunTiling::kThreads, shared,
-           where.cuda_stream(), x, y, t);
+           ctx.cuda_stream(), x, y, t);
 }
 
 // A thread for each sum.
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(SumRunTiling::kThreads)
 }
 
 template <class T, class Sum>
-void sum(CudaContext& where, const SumRunPlan& plan, const Buffer& in, const Buffer& out,
+void sum(CudaContext& ctx, const SumRunPlan& plan, const Buffer& in, const Buffer& out,
          Buffer scratch) {
   const auto* x = in.as<const T>();
   T* y = out.as<T>();
@@ -92,26 +92,26 @@ void sum(CudaContext& where, const SumRunPlan& plan, const Buffer& in, const Buf
   if (plan.kind == SumRunPlan::short_runs) {
     launch("sum_run", sum_short<T, Sum>,
            grid_for(s.outer * s.inner, SumRunTiling::kThreads, 1 << 14), SumRunTiling::kThreads, 0,
-           where.cuda_stream(), x, y, s);
+           ctx.cuda_stream(), x, y, s);
   } else if (plan.kind == SumRunPlan::one_launch) {
-    launch_sum<T, Sum, T>(where, plan.first, x, y);
+    launch_sum<T, Sum, T>(ctx, plan.first, x, y);
   } else {
-    launch_sum<T, Sum, Sum>(where, plan.first, x, scratch.as<Sum>());
-    launch_sum<Sum, Sum, T>(where, plan.second, scratch.as<const Sum>(), y);
+    launch_sum<T, Sum, Sum>(ctx, plan.first, x, scratch.as<Sum>());
+    launch_sum<Sum, Sum, T>(ctx, plan.second, scratch.as<const Sum>(), y);
   }
 }
 
 }  // namespace
 
-void sum_run_cuda(CudaContext& where, const SumRunShape& shape, const Buffer& in, const Buffer& out,
+void sum_run_cuda(CudaContext& ctx, const SumRunShape& shape, const Buffer& in, const Buffer& out,
                   Buffer scratch) {
   if (shape.outer * shape.inner == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const SumRunPlan plan(shape);
-  if (in.spec.dtype == DType::f32) sum<float, double>(where, plan, in, out, scratch);
-  if (in.spec.dtype == DType::f64) sum<double, double>(where, plan, in, out, scratch);
+  if (in.spec.dtype == DType::f32) sum<float, double>(ctx, plan, in, out, scratch);
+  if (in.spec.dtype == DType::f64) sum<double, double>(ctx, plan, in, out, scratch);
   // Unsigned, so that it wraps around.
-  if (in.spec.dtype == DType::i64) sum<uint64_t, uint64_t>(where, plan, in, out, scratch);
+  if (in.spec.dtype == DType::i64) sum<uint64_t, uint64_t>(ctx, plan, in, out, scratch);
 }
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ namespace tessera {
 // A kernel takes 32,764 bytes of parameters (CUDA 12.1), which cost time at the launch: so there
 // are two sizes of table.
 inline constexpr int kFewTensors = 16, kManyTensors = 480;
-inline constexpr size_t kMostParameterBytes = 32764;
+inline constexpr size_t kMaxParameterBytes = 32764;
 
 // Calls f(size, first, count) for as many tensors at a time as a table holds; `size` is that
 // table's, a constant of its type.
@@ -29,9 +29,9 @@ void for_tables(size_t tensors, F&& f) {
 }
 
 // Entry has `first`, the first block of its tensor; the blocks of the tensors follow each other.
-template <class Entry, int kMost>
+template <class Entry, int kMax>
 struct TensorTable {
-  Entry tensors[kMost];
+  Entry tensors[kMax];
   int32_t count;
 
   void add(const Entry& entry) { tensors[count++] = entry; }

@@ -15,14 +15,14 @@ namespace tessera {
 // True while gradients() calls ops: what is made now is part of a backward pass.
 bool in_backward();
 // False in a NoGradScope, and in a backward pass that is not itself differentiated.
-bool tape_is_on();
+bool grad_mode_enabled();
 
 // Why no gradient flows through a tensor that was computed from tracked ones. What is computed from
 // such a tensor has the same stop, and gradients() of it is an error, never silently zero.
 struct GradientStop {
   std::string reason;  // a sentence with its remedy
 };
-std::shared_ptr<const GradientStop> stop_because(std::string reason);
+std::shared_ptr<const GradientStop> make_gradient_stop(std::string reason);
 
 struct TapeNode;
 
@@ -48,8 +48,9 @@ struct TapeNode {
   bool is_function = false;  // a compiled function, whose outputs may depend on each other
 };
 
-bool tape_wanted(std::span<const Tensor> inputs);
-void put_on_tape(const OpPtr& op, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+bool should_record(std::span<const Tensor> inputs);
+void record_on_tape(const OpPtr& op, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs);
 // Outputs that are not put on the tape: `tracked` says that an input is tracked, so that the op
 // itself stops the gradient; otherwise they have the stop of an input, if one has any.
 void stop_gradients(const Op& op, bool tracked, std::span<const Tensor> inputs,
@@ -57,11 +58,11 @@ void stop_gradients(const Op& op, bool tracked, std::span<const Tensor> inputs,
 
 // What lies behind a tensor on the tape: the leaves it depends on, in a fixed order, and the reason
 // of the first stop, or of a tape that has been let go; empty: gradients can be taken.
-struct Dependence {
+struct LeafDependencies {
   std::vector<std::shared_ptr<TensorImpl>> leaves;
   std::string stop;
 };
-Dependence dependence(const Tensor& tensor);
+LeafDependencies leaves_of(const Tensor& tensor);
 
 // gradients() of several outputs at once, each with its upstream gradient, of ones where that is
 // undefined; outputs are tracked.

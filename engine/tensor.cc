@@ -161,9 +161,9 @@ Tensor random_uniform(const Shape& shape, uint64_t key, double low, double high,
   return random(shape, dtype, [&] { return low + (high - low) * sequence.uniform(); });
 }
 
-Tensor random_normal(const Shape& shape, uint64_t key, double mean, double deviation, DType dtype) {
+Tensor random_normal(const Shape& shape, uint64_t key, double mean, double stddev, DType dtype) {
   RandomSequence sequence(key, 0);
-  return random(shape, dtype, [&] { return mean + deviation * sequence.normal(); });
+  return random(shape, dtype, [&] { return mean + stddev * sequence.normal(); });
 }
 
 Tensor constant(const Tensor& value) {

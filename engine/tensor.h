@@ -108,10 +108,10 @@ Tensor arange(double first, double last, double step = 1, DType dtype = DType::f
 Tensor from_bytes(const Shape& shape, DType dtype, const void* host);
 template <class T>
 Tensor from_vector(const Shape& shape, const std::vector<T>& values);
-// Uniform in [low, high) and normal(mean, deviation); the same key gives the same values.
+// Uniform in [low, high) and normal(mean, stddev); the same key gives the same values.
 Tensor random_uniform(const Shape& shape, uint64_t key, double low = 0, double high = 1,
                       DType dtype = DType::f32);
-Tensor random_normal(const Shape& shape, uint64_t key, double mean = 0, double deviation = 1,
+Tensor random_normal(const Shape& shape, uint64_t key, double mean = 0, double stddev = 1,
                      DType dtype = DType::f32);
 // A value fixed when a step is captured (any other tensor from outside is read anew in every run).
 Tensor constant(const Tensor& value);

@@ -17,7 +17,7 @@ namespace {
 class ProblemBuilder {
  public:
   ProblemBuilder(const Graph& graph, const std::vector<int64_t>& scratch_bytes, Device device,
-                 bool reuse, const StepCosts& costs)
+                 bool reuse, const CostModel& costs)
       : graph_(graph),
         scratch_bytes_(scratch_bytes),
         device_(device),
@@ -44,7 +44,7 @@ class ProblemBuilder {
 
   bool in_arena(ValueId root) const {
     const Value& value = graph_.values[root];
-    return value.role == Role::computed && value.producer >= 0 && !handed_out_[root] &&
+    return value.role == Role::intermediate && value.producer >= 0 && !handed_out_[root] &&
            value.spec.device == device_;
   }
 
@@ -66,18 +66,19 @@ class ProblemBuilder {
     const Node& node = graph_.nodes[n];
     RecomputeStep step;
     step.cost = costs_.nanoseconds(graph_, node);
-    step.cheap = CountedCosts::moves_bytes(node.op->cost(graph_.input_specs(node)));
+    step.cheap = RooflineCosts::moves_bytes(node.op->cost(graph_.input_specs(node)));
     if (node.device == device_) step.scratch = aligned(scratch_bytes_[n]);
     for (const ValueId id : node.inputs) add_once(step.reads, value_of_[roots_[id]]);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId id = node.outputs[o];
       if (roots_[id] != id) {
-        step.again = false;
+        step.recomputable = false;
         continue;
       }
       step.makes.push_back(value_of_[id]);
       // A result has one place in the slots; the update of a parameter is not to be repeated.
-      if (graph_.values[id].role != Role::computed || handed_out_[id]) step.again = false;
+      if (graph_.values[id].role != Role::intermediate || handed_out_[id])
+        step.recomputable = false;
       if (const int updated = node.op->updates(static_cast<int>(o)); updated >= 0)
         add_once(step.overwrites, value_of_[roots_[node.inputs[updated]]]);
       if (reuse_ && in_arena(id)) add_takes(node, static_cast<int>(o));
@@ -103,7 +104,7 @@ class ProblemBuilder {
       const bool shared = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
         return other != id && roots_[other] == root;
       });
-      if (!shared) add_once(value.may_take, value_of_[root]);
+      if (!shared) add_once(value.may_reuse, value_of_[root]);
     }
   }
 
@@ -116,7 +117,7 @@ class ProblemBuilder {
         if (roots_[id] != id) whole[value_of_[roots_[id]]] = 1;
     for (RecomputeStep& step : result_.problem.steps)
       for (const int value : step.makes)
-        if (whole[value]) step.again = false;
+        if (whole[value]) step.recomputable = false;
   }
 
   static void add_once(std::vector<int>& list, int item) {
@@ -127,7 +128,7 @@ class ProblemBuilder {
   const std::vector<int64_t>& scratch_bytes_;
   const Device device_;
   const bool reuse_;
-  const StepCosts& costs_;
+  const CostModel& costs_;
   const std::vector<ValueId> roots_;
   std::vector<bool> handed_out_;  // of each root
   std::vector<int> value_of_;     // of each root: its number in the problem
@@ -137,13 +138,13 @@ class ProblemBuilder {
 }  // namespace
 
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
-                               Device device, bool reuse, const StepCosts& costs) {
+                               Device device, bool reuse, const CostModel& costs) {
   return ProblemBuilder(graph, scratch_bytes, device, reuse, costs).build();
 }
 
 ArenaBudget::ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                          Device device, bool reuse, const Planner& planner,
-                         const RecomputeStrategy& strategy, const StepCosts& costs)
+                         const RecomputeStrategy& strategy, const CostModel& costs)
     : graph_(graph),
       scratch_bytes_(scratch_bytes),
       device_(device),
@@ -151,79 +152,80 @@ ArenaBudget::ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch
       planner_(planner),
       steps_(recompute_problem(graph, scratch_bytes, device, reuse, costs)) {
   const RecomputeProblem& problem = steps_.problem;
-  const auto add = [&](Runs runs) {
+  const auto add = [&](StepSequence runs) {
     if (const auto measured = measure(problem, runs))
-      ways_.push_back({std::move(runs), measured->peak, measured->cost});
+      candidates_.push_back({std::move(runs), measured->peak, measured->cost});
   };
   add(once_each(problem));
-  for (Runs& runs : strategy.ways(problem)) add(std::move(runs));
-  std::stable_sort(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
-    return std::pair(a.cost, a.live) < std::pair(b.cost, b.live);
-  });
-  for (size_t i = 0; i < ways_.size(); ++i)
-    if (ways_[i].runs.size() == problem.steps.size()) plain_ = i;
+  for (StepSequence& runs : strategy.candidates(problem)) add(std::move(runs));
+  std::stable_sort(candidates_.begin(), candidates_.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return std::pair(a.cost, a.live) < std::pair(b.cost, b.live);
+                   });
+  for (size_t i = 0; i < candidates_.size(); ++i)
+    if (candidates_[i].runs.size() == problem.steps.size()) plain_ = i;
 }
 
-Repeated ArenaBudget::graph_of(const Way& way) const {
+Repeated ArenaBudget::graph_of(const Candidate& candidate) const {
   std::vector<int> nodes;
-  for (const int step : way.runs) nodes.push_back(steps_.nodes[step]);
+  for (const int step : candidate.runs) nodes.push_back(steps_.nodes[step]);
   return repeat_nodes(graph_, nodes);
 }
 
-int64_t ArenaBudget::arena_of(Way& way) {
-  if (way.arena >= 0) return way.arena;
-  const Repeated repeated = graph_of(way);
+int64_t ArenaBudget::arena_of(Candidate& candidate) {
+  if (candidate.arena >= 0) return candidate.arena;
+  const Repeated repeated = graph_of(candidate);
   std::vector<int64_t> scratch;
   for (const int node : repeated.origin) scratch.push_back(scratch_bytes_[node]);
   const Problem problem = lifetimes(repeated.graph, scratch, reuse_).problem(nullptr, device_);
-  way.arena = planner_.solve(problem).bytes;
-  return way.arena;
+  candidate.arena = planner_.solve(problem).bytes;
+  return candidate.arena;
 }
 
-const ArenaBudget::Way* ArenaBudget::within(int64_t budget) {
-  for (Way& way : ways_)
-    if (way.live <= budget && arena_of(way) <= budget) return &way;
+const ArenaBudget::Candidate* ArenaBudget::within(int64_t budget) {
+  for (Candidate& candidate : candidates_)
+    if (candidate.live <= budget && arena_of(candidate) <= budget) return &candidate;
   return nullptr;
 }
 
-const ArenaBudget::Way& ArenaBudget::lowest(int64_t extra) {
-  std::vector<Way*> by_live;
-  for (Way& way : ways_)
-    if (way.cost - ways_[plain_].cost <= extra) by_live.push_back(&way);
+const ArenaBudget::Candidate& ArenaBudget::lowest(int64_t extra) {
+  std::vector<Candidate*> by_live;
+  for (Candidate& candidate : candidates_)
+    if (candidate.cost - candidates_[plain_].cost <= extra) by_live.push_back(&candidate);
   std::stable_sort(by_live.begin(), by_live.end(),
-                   [](const Way* a, const Way* b) { return a->live < b->live; });
-  Way* lowest = by_live.front();
-  for (Way* way : by_live) {
-    if (way->live >= arena_of(*lowest)) break;  // no arena is smaller than what is live in it
-    if (arena_of(*way) < arena_of(*lowest)) lowest = way;
+                   [](const Candidate* a, const Candidate* b) { return a->live < b->live; });
+  Candidate* lowest = by_live.front();
+  for (Candidate* candidate : by_live) {
+    if (candidate->live >= arena_of(*lowest)) break;  // no arena is smaller than what is live in it
+    if (arena_of(*candidate) < arena_of(*lowest)) lowest = candidate;
   }
   return *lowest;
 }
 
-const ArenaBudget::Way& ArenaBudget::plain() {
-  arena_of(ways_[plain_]);
-  return ways_[plain_];
+const ArenaBudget::Candidate& ArenaBudget::plain() {
+  arena_of(candidates_[plain_]);
+  return candidates_[plain_];
 }
 
-BudgetRecord ArenaBudget::record(const Way& way, int64_t budget) {
+BudgetRecord ArenaBudget::record(const Candidate& candidate, int64_t budget) {
   const int64_t once = plain().cost;
   return {.budget = budget,
-          .without = plain().arena,
-          .again = static_cast<int>(way.runs.size() - steps_.problem.steps.size()),
+          .unconstrained = plain().arena,
+          .recomputed = static_cast<int>(candidate.runs.size() - steps_.problem.steps.size()),
           .time = once,
-          .extra = way.cost - once,
+          .extra = candidate.cost - once,
           .bound = cost_bound(steps_.problem, budget) - once,
           .strategy = {}};
 }
 
-std::string ArenaBudget::at_the_peak(const Way& way, size_t count) const {
-  const auto measured = measure(steps_.problem, way.runs);
+std::string ArenaBudget::peak_tensors_text(const Candidate& candidate, size_t count) const {
+  const auto measured = measure(steps_.problem, candidate.runs);
   std::string text;
-  for (size_t i = 0; i < std::min(count, measured->holders.size()); ++i) {
-    const Value& value = graph_.values[steps_.values[measured->holders[i]]];
-    const Node& maker = graph_.nodes[value.producer];
-    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(value.spec.bytes()), maker.op->name(),
-                        value.spec.text(), maker.module_path);
+  for (size_t i = 0; i < std::min(count, measured->live_values.size()); ++i) {
+    const Value& value = graph_.values[steps_.values[measured->live_values[i]]];
+    const Node& producer = graph_.nodes[value.producer];
+    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(value.spec.bytes()), producer.op->name(),
+                        value.spec.text(), producer.module_path);
   }
   return text;
 }
@@ -233,7 +235,7 @@ BudgetTooSmall::BudgetTooSmall(ArenaBudget& arena, int64_t budget)
           "the arena needs at least {} bytes ({}), whatever is computed again; its budget is {} "
           "bytes; the largest tensors that are needed at one time:\n{}",
           arena.lowest().arena, byte_text(arena.lowest().arena), budget,
-          arena.at_the_peak(arena.lowest()))),
+          arena.peak_tensors_text(arena.lowest()))),
       minimum_(arena.lowest().arena) {}
 
 }  // namespace tessera

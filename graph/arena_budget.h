@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "tessera/graph/cost_model.h"
 #include "tessera/graph/graph.h"
 #include "tessera/graph/passes/recompute.h"
 #include "tessera/graph/plan_report.h"
-#include "tessera/graph/step_costs.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/runtime/error.h"
@@ -34,39 +34,39 @@ struct ProgramSteps {
 // blocks that lifetimes() gives them; bytes that are live here are those that are live there,
 // rounded to the device's alignment.
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
-                               Device device, bool reuse, const StepCosts& costs = CountedCosts());
+                               Device device, bool reuse, const CostModel& costs = RooflineCosts());
 
 class ArenaBudget {
  public:
   // Of the arena on `device`, which would be planned with `planner`; what is given must outlive it.
   ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch_bytes, Device device,
               bool reuse, const Planner& planner, const RecomputeStrategy& strategy,
-              const StepCosts& costs = CountedCosts());
+              const CostModel& costs = RooflineCosts());
 
   // A sequence that was looked at.
-  struct Way {
-    Runs runs;
+  struct Candidate {
+    StepSequence runs;
     int64_t live = 0;    // the most bytes that are live at one time
     int64_t cost = 0;    // nanoseconds, estimated
     int64_t arena = -1;  // bytes after placement; -1: not placed yet
   };
   // The cheapest whose arena is at or under the budget; nullptr where none is.
-  const Way* within(int64_t budget);
+  const Candidate* within(int64_t budget);
   // That with the smallest arena: within() finds one for every budget that is not below it. Of
   // those whose runs beyond the first cost at most `extra` nanoseconds.
-  const Way& lowest(int64_t extra = INT64_MAX);
+  const Candidate& lowest(int64_t extra = INT64_MAX);
   // Each step once.
-  const Way& plain();
+  const Candidate& plain();
 
-  Repeated graph_of(const Way& way) const;
+  Repeated graph_of(const Candidate& candidate) const;
   // Of a way, all but the strategy's name. Each costs what it does in nanoseconds, by estimate.
-  BudgetRecord record(const Way& way, int64_t budget);
+  BudgetRecord record(const Candidate& candidate, int64_t budget);
   // A line for each of the largest values that are there when the most bytes are live.
-  std::string at_the_peak(const Way& way, size_t count = 5) const;
+  std::string peak_tensors_text(const Candidate& candidate, size_t count = 5) const;
   const RecomputeProblem& problem() const { return steps_.problem; }
 
  private:
-  int64_t arena_of(Way& way);
+  int64_t arena_of(Candidate& candidate);
 
   const Graph& graph_;
   const std::vector<int64_t>& scratch_bytes_;
@@ -74,7 +74,8 @@ class ArenaBudget {
   const bool reuse_;
   const Planner& planner_;
   ProgramSteps steps_;
-  std::vector<Way> ways_;  // the cheapest first, of equal ones the one with fewer live bytes
+  std::vector<Candidate>
+      candidates_;  // the cheapest first, of equal ones the one with fewer live bytes
   size_t plain_ = 0;
 };
 

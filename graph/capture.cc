@@ -12,7 +12,7 @@ namespace {
 
 // What an eager op made is computed once; a captured step would go back through old values.
 std::shared_ptr<const GradientStop> made_before(const TensorSpec& spec) {
-  return stop_because(fmt::format(
+  return make_gradient_stop(fmt::format(
       "a tracked tensor ({}) was computed before the step was captured; hand it in as an argument, "
       "compute it in the step, or detach() it",
       spec.text()));
@@ -120,12 +120,12 @@ Tensor Capture::record_constant(const Tensor& tensor) {
   return symbol(add(std::move(value)));
 }
 
-Tensor Capture::pin(const Tensor& tensor) {
+Tensor Capture::snapshot(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
   if (impl.recorder == this) return tensor;
   Tensor pinned = symbol(value_of(tensor));
   pinned.impl()->leaf = impl.leaf;
-  if (impl.leaf) pinned.impl()->pinned_from = tensor.shared();
+  if (impl.leaf) pinned.impl()->snapshot_of = tensor.shared();
   pinned.impl()->stop = impl.stop;
   if (impl.node) pinned.impl()->stop = made_before(impl.spec);
   return pinned;
@@ -141,7 +141,7 @@ uint64_t Capture::version(const Tensor& tensor) {
 Tensor Capture::own(const Tensor& output, size_t first) {
   const ValueId id = value_of(output);
   const Value& value = graph_.values[id];
-  if (value.role != Role::computed) return copy(output);
+  if (value.role != Role::intermediate) return copy(output);
   return value.producer < static_cast<int>(first) ? copy(output) : output;
 }
 

@@ -26,7 +26,7 @@ class Capture final : public Recorder {
 
   Tensors record(const OpPtr& op, std::span<const Tensor> inputs, const Specs& outputs) override;
   Tensor record_constant(const Tensor& value) override;
-  Tensor pin(const Tensor& tensor) override;
+  Tensor snapshot(const Tensor& tensor) override;
   uint64_t version(const Tensor& tensor) override;
 
  private:

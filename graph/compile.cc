@@ -11,9 +11,9 @@
 #include "tessera/engine/tape.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/function_gradient.h"
+#include "tessera/graph/host_staging.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
-#include "tessera/graph/twins.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
 
@@ -66,7 +66,7 @@ class ProgramStep final : public CompiledStep {
     program_->bind();
     if (gradient_) gradient_->bind(*program_);
     if (results_.empty()) make_results();
-    if (lag() > 0) twins();
+    if (max_runs_ahead() > 0) staging();
   }
   void run() override {
     const ArenasInUse alone(*arenas_, signature().arguments);
@@ -95,33 +95,38 @@ class ProgramStep final : public CompiledStep {
   }
 
   const Tensor& host_input(size_t i) override {
-    return lag() > 0 ? twins().input(i) : CompiledStep::host_input(i);
+    return max_runs_ahead() > 0 ? staging().input(i) : CompiledStep::host_input(i);
   }
-  void bring(size_t i, const void* staged) override {
-    return lag() > 0 ? twins().bring(i, staged) : CompiledStep::bring(i, staged);
+  void stage_input(size_t i, const void* staged) override {
+    return max_runs_ahead() > 0 ? staging().stage_input(i, staged)
+                                : CompiledStep::stage_input(i, staged);
   }
   void submit() override {
     const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
     submitted_ = true;
-    return lag() > 0 ? twins().submit() : CompiledStep::submit();
+    return max_runs_ahead() > 0 ? staging().submit() : CompiledStep::submit();
   }
-  int lag() const override { return program_->compiled().slot_layout && !gradient_ ? 1 : 0; }
-  void collect() override { return lag() > 0 ? twins().collect() : CompiledStep::collect(); }
+  int max_runs_ahead() const override {
+    return program_->compiled().slot_layout && !gradient_ ? 1 : 0;
+  }
+  void collect() override {
+    return max_runs_ahead() > 0 ? staging().collect() : CompiledStep::collect();
+  }
   const Tensor& host_output(size_t i) override {
-    return lag() > 0 ? twins().output(i) : CompiledStep::host_output(i);
+    return max_runs_ahead() > 0 ? staging().output(i) : CompiledStep::host_output(i);
   }
   int64_t refused_updates() const override {
-    return twins_ ? twins_->refused_updates() : CompiledStep::refused_updates();
+    return staging_ ? staging_->refused_updates() : CompiledStep::refused_updates();
   }
   std::optional<NonFinite> find_non_finite() override {
     const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
-    if (twins_ && submitted_) twins_->put_back();
+    if (staging_ && submitted_) staging_->restore_inputs();
     return program_->find_non_finite();
   }
   size_t staging_bytes() const override {
-    return lag() > 0 ? Twins::bytes(program_->compiled()) : 0;
+    return max_runs_ahead() > 0 ? HostStaging::bytes(program_->compiled()) : 0;
   }
   size_t slot_bytes() const override {
     return program_->compiled().slot_bytes() +
@@ -132,9 +137,9 @@ class ProgramStep final : public CompiledStep {
   Program* gradient_program() override { return gradient_ ? &gradient_->program() : nullptr; }
 
  private:
-  Twins& twins() {
-    if (!twins_) twins_ = std::make_unique<Twins>(*program_);
-    return *twins_;
+  HostStaging& staging() {
+    if (!staging_) staging_ = std::make_unique<HostStaging>(*program_);
+    return *staging_;
   }
 
   // Before anything is written to the slots.
@@ -149,7 +154,7 @@ class ProgramStep final : public CompiledStep {
     program_->run();
     if (gradient_) gradient_->bind(*program_);
     if (results_.empty()) make_results();
-    if (!tape_is_on()) return;
+    if (!grad_mode_enabled()) return;
     for (const Tensor& argument : arguments)
       if (argument.impl()->stop) {
         results_.clear();
@@ -170,7 +175,7 @@ class ProgramStep final : public CompiledStep {
 
   const std::shared_ptr<Arenas> arenas_;
   std::unique_ptr<Program> program_;
-  std::unique_ptr<Twins> twins_;
+  std::unique_ptr<HostStaging> staging_;
   bool submitted_ = false;                                  // the last run came by submit()
   std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive the step
   std::vector<std::shared_ptr<const GradientStop>> stops_;  // of each result
@@ -220,13 +225,13 @@ class EagerStep final : public CompiledStep {
 };
 
 // The tensor on the host that stands for one of the device.
-const Tensor& host_twin(Tensors& twins, size_t i, const Tensor& there) {
+const Tensor& host_copy(Tensors& copies, size_t i, const Tensor& there) {
   if (there.device().is_cpu()) return there;
-  twins.resize(std::max(twins.size(), i + 1));
+  copies.resize(std::max(copies.size(), i + 1));
   TensorSpec spec = there.spec();
   spec.device = Device{};
-  if (!twins[i].defined() || twins[i].spec() != spec) twins[i] = empty(spec);
-  return twins[i];
+  if (!copies[i].defined() || copies[i].spec() != spec) copies[i] = empty(spec);
+  return copies[i];
 }
 
 // A signature without arguments, of the scopes that are open.
@@ -234,7 +239,7 @@ Signature signature_here() {
   return {.arguments = {},
           .device = current_device(),
           .training = is_training(),
-          .gradients = tape_is_on(),
+          .gradients = grad_mode_enabled(),
           .tracked = {},
           .settings = settings()};
 }
@@ -272,9 +277,9 @@ void CompiledStep::use_external_slots(ExternalMemory) {
   throw Error("step: eager mode has no slots; leave out CompileOptions::eager");
 }
 
-const Tensor& CompiledStep::host_input(size_t i) { return host_twin(host_inputs_, i, input(i)); }
+const Tensor& CompiledStep::host_input(size_t i) { return host_copy(host_inputs_, i, input(i)); }
 
-void CompiledStep::bring(size_t i, const void* staged) {
+void CompiledStep::stage_input(size_t i, const void* staged) {
   Tensor there = input(i);
   context(there.device()).copy_from_host(there.impl()->data(), staged, there.spec().bytes());
   ++there.impl()->storage->version;
@@ -290,11 +295,11 @@ void CompiledStep::submit() {
 void CompiledStep::collect() {
   for (size_t i = 0; i < outputs(); ++i) {
     const Tensor& there = output(i);
-    if (!there.device().is_cpu()) copy_to_slot(there, host_twin(host_outputs_, i, there));
+    if (!there.device().is_cpu()) copy_to_slot(there, host_copy(host_outputs_, i, there));
   }
 }
 
-const Tensor& CompiledStep::host_output(size_t i) { return host_twin(host_outputs_, i, output(i)); }
+const Tensor& CompiledStep::host_output(size_t i) { return host_copy(host_outputs_, i, output(i)); }
 
 int64_t CompiledStep::refused_updates() const {
   return context(signature_.device).refused_updates();
@@ -321,7 +326,7 @@ CompiledStep& Compiled::prepare(Signature signature) {
   }
   std::string why =
       steps_.empty() ? "first call" : difference(signature, steps_.back()->signature());
-  make_room(why);
+  evict_if_full(why);
   if (options_.eager) {
     steps_.push_back(std::make_unique<EagerStep>(*fn_, std::move(signature)));
   } else {
@@ -339,7 +344,7 @@ CompiledStep& Compiled::prepare(Signature signature) {
   return *steps_.back();
 }
 
-void Compiled::make_room(const std::string& why) {
+void Compiled::evict_if_full(const std::string& why) {
   const size_t most = std::max<size_t>(options_.max_signatures, 1);
   if (steps_.size() >= most && options_.when_full == WhenFull::refuse)
     throw Error(fmt::format(
@@ -384,9 +389,9 @@ Tensors Compiled::call(const Tensors& arguments) {
   Signature signature = signature_here();
   for (const Tensor& argument : arguments) signature.arguments.push_back(argument.spec());
   const ArenasInUse alone(*options_.arenas, signature.arguments);
-  if (tape_wanted(arguments))
+  if (should_record(arguments))
     for (const Tensor& argument : arguments)
-      signature.tracked.push_back(tape_wanted(std::span(&argument, 1)));
+      signature.tracked.push_back(should_record(std::span(&argument, 1)));
   return prepare(std::move(signature)).call(arguments);
 }
 

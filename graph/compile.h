@@ -80,11 +80,11 @@ class CompiledStep {
   // Instead: takes it, whole, from there: staging_memory() of the device (runtime/context.h), which
   // must stay as it is until that run is collected, and while find_non_finite() asks about it.
   // Worth it for the largest argument.
-  virtual void bring(size_t i, const void* staged);
+  virtual void stage_input(size_t i, const void* staged);
   virtual void submit();
   // How many runs may be submitted and not yet collected when the next is filled: 1 for a program
   // on one GPU, else 0.
-  virtual int lag() const { return 0; }
+  virtual int max_runs_ahead() const { return 0; }
   // Waits for the oldest run that is submitted and not collected. Throws Error where lag() is 1 and
   // there is none.
   virtual void collect();
@@ -150,7 +150,7 @@ class Compiled {
 
  private:
   CompiledStep& prepare(Signature signature);
-  void make_room(const std::string& why);
+  void evict_if_full(const std::string& why);
 
   std::unique_ptr<StepFunction> fn_;
   CompileOptions options_;

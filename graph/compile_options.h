@@ -11,7 +11,7 @@ namespace tessera {
 class Arenas;             // arena.h
 class Planner;            // memory/plan.h
 class RecomputeStrategy;  // memory/recompute/recompute.h
-class StepCosts;          // step_costs.h
+class CostModel;          // cost_model.h
 
 // What a compiled function does with a signature beyond CompileOptions::max_signatures.
 enum class WhenFull : uint8_t {
@@ -25,13 +25,13 @@ struct CompileOptions {
   const Planner* planner = nullptr;  // nullptr: "best"
   // Parameters and buffers are constants, by their values of now: what is computed of them alone is
   // computed once, and the store that they stand in may then go. For functions that update nothing.
-  bool frozen = false;
+  bool constant_parameters = false;
   // Bytes that the arena on the device of the step may have. Where it would need more, some of what
   // it makes is computed again instead of kept, at the least cost; same bits. Throws BudgetTooSmall
   // (arena_budget.h), which says how many it needs at least. -1: as many as it takes.
   int64_t arena_budget = -1;
   const RecomputeStrategy* recompute = nullptr;   // how that is chosen; nullptr: "best"
-  std::shared_ptr<const StepCosts> costs = {};    // what steps take; nullptr: CountedCosts
+  std::shared_ptr<const CostModel> costs = {};    // what steps take; nullptr: RooflineCosts
   std::vector<std::string> disabled_passes = {};  // passes not to run (pass_names() in lower.h)
   // Print the graph of the first signature to stdout after this pass; "capture": before the first.
   std::string dump_after = {};

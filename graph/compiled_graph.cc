@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/holders.h"
+#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/arena_budget.h"
 #include "tessera/graph/plan_guard.h"
@@ -43,7 +43,7 @@ CompiledGraph::CompiledGraph(Graph captured, const CompileOptions& options)
   if (options.arena_budget >= 0) keep_to_budget(options);
   make_plans(options);
   place_slots();
-  if (slot_layout && slot_layout->ahead >= 0) find_last_reader();
+  if (slot_layout && slot_layout->prefetched >= 0) find_last_user();
 }
 
 // Views move nothing and have no kernel.
@@ -53,8 +53,8 @@ void CompiledGraph::choose_algorithms() {
   for (size_t s = 0; s < graph.nodes.size(); ++s) {
     const Node& node = graph.nodes[s];
     if (only_views(node)) continue;
-    at_node(graph, node, [&](const Specs& in, Context& where) {
-      const Algorithm chosen = choose_algorithm(*node.op, in, where.target());
+    at_node(graph, node, [&](const Specs& in, Context& ctx) {
+      const Algorithm chosen = choose_algorithm(*node.op, in, ctx.target());
       scratch_bytes[s] = static_cast<int64_t>(chosen.scratch_bytes);
       algorithms[s] = chosen.name;
     });
@@ -69,14 +69,14 @@ void CompiledGraph::keep_to_budget(const CompileOptions& options) {
   const bool reuse = pass_is_on(options, "in_place");
   budget.budget = options.arena_budget;
   const Problem as_it_is = tessera::lifetimes(graph, scratch_bytes, reuse).problem(nullptr, device);
-  budget.without = solver.solve(as_it_is).bytes;
-  if (budget.without <= options.arena_budget) return;
+  budget.unconstrained = solver.solve(as_it_is).bytes;
+  if (budget.unconstrained <= options.arena_budget) return;
 
   const auto start = std::chrono::steady_clock::now();
-  const CountedCosts counted;
+  const RooflineCosts counted;
   ArenaBudget arena(graph, scratch_bytes, device, reuse, solver, strategy,
                     options.costs ? *options.costs : counted);
-  const ArenaBudget::Way* way = arena.within(options.arena_budget);
+  const ArenaBudget::Candidate* way = arena.within(options.arena_budget);
   if (way == nullptr) throw BudgetTooSmall(arena, options.arena_budget);
   budget = arena.record(*way, options.arena_budget);
   budget.strategy = strategy.name();
@@ -93,7 +93,7 @@ void CompiledGraph::keep_to_budget(const CompileOptions& options) {
   if (const std::string fault = verify(graph); !fault.empty())
     throw InternalError("after recompute: " + fault);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  passes.push_back({"recompute", budget.again, took.count()});
+  passes.push_back({"recompute", budget.recomputed, took.count()});
 }
 
 void CompiledGraph::make_plan(const CompileOptions& options, DevicePlan& plan) {
@@ -152,12 +152,12 @@ void CompiledGraph::place_slots() {
   };
   SlotLayout layout;
   size_t& end = plans.front().slot_bytes;
-  const bool ahead = may_run_ahead();
-  if (ahead) layout.ahead = largest_argument(graph);
-  if (layout.ahead >= 0) place_input(layout.ahead);
+  const bool runs_ahead = may_run_ahead();
+  if (runs_ahead) layout.prefetched = largest_argument(graph);
+  if (layout.prefetched >= 0) place_input(layout.prefetched);
   layout.arguments = end;
   for (int i = 0; i < static_cast<int>(graph.inputs.size()); ++i)
-    if (i != layout.ahead) place_input(i);
+    if (i != layout.prefetched) place_input(i);
   layout.results = end;
   for (size_t b = 0; b < lifetimes.blocks.size(); ++b) {
     const Block& block = lifetimes.blocks[b];
@@ -168,16 +168,16 @@ void CompiledGraph::place_slots() {
     const Device on = plans[i].device;
     alone_offsets.push_back(place(on, PlanGuard::alone_bytes(graph, on, scratch_bytes)));
   }
-  if (!ahead) return;
+  if (!runs_ahead) return;
   layout.refused = place(device(), sizeof(int64_t));
   slot_layout = layout;
 }
 
-void CompiledGraph::find_last_reader() {
-  const ValueId ahead = graph.inputs[slot_layout->ahead];
+void CompiledGraph::find_last_user() {
+  const ValueId prefetched = graph.inputs[slot_layout->prefetched];
   for (size_t s = 0; s < graph.nodes.size(); ++s)
     for (const ValueId id : graph.nodes[s].inputs)
-      if (lifetimes.root[id] == ahead) last_reader = s + 1;
+      if (lifetimes.root[id] == prefetched) last_user = s + 1;
 }
 
 size_t CompiledGraph::index_of(Device device) const {
@@ -196,7 +196,7 @@ void at_node(const Graph& graph, const Node& node,
              const std::function<void(const Specs&, Context&)>& fn) {
   try {
     const ModulePathReset place(node.module_path);
-    const RunningOp running(node.op->name());
+    const CurrentOpScope running(node.op->name());
     fn(graph.input_specs(node), context(node.device));
   } catch (Error& error) {
     error.locate(node.module_path, node.op->name());

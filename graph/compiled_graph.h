@@ -49,7 +49,7 @@ struct CompiledGraph {
   std::vector<size_t> alone_offsets;
   // Given for a program on one GPU without verify_plan.
   std::optional<SlotLayout> slot_layout;
-  size_t last_reader = 0;  // nodes up to the last that reads the argument slot_layout->ahead
+  size_t last_user = 0;  // nodes up to the last that reads the argument slot_layout->ahead
 
   // The first of its devices, and what is planned there.
   Device device() const { return plans.front().device; }
@@ -67,7 +67,7 @@ struct CompiledGraph {
   void make_plan(const CompileOptions& options, DevicePlan& plan);
   void place_slots();
   bool may_run_ahead() const;
-  void find_last_reader();
+  void find_last_user();
 };
 
 // Calls fn(input specs, context) where `node` stands in the model, which errors then name.

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/holders.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
 #include "tessera/graph/compiled_graph.h"
@@ -68,8 +68,9 @@ Results look_behind(const Tensors& outputs) {
   Results found;
   std::unordered_set<const TensorImpl*> known;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    Dependence behind = dependence(outputs[i]);
-    found.stops.push_back(behind.stop.empty() ? nullptr : stop_because(std::move(behind.stop)));
+    LeafDependencies behind = leaves_of(outputs[i]);
+    found.stops.push_back(behind.stop.empty() ? nullptr
+                                              : make_gradient_stop(std::move(behind.stop)));
     if (found.stops.back() || behind.leaves.empty()) continue;
     found.tracked.push_back(static_cast<int>(i));
     for (auto& leaf : behind.leaves)
@@ -102,7 +103,7 @@ void cut(const Graph& whole, size_t first, size_t arguments, CapturedFunction& f
       forward.graph.outputs.push_back(forward.value(id, nothing));
     }
     storage->name = value.name;
-    value.role = Role::outside;
+    value.role = Role::external;
     value.storage = std::move(storage);
   };
   for (size_t i = arguments; i < whole.inputs.size(); ++i)
@@ -125,7 +126,7 @@ class CompiledCall final : public Op {
                std::shared_ptr<FunctionGradient::Call> call)
       : gradient_(std::move(gradient)), call_(std::move(call)) {}
   std::string_view name() const override { return "compiled function"; }
-  bool same(const Op& other) const override { return this == &other; }
+  bool is_equivalent(const Op& other) const override { return this == &other; }
   Specs infer(std::span<const TensorSpec>) const override {
     throw InternalError("compiled function: it is on the tape only");
   }
@@ -163,7 +164,7 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
   function.results = outputs.size();
   Results found = look_behind(outputs);
   function.stops = std::move(found.stops);
-  if (found.tracked.empty() || !tape_is_on()) {
+  if (found.tracked.empty() || !grad_mode_enabled()) {
     function.graph = capture.finish(outputs);
     return function;
   }
@@ -186,8 +187,8 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
     sources.push_back(outputs[static_cast<size_t>(result)]);
     upstream.push_back(capture.input(sources.back().spec()));
   }
-  const Tensors slopes = backward(sources, upstream, leaves, CreateGraph::no);
-  for (const Tensor& slope : slopes) outputs.push_back(capture.own(slope, first));
+  const Tensors gradients = backward(sources, upstream, leaves, CreateGraph::no);
+  for (const Tensor& grad : gradients) outputs.push_back(capture.own(grad, first));
   cut(capture.finish(outputs), first, arguments.size(), function, gradient);
   function.gradient = std::move(gradient);
   return function;
@@ -221,7 +222,7 @@ void FunctionGradient::bind(Program& function) {
 }
 
 std::vector<std::shared_ptr<Storage>> FunctionGradient::copy_of_slots() const {
-  const RunningOp running("compiled function");
+  const CurrentOpScope running("compiled function");
   std::vector<std::shared_ptr<Storage>> copies;
   for (const CapturedGradient::Saved& saved : captured_.saved) {
     const Storage& slot = *saved.storage;
@@ -258,7 +259,7 @@ void FunctionGradient::tie(const std::shared_ptr<FunctionGradient>& self, const 
   leaves.insert(leaves.end(), self->captured_.outside.begin(), self->captured_.outside.end());
   for (int result : self->captured_.results)
     sources.push_back(results.at(static_cast<size_t>(result)));
-  put_on_tape(std::make_shared<CompiledCall>(self, call), leaves, sources);
+  record_on_tape(std::make_shared<CompiledCall>(self, call), leaves, sources);
   sources.front().impl()->node->is_function = true;
 }
 
@@ -268,7 +269,7 @@ Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
   if (current_recorder() != nullptr)
     throw Error(
         "compiled function: it was called before the step was captured; call it in the step");
-  if (tape_is_on())
+  if (grad_mode_enabled())
     throw Error(
         "compiled function: its gradient has no gradient itself; call the function in eager mode "
         "(CompileOptions::eager), or compile the whole computation, gradients included");
@@ -289,12 +290,12 @@ Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
   }
   std::vector<std::shared_ptr<Storage>> now;
   if (!in_slots) now = copy_of_slots();
-  Tensors slopes;
+  Tensors gradients;
   try {
     write_slots(call.saved);
     program_->run();
     for (size_t i = 0; i < needed.size(); ++i)
-      slopes.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
+      gradients.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
   } catch (...) {  // out of memory, say: the gradient may be taken again
     write_slots(now);
     throw;
@@ -302,7 +303,7 @@ Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
   call.saved.clear();
   write_slots(now);
   if (in_slots) last_.reset();
-  return slopes;
+  return gradients;
 }
 
 }  // namespace tessera

@@ -40,16 +40,16 @@ void Graph::index() {
   }
 }
 
-std::vector<std::vector<int>> Graph::readers() const {
-  std::vector<std::vector<int>> readers(values.size());
+std::vector<std::vector<int>> Graph::users() const {
+  std::vector<std::vector<int>> users(values.size());
   for (size_t s = 0; s < nodes.size(); ++s)
     for (ValueId id : nodes[s].inputs)
-      if (readers[id].empty() || readers[id].back() != static_cast<int>(s))
-        readers[id].push_back(static_cast<int>(s));
+      if (users[id].empty() || users[id].back() != static_cast<int>(s))
+        users[id].push_back(static_cast<int>(s));
   for (ValueId id : outputs)
-    if (readers[id].empty() || readers[id].back() != static_cast<int>(nodes.size()))
-      readers[id].push_back(static_cast<int>(nodes.size()));
-  return readers;
+    if (users[id].empty() || users[id].back() != static_cast<int>(nodes.size()))
+      users[id].push_back(static_cast<int>(nodes.size()));
+  return users;
 }
 
 std::vector<ValueId> Graph::roots() const {
@@ -57,7 +57,7 @@ std::vector<ValueId> Graph::roots() const {
   for (size_t id = 0; id < values.size(); ++id) roots[id] = static_cast<ValueId>(id);
   for (const Node& node : nodes) {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      int view = node.op->views(static_cast<int>(o));
+      int view = node.op->view_of(static_cast<int>(o));
       if (view >= 0) roots[node.outputs[o]] = roots[node.inputs[view]];
     }
   }
@@ -82,7 +82,7 @@ std::string Graph::text() const {
     for (ValueId id : node.inputs) taken += (taken.empty() ? "" : ", ") + value_text(id);
     text += fmt::format("{} = {}({}) {}{}{}{}\n", made, node.op->name(), taken, specs,
                         node.module_path.empty() ? "" : " ", node.module_path,
-                        node.again ? " again" : "");
+                        node.recomputed ? " again" : "");
   }
   text += "return";
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -96,7 +96,7 @@ bool Node::is_update() const {
   return false;
 }
 
-std::string place_of(const Graph& graph, const Node& node) {
+std::string location_of(const Graph& graph, const Node& node) {
   if (!node.module_path.empty()) return node.module_path;
   for (size_t i = 0; i < node.outputs.size(); ++i)
     if (node.op->updates(static_cast<int>(i)) >= 0) return graph.values[node.outputs[i]].name;
@@ -166,9 +166,10 @@ std::string verify(const Graph& graph) {
   std::vector<bool> made(graph.values.size(), false), overwritten(graph.values.size(), false);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const Value& value = graph.values[id];
-    bool given = value.role != Role::computed && value.previous < 0;
+    bool given = value.role != Role::intermediate && value.previous < 0;
     made[id] = given;
-    bool stored = value.persistent() || value.role == Role::outside || value.role == Role::constant;
+    bool stored =
+        value.persistent() || value.role == Role::external || value.role == Role::constant;
     if (stored && value.storage == nullptr)
       return fmt::format("value {} has no storage", graph.value_text(static_cast<ValueId>(id)));
   }

@@ -19,7 +19,7 @@ using ValueId = int;
 
 struct Value {
   TensorSpec spec;
-  Role role = Role::computed;
+  Role role = Role::intermediate;
   int producer = -1;                 // the node that makes it, or -1
   int output = 0;                    // which of its outputs
   ValueId previous = -1;             // the version of a persistent tensor that it overwrites
@@ -38,7 +38,7 @@ struct Node {
   Device device;
   std::string module_path;  // where in the model: "layer1.0.conv1"
   Phase phase = Phase::forward;
-  bool again = false;  // has run before: what it makes was not kept (passes/recompute.h)
+  bool recomputed = false;  // has run before: what it makes was not kept (passes/recompute.h)
 
   // Overwrites a persistent tensor: never dropped, merged or run twice.
   bool is_update() const;
@@ -58,7 +58,7 @@ struct Graph {
   // Puts producer and output right after nodes have been moved, replaced or dropped.
   void index();
   // For each value, the nodes that read it, in order; a graph output is read by node nodes.size().
-  std::vector<std::vector<int>> readers() const;
+  std::vector<std::vector<int>> users() const;
   // For each value, the value whose bytes it is a part of: itself, unless a view made it.
   std::vector<ValueId> roots() const;
   // One line a node: "%7 = conv2d(%3, %4:conv1.weight) float32[8x28x28x6] conv1"; "again" at its
@@ -69,7 +69,7 @@ struct Graph {
 };
 
 // Where a node is told to be: its place in the model or, outside of modules, what it updates.
-std::string place_of(const Graph& graph, const Node& node);
+std::string location_of(const Graph& graph, const Node& node);
 const char* phase_name(Phase phase);  // "forward", "backward", "update"
 
 // Nothing, or what is wrong: a value read before it is made or after it was overwritten, specs that

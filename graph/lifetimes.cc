@@ -51,7 +51,7 @@ class Builder {
   void add_output(int s, int o) {
     const Node& node = graph_.nodes[s];
     ValueId id = node.outputs[o];
-    int view = node.op->views(o);
+    int view = node.op->view_of(o);
     if (view >= 0) {
       ValueId whole = node.inputs[view];
       result_.block_of[id] = result_.block_of[whole];
@@ -59,7 +59,8 @@ class Builder {
           result_.offset_in[whole] + node.op->view_offset(graph_.input_specs(node));
       return;
     }
-    if (graph_.values[id].role != Role::computed) return;  // the next version of a persistent value
+    if (graph_.values[id].role != Role::intermediate)
+      return;  // the next version of a persistent value
     int64_t bytes = static_cast<int64_t>(graph_.values[id].spec.bytes());
     int64_t upper = std::max(last_read_[id], s) + 1;
     int block = reuse_ && !handed_out_[id] ? reusable(s, o, bytes) : -1;

@@ -26,7 +26,7 @@ constexpr Pass kPasses[] = {
     {"fold_scales", fold_scales},
     {"fuse_epilogues", fuse_epilogues},
     {"fuse_prologues", fuse_prologues},
-    {"fuse_readers", fuse_readers},
+    {"fuse_consumers", fuse_consumers},
     {"fuse_late_prologues", fuse_late_prologues},
     {"order_updates", order_updates},
     {"pack_constants", pack_constants},
@@ -66,7 +66,7 @@ bool pass_is_on(const CompileOptions& options, const std::string& name) {
 
 std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
   check_names(options);
-  if (options.frozen) freeze_persistent(graph);
+  if (options.constant_parameters) freeze_persistent(graph);
   auto dump = [&](const std::string& name) {
     if (options.dump_after == name) fmt::print("{}", graph.text());
   };
@@ -85,7 +85,7 @@ std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
     records.push_back(record);
     dump(pass.name);
   }
-  if (options.frozen) copy_from_stores(graph);
+  if (options.constant_parameters) copy_from_stores(graph);
   return records;
 }
 

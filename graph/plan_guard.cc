@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/graph/host_pieces.h"
+#include "tessera/graph/host_chunks.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -65,7 +65,7 @@ void PlanGuard::start(const std::vector<Bytes>& arenas, std::vector<Bytes> zones
   if (!begin_.empty()) live_ = begin_[0];
   for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
     const Value& value = graph_.values[id];
-    if (value.role == Role::computed || value.previous >= 0) continue;
+    if (value.role == Role::intermediate || value.previous >= 0) continue;
     checksums_[id] = checksum(id);
     seen_[id] = -1;
   }
@@ -163,7 +163,7 @@ void PlanGuard::poison(Device device, std::byte* at, size_t bytes) const {
 
 bool PlanGuard::poisoned(Device device, const std::byte* at, size_t bytes) const {
   bool untouched = true;
-  for_host_pieces(device, at, bytes, [&](const std::byte* piece, size_t, size_t count) {
+  for_host_chunks(device, at, bytes, [&](const std::byte* piece, size_t, size_t count) {
     untouched = std::all_of(piece, piece + count, [](std::byte b) { return b == kPoison; });
     return untouched;
   });
@@ -194,7 +194,7 @@ std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scra
 
 uint64_t PlanGuard::checksum(Device device, const std::byte* at, size_t bytes) const {
   uint64_t sum = 0x9e3779b97f4a7c15;
-  for_host_pieces(device, at, bytes, [&](const std::byte* piece, size_t, size_t count) {
+  for_host_chunks(device, at, bytes, [&](const std::byte* piece, size_t, size_t count) {
     sum = add_to_checksum(sum, piece, count);
     return true;
   });
@@ -240,7 +240,7 @@ void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std
   }
   alone_.clear();
   for (size_t o = 0; o < out.size(); ++o) {
-    const int i = static_cast<int>(o), part_of = std::max(op.views(i), op.updates(i));
+    const int i = static_cast<int>(o), part_of = std::max(op.view_of(i), op.updates(i));
     if (part_of < 0) {
       alone_.push_back(place(out[o]));
       continue;
@@ -266,7 +266,7 @@ void PlanGuard::compare_with_alone(int node) const {
     if (checksum(spec.device, alone, spec.bytes()) == checksums_[id]) continue;
     const auto size = static_cast<ptrdiff_t>(size_of(spec.dtype));
     int64_t left = 0;
-    for_host_pieces(spec.device, alone, spec.bytes(),
+    for_host_chunks(spec.device, alone, spec.bytes(),
                     [&](const std::byte* piece, size_t, size_t count) {
                       for (const std::byte* at = piece; at < piece + count; at += size)
                         left += std::count(at, at + size, kAlone) == size;

@@ -23,7 +23,7 @@ const char* class_of(const Graph& graph, const Block& block) {
 }
 
 // The first time at which the most bytes are live.
-int64_t fullest_time(const std::vector<Block>& blocks, Device device, size_t nodes) {
+int64_t peak_time_of(const std::vector<Block>& blocks, Device device, size_t nodes) {
   std::vector<int64_t> change(nodes + 2, 0);
   for (const Block& block : blocks) {
     if (block.slot || block.device != device) continue;
@@ -70,18 +70,18 @@ void add_classes(PlanReport& report, const CompiledGraph& compiled) {
   report.classes["slots"] = report.slots - saved;
   if (saved > 0) report.classes["saved"] = saved;
   for (const Block& block : lifetimes.blocks)
-    if (!block.slot && block.device == compiled.device() && block.lower <= report.fullest &&
-        report.fullest < block.upper)
+    if (!block.slot && block.device == compiled.device() && block.lower <= report.peak_time &&
+        report.peak_time < block.upper)
       report.classes[class_of(graph, block)] += block.bytes;
 }
 
 std::string node_name(const Node& node) {
   return fmt::format("{}{}{}{}", node.op->name(), node.module_path.empty() ? "" : " ",
-                     node.module_path, node.again ? " again" : "");
+                     node.module_path, node.recomputed ? " again" : "");
 }
 
 // The node whose reading ends the life of a block, if any reads it.
-std::string last_reader(const Graph& graph, const Block& block) {
+std::string last_user(const Graph& graph, const Block& block) {
   if (block.upper - block.lower < 2) return "";
   const int64_t node = block.upper - 1;
   return fmt::format("{} {}", node, node_name(graph.nodes[static_cast<size_t>(node)]));
@@ -100,14 +100,14 @@ void add_blocks(PlanReport& report, const CompiledGraph& compiled) {
     tensor.name = scratch ? "workspace" : graph.value_text(block.value);
     tensor.op = node.op->name();
     tensor.module_path = node.module_path;
-    tensor.again = node.again;
+    tensor.recomputed = node.recomputed;
     if (!scratch) tensor.spec = graph.values[block.value].spec.text();
     tensor.group = class_of(graph, block);
     tensor.bytes = block.bytes;
     tensor.lower = block.lower;
     tensor.upper = block.upper;
     tensor.offset = report.plan.offsets[i];
-    tensor.kept_by = last_reader(graph, block);
+    tensor.kept_by = last_user(graph, block);
     report.blocks.push_back(std::move(tensor));
   }
   for (const Node& node : graph.nodes) report.node_names.push_back(node_name(node));
@@ -116,7 +116,7 @@ void add_blocks(PlanReport& report, const CompiledGraph& compiled) {
 }  // namespace
 
 std::string PlannedTensor::title() const {
-  return fmt::format("{} {}{}", name, op, again ? " again" : "");
+  return fmt::format("{} {}{}", name, op, recomputed ? " again" : "");
 }
 
 namespace {
@@ -127,13 +127,13 @@ double part(int64_t of, int64_t whole) {
 
 }  // namespace
 
-double BudgetRecord::price() const { return part(extra, time); }
-double BudgetRecord::least_price() const { return part(bound, time); }
+double BudgetRecord::overhead() const { return part(extra, time); }
+double BudgetRecord::min_overhead() const { return part(bound, time); }
 
 std::string BudgetRecord::text() const {
   if (strategy.empty()) return "no step runs again";
   return fmt::format("{} steps run again, {:.2f} % of a step by estimate (at least {:.2f} %)",
-                     again, 100 * price(), 100 * least_price());
+                     recomputed, 100 * overhead(), 100 * min_overhead());
 }
 
 std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
@@ -149,10 +149,10 @@ std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
   return top;
 }
 
-std::string PlanReport::at_the_peak(size_t count) const {
+std::string PlanReport::peak_tensors_text(size_t count) const {
   std::vector<const PlannedTensor*> there;
   for (const PlannedTensor& t : blocks)
-    if (t.lower <= fullest && fullest < t.upper) there.push_back(&t);
+    if (t.lower <= peak_time && peak_time < t.upper) there.push_back(&t);
   std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
     return a->bytes > b->bytes;
   });
@@ -209,7 +209,7 @@ PlanReport plan_report(const CompiledGraph& compiled) {
   report.plan = compiled.plan();
   report.nodes = static_cast<int>(graph.nodes.size());
   report.tensors = static_cast<int>(blocks.size());
-  report.fullest = fullest_time(blocks, compiled.device(), graph.nodes.size());
+  report.peak_time = peak_time_of(blocks, compiled.device(), graph.nodes.size());
   const auto backward = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     return node.phase == Phase::backward;
   });
@@ -229,11 +229,11 @@ Json json_of(const auto& named_sizes) {
 
 Json json_of(const BudgetRecord& budget) {
   return Json::object({{"arena_budget_bytes", budget.budget},
-                       {"without_bytes", budget.without},
-                       {"steps_again", budget.again},
+                       {"without_bytes", budget.unconstrained},
+                       {"steps_again", budget.recomputed},
                        {"strategy", budget.strategy},
-                       {"price", rounded(budget.price(), 6)},
-                       {"least_price", rounded(budget.least_price(), 6)}});
+                       {"price", rounded(budget.overhead(), 6)},
+                       {"least_price", rounded(budget.min_overhead(), 6)}});
 }
 
 Json json_of(const PlannedTensor& t) {
@@ -245,7 +245,7 @@ Json json_of(const PlannedTensor& t) {
                        {"lower", t.lower},
                        {"upper", t.upper},
                        {"offset", t.offset},
-                       {"again", t.again}});
+                       {"again", t.recomputed}});
 }
 
 }  // namespace
@@ -322,7 +322,7 @@ std::string PlanReport::text() const {
                         trainable, frozen);
   if (budget.budget >= 0)
     text += fmt::format("budget       {:>12}  of the arena, which takes {} without: {}\n",
-                        human(budget.budget), human(budget.without), budget.text());
+                        human(budget.budget), human(budget.unconstrained), budget.text());
   // One column of names and one of bytes in all tables.
   size_t wide = std::string_view("the whole training").size();
   for (const auto* list : {&parts, &gpu_parts})

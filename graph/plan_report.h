@@ -25,7 +25,7 @@ struct PlannedTensor {
   int64_t bytes = 0;
   int64_t lower = 0, upper = 0;  // nodes, half-open
   int64_t offset = 0;            // in the arena
-  bool again = false;            // made before, and not kept until then
+  bool recomputed = false;       // made before, and not kept until then
   std::string kept_by;           // the last node that reads it: "31 conv2d_weight_grad conv1"
 
   std::string title() const;  // "%12 conv2d", "%12 conv2d again"
@@ -33,17 +33,17 @@ struct PlannedTensor {
 
 // What was done so that the arena keeps to a budget. Times are nanoseconds of a step, estimated.
 struct BudgetRecord {
-  int64_t budget = -1;   // bytes of the arena; -1: there was none
-  int64_t without = 0;   // what it takes with each step once
-  int again = 0;         // steps that run again
-  int64_t time = 0;      // of all steps once
-  int64_t extra = 0;     // of those that run again
-  int64_t bound = 0;     // no way to keep to the budget takes less extra time
-  std::string strategy;  // that chose them; empty where all fits
+  int64_t budget = -1;        // bytes of the arena; -1: there was none
+  int64_t unconstrained = 0;  // what it takes with each step once
+  int recomputed = 0;         // steps that run again
+  int64_t time = 0;           // of all steps once
+  int64_t extra = 0;          // of those that run again
+  int64_t bound = 0;          // no way to keep to the budget takes less extra time
+  std::string strategy;       // that chose them; empty where all fits
 
   // What runs again costs, and costs at least: 0.02 is 2 % of a step.
-  double price() const;
-  double least_price() const;
+  double overhead() const;
+  double min_overhead() const;
   std::string text() const;  // "31 steps run again, 1.9 % of a step by estimate"; or that none do
 };
 
@@ -57,9 +57,10 @@ struct PlanReport {
   std::string arena_of;     // the step that arena and lower_bound are of, where it is another one
   int64_t trainable = -1, frozen = 0;  // numbers in parameters; -1: nobody said
   int64_t forward_ends = -1;           // the first node of the backward pass; -1: there is none
-  int64_t fullest = 0;                 // the first time, a node's number, at which the most is live
+  int64_t peak_time = 0;               // the first time, a node's number, at which the most is live
   // parameters, optimizer, statistics, slots, what of these is saved for the gradient of a compiled
-  // function, and what is live in the arena at its fullest time: activations, gradients, workspace.
+  // function, and what is live in the arena at its peak_time time: activations, gradients,
+  // workspace.
   std::map<std::string, int64_t> classes;
   int tensors = 0, nodes = 0;
   BudgetRecord budget;
@@ -86,8 +87,8 @@ struct PlanReport {
   int64_t gpu_need() const;  // all parts on the GPU
   double ratio() const;      // arena / lower bound
   std::vector<PlannedTensor> largest(size_t count) const;
-  // A line for each of the largest that live when the arena is fullest, with op and place.
-  std::string at_the_peak(size_t count = 5) const;
+  // A line for each of the largest that live when the arena is peak_time, with op and place.
+  std::string peak_tensors_text(size_t count = 5) const;
   std::string json() const;  // with all blocks: the plan as a file
   void json(const std::function<void(std::string_view)>& piece) const;  // in small pieces
   std::string text() const;

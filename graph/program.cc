@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/finite.h"
-#include "tessera/engine/holders.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/graph/host_pieces.h"
+#include "tessera/graph/host_chunks.h"
 #include "tessera/graph/passes/recompute.h"
 #include "tessera/graph/plan_guard.h"
 #include "tessera/runtime/error.h"
@@ -19,11 +19,11 @@ namespace tessera {
 
 // One node with its kernel and the addresses it works on.
 struct Program::Bound {
-  Context* where = nullptr;
+  Context* ctx = nullptr;
   // Whose stream its work is issued on, and whether it reads what stands on another device. A copy
   // to the host is issued on the GPU that it comes from.
   Device issues_on;
-  bool crosses = false;
+  bool is_device_copy = false;
   std::unique_ptr<Kernel> kernel;
   std::vector<Buffer> in, out;
   Buffer scratch;
@@ -50,9 +50,10 @@ Program::Program(std::shared_ptr<const CompiledGraph> compiled, const CompileOpt
     memories_.push_back({&arena, 0, nullptr});
   }
   const Device device = compiled_.device();
-  if (compiled_.slot_layout && compiled_.slot_layout->ahead >= 0 && !context(device).plans_only())
-    ahead_was_read_ = context(device).stream().make_event();
-  crossings_.reserve(compiled_.plans.size() + 1);
+  if (compiled_.slot_layout && compiled_.slot_layout->prefetched >= 0 &&
+      !context(device).plans_only())
+    prefetched_was_read_ = context(device).stream().make_event();
+  pending_copies_.reserve(compiled_.plans.size() + 1);
   captures_ = options.cuda_graph && !guard_ && !compiled_.settings.gpu.synchronous &&
               compiled_.plans.size() == 1 && !device.is_cpu();
 }
@@ -64,15 +65,15 @@ void Program::prepare_kernels() {
     const Node& node = graph_.nodes[s];
     auto bound = std::make_unique<Bound>();
     if (!only_views(node))
-      at_node(graph_, node, [&](const Specs& in, Context& where) {
-        bound->where = &where;
-        bound->crosses = std::any_of(in.begin(), in.end(),
-                                     [&](const TensorSpec& x) { return x.device != node.device; });
-        bound->issues_on = bound->crosses && node.device.is_cpu() ? in.front().device : node.device;
-        if (!where.plans_only())
+      at_node(graph_, node, [&](const Specs& in, Context& ctx) {
+        bound->ctx = &ctx;
+        bound->is_device_copy = std::any_of(
+            in.begin(), in.end(), [&](const TensorSpec& x) { return x.device != node.device; });
+        bound->issues_on =
+            bound->is_device_copy && node.device.is_cpu() ? in.front().device : node.device;
+        if (!ctx.plans_only())
           bound->kernel = node.op->prepare(
-              in, where,
-              {compiled_.algorithms[s], static_cast<size_t>(compiled_.scratch_bytes[s])});
+              in, ctx, {compiled_.algorithms[s], static_cast<size_t>(compiled_.scratch_bytes[s])});
       });
     bound_.push_back(std::move(bound));
   }
@@ -174,7 +175,7 @@ bool Program::take_regions() {
         fmt::format("\nthe program of {} steps needs {} in its arena, {} of slots and {} "
                     "of persistent tensors; the largest tensors when it is fullest:\n{}",
                     report.nodes, byte_text(report.arena), byte_text(report.slots),
-                    byte_text(report.persistent), report.at_the_peak()));
+                    byte_text(report.persistent), report.peak_tensors_text()));
     throw;
   }
   return moved;
@@ -207,7 +208,7 @@ void Program::compute_addresses() {
 // What copies between devices read and write is theirs until they are done; on the stream that
 // issued them the order is kept anyway.
 void Program::wait_for_others(Device device) {
-  std::erase_if(crossings_, [&](Device other) {
+  std::erase_if(pending_copies_, [&](Device other) {
     if (other == device) return false;
     context(other).synchronize();
     return true;
@@ -218,8 +219,9 @@ void Program::wait_for_others(Device device) {
 void Program::wait_for_source(const Bound& bound) {
   const Device from = bound.in.front().spec.device;
   if (from != bound.issues_on && !from.is_cpu()) context(from).synchronize();  // of two GPUs
-  if (std::find(crossings_.begin(), crossings_.end(), bound.issues_on) == crossings_.end())
-    crossings_.push_back(bound.issues_on);
+  if (std::find(pending_copies_.begin(), pending_copies_.end(), bound.issues_on) ==
+      pending_copies_.end())
+    pending_copies_.push_back(bound.issues_on);
 }
 
 void Program::run_node(size_t s) {
@@ -227,8 +229,8 @@ void Program::run_node(size_t s) {
   const Node& node = graph_.nodes[s];
   try {
     wait_for_others(bound.issues_on);
-    if (bound.crosses) wait_for_source(bound);
-    bound.kernel->run(*bound.where, bound.in, bound.out, bound.scratch);
+    if (bound.is_device_copy) wait_for_source(bound);
+    bound.kernel->run(*bound.ctx, bound.in, bound.out, bound.scratch);
     if (compiled_.settings.gpu.synchronous || guard_) {
       wait_for_others(Device{});
       context(bound.issues_on).synchronize();
@@ -243,14 +245,14 @@ void Program::run_alone(size_t s) {
   const Bound& bound = *bound_[s];
   const Device device = graph_.nodes[s].device;
   // A copy between devices is not an op of anybody's own.
-  if (bound.crosses || (!device.is_cpu() && !compiled_.settings.gpu.deterministic)) return;
+  if (bound.is_device_copy || (!device.is_cpu() && !compiled_.settings.gpu.deterministic)) return;
   const size_t i = compiled_.index_of(device);
   guard_->run_alone(static_cast<int>(s), bound.in, bound.out, bound.scratch,
                     memories_[i].slots->data() + compiled_.alone_offsets[i],
                     [&](Buffers in, Buffers out, Buffer scratch) {
                       try {
-                        bound.kernel->run(*bound.where, in, out, scratch);
-                        bound.where->synchronize();
+                        bound.kernel->run(*bound.ctx, in, out, scratch);
+                        bound.ctx->synchronize();
                       } catch (Error& error) {
                         error.locate(graph_.nodes[s].module_path, graph_.nodes[s].op->name());
                         throw;
@@ -261,8 +263,8 @@ void Program::run_alone(size_t s) {
 void Program::issue() {
   if (guard_) start_guard();
   for (size_t s = 0; s < bound_.size(); ++s) {
-    if (ahead_was_read_ && s == compiled_.last_reader)
-      context(compiled_.device()).stream().record(*ahead_was_read_);
+    if (prefetched_was_read_ && s == compiled_.last_user)
+      context(compiled_.device()).stream().record(*prefetched_was_read_);
     const bool moves = bound_[s]->kernel != nullptr;
     if (guard_ && moves) guard_->before(static_cast<int>(s));
     if (guard_ && moves) run_alone(s);
@@ -272,8 +274,8 @@ void Program::issue() {
     if (guard_) guard_->after(static_cast<int>(s));
   }
   wait_for_others(Device{});
-  if (ahead_was_read_ && compiled_.last_reader == bound_.size())
-    context(compiled_.device()).stream().record(*ahead_was_read_);
+  if (prefetched_was_read_ && compiled_.last_user == bound_.size())
+    context(compiled_.device()).stream().record(*prefetched_was_read_);
   if (compiled_.slot_layout)
     context(compiled_.device()).issue_refused_updates(slots() + compiled_.slot_layout->refused);
 }
@@ -308,7 +310,7 @@ std::optional<NonFinite> Program::non_finite(ValueId id) {
       found->number = piece[static_cast<size_t>(element)];
       return false;
     };
-    for_host_pieces(value.spec.device, address(id), value.spec.bytes(), look);
+    for_host_chunks(value.spec.device, address(id), value.spec.bytes(), look);
   });
   if (found) found->value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
   return found;
@@ -319,7 +321,7 @@ std::optional<NonFinite> Program::find_non_finite() {
   bind();
   for (ValueId id = 0; id < std::ssize(graph_.values); ++id) {
     const Value& value = graph_.values[id];
-    if (value.role == Role::computed || value.previous >= 0) continue;
+    if (value.role == Role::intermediate || value.previous >= 0) continue;
     if (auto found = non_finite(id)) return found;
   }
   for (size_t s = 0; s < bound_.size(); ++s) {

@@ -77,7 +77,7 @@ class Program {
   const CompiledGraph& compiled() const { return compiled_; }
   // Happens in each run when the argument `ahead` has been read for the last time. Only where there
   // is one.
-  const Event& ahead_was_read() const { return *ahead_was_read_; }
+  const Event& prefetched_was_read() const { return *prefetched_was_read_; }
   std::byte* slots() const { return memories_.front().slots->data(); }  // after bind()
 
  private:
@@ -109,7 +109,7 @@ class Program {
   const Graph& graph_;  // of compiled_
   std::shared_ptr<Arenas> arenas_;
   std::vector<Memory> memories_;  // of each plan
-  std::unique_ptr<Event> ahead_was_read_;
+  std::unique_ptr<Event> prefetched_was_read_;
   bool bound_once_ = false;
   Tensors inputs_, outputs_;
   std::vector<std::unique_ptr<Bound>> bound_;
@@ -118,7 +118,7 @@ class Program {
   // On one GPU, of all nodes in order; none before the second run, and after the arena has moved.
   bool captures_ = false, has_run_ = false;
   // GPUs with copies from or to another device that may not be done; with room for all.
-  std::vector<Device> crossings_;
+  std::vector<Device> pending_copies_;
   std::unique_ptr<CapturedWork> captured_;
 };
 

@@ -92,7 +92,7 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       ValueId id = node.outputs[o];
-      if (node.op->views(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
+      if (node.op->view_of(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
       auto [first, last] = range(id);
       // An output may stand on an input only where the op says it may, and only as a whole: one
       // that is broadcast is read again for later elements.

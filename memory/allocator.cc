@@ -40,7 +40,7 @@ class DirectAllocator : public Allocator {
           memory_.name(), bytes, statistics_.live_bytes, limit_,
           byte_text(static_cast<int64_t>(left))));
     }
-    void* block = memory_.allocate(bytes, kEagerHolder);
+    void* block = memory_.allocate(bytes, kEagerTag);
     blocks_.emplace(block, bytes);
     ++statistics_.allocations;
     set_live(statistics_.live_bytes + bytes);

@@ -31,7 +31,7 @@ struct AllocatorStatistics {
 };
 
 // As a RawMemory names what allocators hold of it.
-inline constexpr std::string_view kEagerHolder = "eager tensors";
+inline constexpr std::string_view kEagerTag = "eager tensors";
 
 // Thread-safe, as every implementation must be. Must outlive its blocks.
 class Allocator {

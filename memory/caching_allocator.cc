@@ -196,7 +196,7 @@ struct CachingAllocator::Impl {
   // Up to `most` if that much is allowed. All of it lies in one bare stretch.
   bool commit_pages(std::byte* begin, std::byte* end, std::byte* most) {
     const auto take = [&](std::byte* to) {
-      return memory.commit(range, begin, static_cast<size_t>(to - begin), kEagerHolder);
+      return memory.commit(range, begin, static_cast<size_t>(to - begin), kEagerTag);
     };
     const auto bytes = static_cast<size_t>(end - begin);
     // Free pages between live blocks, which are too small for this one, are not collected forever.
@@ -317,7 +317,7 @@ struct CachingAllocator::Impl {
     if (!make_room(bytes)) return nullptr;
     void* data = nullptr;
     try {
-      data = memory.allocate(bytes, kEagerHolder);
+      data = memory.allocate(bytes, kEagerTag);
     } catch (const OutOfMemory&) {
       return nullptr;
     }

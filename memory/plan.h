@@ -54,17 +54,17 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-enum class Verdict {
+enum class SolveStatus {
   kOptimal,     // no plan is lower
-  kWithin,      // it fits the capacity, and is above Solution::bound by Solution::gap()
+  kFeasible,    // it fits the capacity, and is above Solution::bound by Solution::gap()
   kInfeasible,  // no plan fits the capacity, or fixed buffers clash
-  kNotFound,    // none was found that fits the capacity, and none is proved impossible
+  kUnknown,     // none was found that fits the capacity, and none is proved impossible
 };
 
 // A plan and what is known of it.
 struct Solution {
   Plan plan;  // when no plan fits the capacity: the lowest one found, which is above it
-  Verdict verdict = Verdict::kNotFound;
+  SolveStatus status = SolveStatus::kUnknown;
   int64_t bound = 0;  // no plan is below
   int64_t nodes = 0;  // decisions that a search has made
   std::vector<int>

@@ -41,23 +41,24 @@ std::map<int64_t, int64_t> loads_of(const Problem& problem) {
   return loads;
 }
 
-void find_fullest(const Problem& problem, int buffer, BufferStory& story) {
+void find_fullest(const Problem& problem, int buffer, BufferExplanation& story) {
   int64_t most = 0;
   for (const auto& [time, load] : loads_of(problem)) {
     most = std::max(most, load);
     if (load <= story.load || !live_at(problem.buffers[buffer], time)) continue;
     story.load = load;
-    story.fullest = time;
+    story.peak_time = time;
   }
   story.makes_bound = story.load == most;
   for (int i = 0; i < std::ssize(problem.buffers); ++i) {
-    if (i != buffer && live_at(problem.buffers[i], story.fullest)) story.beside.push_back(i);
+    if (i != buffer && live_at(problem.buffers[i], story.peak_time)) story.beside.push_back(i);
   }
   std::stable_sort(story.beside.begin(), story.beside.end(),
                    [&](int a, int b) { return problem.buffers[a].size > problem.buffers[b].size; });
 }
 
-void find_neighbours(const Problem& problem, const Plan& plan, int buffer, BufferStory& story) {
+void find_neighbours(const Problem& problem, const Plan& plan, int buffer,
+                     BufferExplanation& story) {
   const Interval& own = problem.buffers[buffer];
   const int64_t bottom = plan.offsets[buffer], top = bottom + own.size;
   story.hole_below = bottom;
@@ -95,8 +96,9 @@ std::string neighbour_text(const Problem& problem, const std::vector<int>& neare
 
 }  // namespace
 
-BufferStory why(const Problem& problem, const Plan& plan, int buffer, const Planner& planner) {
-  BufferStory story;
+BufferExplanation why(const Problem& problem, const Plan& plan, int buffer,
+                      const Planner& planner) {
+  BufferExplanation story;
   find_fullest(problem, buffer, story);
   find_neighbours(problem, plan, buffer, story);
   Problem without = problem;
@@ -106,8 +108,9 @@ BufferStory why(const Problem& problem, const Plan& plan, int buffer, const Plan
   return story;
 }
 
-std::string why_text(const Problem& problem, const Plan& plan, int buffer, const Planner& planner) {
-  const BufferStory story = why(problem, plan, buffer, planner);
+std::string explanation_text(const Problem& problem, const Plan& plan, int buffer,
+                             const Planner& planner) {
+  const BufferExplanation story = why(problem, plan, buffer, planner);
   const Interval& b = problem.buffers[buffer];
   const int64_t offset = plan.offsets[buffer];
   std::string text = fmt::format("{}: {} bytes at [{}, {})", b.id, b.size, offset, offset + b.size);
@@ -118,7 +121,7 @@ std::string why_text(const Problem& problem, const Plan& plan, int buffer, const
   if (story.load > 0) {
     text +=
         fmt::format("\nfullest     at time {}, when {} bytes are live, {:.1f} % of them its own\n",
-                    story.fullest, story.load,
+                    story.peak_time, story.load,
                     100 * static_cast<double>(b.size) / static_cast<double>(story.load));
   } else {
     text += "\nfullest     never: no byte is live when it is\n";

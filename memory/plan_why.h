@@ -10,8 +10,8 @@
 namespace tessera {
 
 // Buffers are named by their index in the problem.
-struct BufferStory {
-  int64_t fullest = 0;        // the time in its life at which most bytes are live
+struct BufferExplanation {
+  int64_t peak_time = 0;      // the time in its life at which most bytes are live
   int64_t load = 0;           // these bytes, its own included
   bool makes_bound = false;   // at no time are more bytes live than then
   std::vector<int> beside{};  // the others that are live then, the largest first
@@ -25,9 +25,10 @@ struct BufferStory {
 };
 
 // Requires a plan that passes check() for the problem, and a buffer that takes room.
-BufferStory why(const Problem& problem, const Plan& plan, int buffer, const Planner& planner);
+BufferExplanation why(const Problem& problem, const Plan& plan, int buffer, const Planner& planner);
 
 // The same in words.
-std::string why_text(const Problem& problem, const Plan& plan, int buffer, const Planner& planner);
+std::string explanation_text(const Problem& problem, const Plan& plan, int buffer,
+                             const Planner& planner);
 
 }  // namespace tessera

@@ -69,7 +69,7 @@ Target Context::target() const {
   return {.device = device_,
           .threads = threads(),
           .cpu = settings().cpu,
-          .facts = facts(),
+          .properties = properties(),
           .gpu = settings().gpu};
 }
 

@@ -17,7 +17,7 @@ namespace tessera {
 // driver gives memory out, and as their libraries take it for given.
 constexpr size_t alignment_of(Device device) { return device.is_cpu() ? kMemoryAlignment : 256; }
 
-struct DeviceFacts;  // runtime/cuda/facts.h
+struct DeviceProperties;  // runtime/cuda/device_properties.h
 
 // Who computes matrix products and convolutions on the CPU: the kernels written for AVX2 and
 // AVX-512, or Eigen, which runs everywhere. automatic: native where they run, else eigen.
@@ -83,7 +83,7 @@ struct Target {
   Device device;
   int threads = 1;  // of the host, that one kernel may use at once
   CpuSettings cpu = {};
-  const DeviceFacts* facts = nullptr;  // of a GPU; nullptr where nobody knows them
+  const DeviceProperties* properties = nullptr;  // of a GPU; nullptr where nobody knows them
   GpuSettings gpu = {};
   bool operator==(const Target&) const = default;
 };
@@ -107,7 +107,7 @@ class Context {
   // Host threads that one kernel may use at once.
   virtual int threads() const { return 1; }
   // Of a GPU; nullptr for the CPU and where nobody knows them.
-  virtual const DeviceFacts* facts() const { return nullptr; }
+  virtual const DeviceProperties* properties() const { return nullptr; }
   // A device that is only described: steps are planned for it, and nothing runs.
   virtual bool plans_only() const { return false; }
   // Returns when everything issued on stream() so far is done.

@@ -108,8 +108,8 @@ class PlanningContext final : public Context {
     }
 
    protected:
-    void* take(size_t) override { return nullptr; }
-    void give(void*, size_t) noexcept override {}
+    void* do_allocate(size_t) override { return nullptr; }
+    void do_deallocate(void*, size_t) noexcept override {}
 
    private:
     const Device device_;
@@ -118,8 +118,8 @@ class PlanningContext final : public Context {
  public:
   explicit PlanningContext(Device device)
       : Context(device), memory_(device), stream_(make_cpu_stream()) {}
-  void set_facts(const DeviceFacts* facts) { facts_ = facts; }
-  const DeviceFacts* facts() const override { return facts_; }
+  void set_properties(const DeviceProperties* properties) { properties_ = properties; }
+  const DeviceProperties* properties() const override { return properties_; }
   RawMemory& memory() override { return memory_; }
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
@@ -139,7 +139,7 @@ class PlanningContext final : public Context {
 
   NoMemory memory_;
   std::unique_ptr<Stream> stream_;
-  const DeviceFacts* facts_ = nullptr;
+  const DeviceProperties* properties_ = nullptr;
 };
 
 std::atomic<PlanningContext*> described{nullptr};
@@ -214,7 +214,7 @@ void give_back_with(std::function<void()> trim) {
   table().trims.push_back(std::move(trim));
 }
 
-DescribedDevice::DescribedDevice(Device device, const DeviceFacts* facts) {
+DescribedDevice::DescribedDevice(Device device, const DeviceProperties* properties) {
   // Never destroyed, as what was planned keeps references to it.
   static std::mutex mutex;
   static auto* contexts =
@@ -225,7 +225,7 @@ DescribedDevice::DescribedDevice(Device device, const DeviceFacts* facts) {
   PlanningContext* none = nullptr;
   if (!described.compare_exchange_strong(none, context.get()))
     throw InternalError("a second device is described while one is");
-  context->set_facts(facts);
+  context->set_properties(properties);
 }
 
 DescribedDevice::~DescribedDevice() { described = nullptr; }

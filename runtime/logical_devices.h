@@ -14,7 +14,7 @@ namespace tessera {
 
 class Context;
 class RawMemory;
-struct DeviceFacts;  // cuda/facts.h
+struct DeviceProperties;  // cuda/device_properties.h
 
 struct LogicalDevice {
   Device device, physical;
@@ -38,7 +38,7 @@ class DescribedDevice {
  public:
   // `facts`, which must outlive everything, of a GPU where they are known: its kernels' scratch is
   // that of such a GPU.
-  explicit DescribedDevice(Device device, const DeviceFacts* facts = nullptr);
+  explicit DescribedDevice(Device device, const DeviceProperties* properties = nullptr);
   ~DescribedDevice();
   DescribedDevice(const DescribedDevice&) = delete;
   DescribedDevice& operator=(const DescribedDevice&) = delete;

@@ -33,7 +33,7 @@ class CpuMemory : public RawMemory {
   }
 
  protected:
-  void* take(size_t bytes) override {
+  void* do_allocate(size_t bytes) override {
 #if defined(__linux__)
     if (bytes >= kMapFrom) {
       void* block =
@@ -47,7 +47,7 @@ class CpuMemory : public RawMemory {
     return posix_memalign(&block, kMemoryAlignment, bytes) == 0 ? block : nullptr;
   }
 
-  void give(void* block, [[maybe_unused]] size_t bytes) noexcept override {
+  void do_deallocate(void* block, [[maybe_unused]] size_t bytes) noexcept override {
 #if defined(__linux__)
     if (bytes >= kMapFrom) {
       munmap(block, bytes);
@@ -109,31 +109,30 @@ size_t RawMemory::available() const {
   return most - std::min(most, statistics_.live_bytes);
 }
 
-void* RawMemory::allocate(size_t bytes, std::string_view holder) {
+void* RawMemory::allocate(size_t bytes, std::string_view tag) {
   if (bytes == 0) return nullptr;
   void* block = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    block = take(bytes);
+    block = do_allocate(bytes);
     if (block != nullptr) {
-      count_taken(block, bytes, holder);
+      count_taken(block, bytes, tag);
       return block;
     }
     ++statistics_.failures;
   }
-  refuse(bytes, holder);
+  refuse(bytes, tag);
 }
 
-void RawMemory::refuse(size_t bytes, std::string_view holder) {
+void RawMemory::refuse(size_t bytes, std::string_view tag) {
   const std::string allowed =
       limit() == kNoLimit ? "" : fmt::format(" under a limit of {}", limit());
-  const std::string held = holders();
+  const std::string held = usage_by_tag();
   const size_t fits = available();
   throw OutOfMemory(fmt::format(
       "{}: out of memory: {} bytes asked, {} in use{}{}; asked for: {}{}; use a smaller batch or "
       "raise the limit",
-      name(), bytes, statistics().live_bytes, allowed, held.empty() ? "" : ", held by " + held,
-      holder,
+      name(), bytes, statistics().live_bytes, allowed, held.empty() ? "" : ", held by " + held, tag,
       fits == kNoLimit
           ? ""
           : fmt::format("; at most {} would fit", byte_text(static_cast<int64_t>(fits)))));
@@ -142,18 +141,18 @@ void RawMemory::refuse(size_t bytes, std::string_view holder) {
 void RawMemory::release(void* block, size_t bytes) noexcept {
   if (block == nullptr) return;
   std::lock_guard lock(mutex_);
-  give(block, bytes);
+  do_deallocate(block, bytes);
   count_given(block, bytes);
 }
 
 bool RawMemory::commit(const AddressRange& range, std::byte* at, size_t bytes,
-                       std::string_view holder) {
+                       std::string_view tag) {
   const std::lock_guard lock(mutex_);
   if (!back(range, at, bytes)) {
     ++statistics_.failures;
     return false;
   }
-  count_taken(range.begin, bytes, holder);
+  count_taken(range.begin, bytes, tag);
   return true;
 }
 
@@ -163,14 +162,14 @@ void RawMemory::decommit(const AddressRange& range, std::byte* at, size_t bytes)
   count_given(range.begin, bytes);
 }
 
-void RawMemory::count_taken(const void* block, size_t bytes, std::string_view holder) {
+void RawMemory::count_taken(const void* block, size_t bytes, std::string_view tag) {
   statistics_.live_bytes += bytes;
   statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.live_bytes);
   statistics_.total_bytes += bytes;
   ++statistics_.allocations;
   Held& held = live_[block];
   held.bytes += bytes;
-  held.holder = holder;
+  held.tag = tag;
 }
 
 void RawMemory::count_given(const void* block, size_t bytes) noexcept {
@@ -180,19 +179,19 @@ void RawMemory::count_given(const void* block, size_t bytes) noexcept {
   ++statistics_.releases;
 }
 
-std::string RawMemory::holders() const {
+std::string RawMemory::usage_by_tag() const {
   std::map<std::string, size_t> sums;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [block, held] : live_) sums[held.holder] += held.bytes;
+    for (const auto& [block, held] : live_) sums[held.tag] += held.bytes;
   }
   std::vector<std::pair<size_t, std::string>> order;
-  for (const auto& [holder, bytes] : sums) order.emplace_back(bytes, holder);
+  for (const auto& [tag, bytes] : sums) order.emplace_back(bytes, tag);
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
-  for (const auto& [bytes, holder] : order)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", holder,
+  for (const auto& [bytes, tag] : order)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", tag,
                         byte_text(static_cast<int64_t>(bytes)));
   return text;
 }
@@ -216,10 +215,10 @@ size_t LimitedMemory::available() const {
   return std::min(RawMemory::available(), inner_.available());
 }
 
-void* LimitedMemory::take(size_t bytes) {
+void* LimitedMemory::do_allocate(size_t bytes) {
   if (!fits(bytes)) return nullptr;
   try {
-    void* block = inner_.allocate(bytes, holder_);
+    void* block = inner_.allocate(bytes, tag_);
     used_ += bytes;
     return block;
   } catch (const OutOfMemory&) {
@@ -227,13 +226,13 @@ void* LimitedMemory::take(size_t bytes) {
   }
 }
 
-void LimitedMemory::give(void* block, size_t bytes) noexcept {
+void LimitedMemory::do_deallocate(void* block, size_t bytes) noexcept {
   inner_.release(block, bytes);
   used_ -= bytes;
 }
 
 bool LimitedMemory::back(const AddressRange& range, std::byte* at, size_t bytes) {
-  if (!fits(bytes) || !inner_.commit(range, at, bytes, holder_)) return false;
+  if (!fits(bytes) || !inner_.commit(range, at, bytes, tag_)) return false;
   used_ += bytes;
   return true;
 }

@@ -48,10 +48,10 @@ class RawMemory {
   RawMemory(const RawMemory&) = delete;
   RawMemory& operator=(const RawMemory&) = delete;
 
-  // A block that starts at a multiple of alignment(); nullptr for 0 bytes. `holder`: what it is
+  // A block that starts at a multiple of alignment(); nullptr for 0 bytes. `tag`: what it is
   // for, as errors name it. Throws OutOfMemory naming bytes asked and in use, the holders and what
   // would fit; DeviceError where a device fails for another reason.
-  void* allocate(size_t bytes, std::string_view holder = "others");
+  void* allocate(size_t bytes, std::string_view tag = "others");
   // Gives back what allocate(bytes) returned; nullptr is allowed.
   void release(void* block, size_t bytes) noexcept;
 
@@ -62,7 +62,7 @@ class RawMemory {
   virtual void release_range(const AddressRange&) noexcept {}
   // Puts memory behind whole pages of a range, none of which is committed; counted like a block.
   // Returns false if there is none. Throws DeviceError where a device fails for another reason.
-  bool commit(const AddressRange& range, std::byte* at, size_t bytes, std::string_view holder);
+  bool commit(const AddressRange& range, std::byte* at, size_t bytes, std::string_view tag);
   // Gives the memory of committed pages back; the addresses stay reserved.
   void decommit(const AddressRange& range, std::byte* at, size_t bytes) noexcept;
 
@@ -76,28 +76,28 @@ class RawMemory {
   virtual size_t available() const;
 
   // Who holds how much, the largest first: "arena 40.00 MiB, persistent 4.00 MiB".
-  std::string holders() const;
+  std::string usage_by_tag() const;
   RawMemoryStatistics statistics() const;
   void reset_peak();
 
  protected:
-  // Called with the counters locked and bytes > 0. take() returns nullptr when there is no memory,
-  // and throws DeviceError for any other reason.
-  virtual void* take(size_t bytes) = 0;
-  virtual void give(void* block, size_t bytes) noexcept = 0;
+  // Called with the counters locked and bytes > 0. do_allocate() returns nullptr when there is no
+  // memory, and throws DeviceError for any other reason.
+  virtual void* do_allocate(size_t bytes) = 0;
+  virtual void do_deallocate(void* block, size_t bytes) noexcept = 0;
   // Called likewise, for memories that have ranges; back() returns false when there is no memory.
   virtual bool back(const AddressRange&, std::byte*, size_t) { return false; }
   virtual void unback(const AddressRange&, std::byte*, size_t) noexcept {}
 
  private:
-  void count_taken(const void* block, size_t bytes, std::string_view holder);
+  void count_taken(const void* block, size_t bytes, std::string_view tag);
   void count_given(const void* block, size_t bytes) noexcept;
 
   struct Held {
     size_t bytes;
-    std::string holder;
+    std::string tag;
   };
-  [[noreturn]] void refuse(size_t bytes, std::string_view holder);
+  [[noreturn]] void refuse(size_t bytes, std::string_view tag);
 
   mutable std::mutex mutex_;
   RawMemoryStatistics statistics_;
@@ -111,9 +111,9 @@ RawMemory& cpu_memory();
 // eager tensors is one, whichever allocator stands on it.
 class LimitedMemory : public RawMemory {
  public:
-  // `holder`: what the other memory's errors call it.
-  LimitedMemory(RawMemory& inner, size_t limit, std::string_view holder = "a limited memory")
-      : inner_(inner), limit_(limit), holder_(holder) {}
+  // `tag`: what the other memory's errors call it.
+  LimitedMemory(RawMemory& inner, size_t limit, std::string_view tag = "a limited memory")
+      : inner_(inner), limit_(limit), tag_(tag) {}
 
   std::string name() const override { return inner_.name(); }
   size_t alignment() const override { return inner_.alignment(); }
@@ -124,8 +124,8 @@ class LimitedMemory : public RawMemory {
 
  protected:
   void set_limit(size_t limit) { limit_ = limit; }
-  void* take(size_t bytes) override;
-  void give(void* block, size_t bytes) noexcept override;
+  void* do_allocate(size_t bytes) override;
+  void do_deallocate(void* block, size_t bytes) noexcept override;
   bool back(const AddressRange& range, std::byte* at, size_t bytes) override;
   void unback(const AddressRange& range, std::byte* at, size_t bytes) noexcept override;
 
@@ -137,7 +137,7 @@ class LimitedMemory : public RawMemory {
 
   RawMemory& inner_;
   std::atomic<size_t> limit_;
-  const std::string holder_;
+  const std::string tag_;
   size_t used_ = 0;
 };
 

@@ -36,7 +36,7 @@ int ThreadPool::note_core(int thread) {
 }
 
 // Of a thread that waits: the caller for workers, a worker for the caller.
-bool ThreadPool::stands_in_the_way(int thread) {
+bool ThreadPool::shares_core(int thread) {
   const int core = note_core(thread);
   for (int other = thread == 0 ? 1 : 0; other < (thread == 0 ? size() : 1); ++other)
     if (cores_[other].load(std::memory_order_relaxed) == core) return true;
@@ -48,7 +48,7 @@ bool ThreadPool::spin(int thread, Condition&& holds) {
   constexpr int kBetween = 64;
   for (int i = 0; i < spins_; ++i) {
     if (holds()) return true;
-    if (i % kBetween == 0 && i >= kPatience && stands_in_the_way(thread)) return false;
+    if (i % kBetween == 0 && i >= kPatience && shares_core(thread)) return false;
     relax();
   }
   return false;

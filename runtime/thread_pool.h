@@ -70,7 +70,7 @@ class ThreadPool {
   template <class Condition>
   bool spin(int thread, Condition&& holds);
   int note_core(int thread);
-  bool stands_in_the_way(int thread);
+  bool shares_core(int thread);
 
   std::vector<std::thread> workers_;
   // Threads look at these for a few microseconds before they sleep: the gap between two kernels is

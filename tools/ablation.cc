@@ -114,7 +114,7 @@ std::vector<Measured> in_turn(const std::vector<Variant>& what, int64_t rounds, 
   return all;
 }
 
-void say_table(const char* time, const std::vector<Measured>& all, bool json) {
+void print_table(const char* time, const std::vector<Measured>& all, bool json) {
   if (json) {
     std::vector<Json> rows;
     for (const Measured& row : all)
@@ -168,8 +168,8 @@ std::vector<Variant> variants(const Config& config, bool timed) {
   return all;
 }
 
-void say_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
-                       bool json) {
+void print_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
+                         bool json) {
   const Config whole = load_config(config, overrides);
   require_graph(whole);
   const auto measure = [&](const Variant& variant, Measured& row) {
@@ -181,11 +181,11 @@ void say_plan_ablation(const std::string& config, const std::vector<std::string>
     row.times.push_back(took.count());
     row.arena = report.arena, row.bytes = report.need();
   };
-  say_table("plan", in_turn(variants(whole, false), kRounds, measure), json);
+  print_table("plan", in_turn(variants(whole, false), kRounds, measure), json);
 }
 
-void say_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
-                        int64_t steps, int64_t rounds, bool json) {
+void print_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
+                          int64_t steps, int64_t rounds, bool json) {
   const Config whole = load_config(config, overrides);
   require_graph(whole);
   const auto measure = [&](const Variant& variant, Measured& row) {
@@ -198,7 +198,7 @@ void say_bench_ablation(const std::string& config, const std::vector<std::string
     row.times.push_back(static_cast<double>(result["step_us"].integer()) / 1000);
     row.arena = result["arena_bytes"].integer(), row.bytes = result["total_bytes"].integer();
   };
-  say_table("step", in_turn(variants(whole, true), rounds > 0 ? rounds : kRounds, measure), json);
+  print_table("step", in_turn(variants(whole, true), rounds > 0 ? rounds : kRounds, measure), json);
 }
 
 }  // namespace tessera

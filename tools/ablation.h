@@ -24,11 +24,11 @@ std::vector<Variant> variants(const Config& config, bool timed);
 // took.
 //
 // Prints the bytes of each variant's plan, and how long it takes to make.
-void say_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
-                       bool json);
+void print_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
+                         bool json);
 // Prints bytes and times; each variant runs `steps` steps a round in a process of its own, because
 // an instruction set is chosen once. Throws Error if such a process fails.
-void say_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
-                        int64_t steps, int64_t rounds, bool json);
+void print_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
+                          int64_t steps, int64_t rounds, bool json);
 
 }  // namespace tessera

@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-void require_verb(const CLI::App& app, const std::string& word) {
+void require_command(const CLI::App& app, const std::string& word) {
   std::string known;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (verb->check_name(word)) return;
-    known += " " + verb->get_name();
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->check_name(word)) return;
+    known += " " + command->get_name();
   }
   throw ConfigError(fmt::format("there is no verb '{}'; known are{}", word, known));
 }
@@ -25,14 +25,14 @@ void require_verb(const CLI::App& app, const std::string& word) {
 void require_known_options(const CLI::App& app, const std::vector<std::string>& words) {
   std::vector<const CLI::App*> path{&app};
   for (const std::string& word : words) {
-    const std::vector<const CLI::App*> verbs =
-        path.back()->get_subcommands([&](const CLI::App* verb) { return verb->check_name(word); });
-    if (verbs.empty()) break;
-    path.push_back(verbs.front());
+    const std::vector<const CLI::App*> commands = path.back()->get_subcommands(
+        [&](const CLI::App* command) { return command->check_name(word); });
+    if (commands.empty()) break;
+    path.push_back(commands.front());
   }
   std::vector<std::string> known;
-  for (const CLI::App* verb : path)
-    for (const CLI::Option* option : verb->get_options())
+  for (const CLI::App* command : path)
+    for (const CLI::Option* option : command->get_options())
       for (const std::string& name : option->get_lnames())
         if (std::find(known.begin(), known.end(), "--" + name) == known.end())
           known.push_back("--" + name);

@@ -14,14 +14,14 @@ class Option;
 namespace tessera {
 
 // What to do once the command line is read; returns the exit code, or throws Error.
-using Verb = std::function<int()>;
+using Command = std::function<int()>;
 
-// Throws ConfigError, with the option that was probably meant, where a word that follows the verbs
-// is an option that neither they nor the program have.
+// Throws ConfigError, with the option that was probably meant, where a word that follows the
+// commands is an option that neither they nor the program have.
 void require_known_options(const CLI::App& app, const std::vector<std::string>& words);
 
-// Throws ConfigError naming the verbs there are, unless the word is one of them.
-void require_verb(const CLI::App& app, const std::string& word);
+// Throws ConfigError naming the commands there are, unless the word is one of them.
+void require_command(const CLI::App& app, const std::string& word);
 
 // Options for a number of bytes (as parse_bytes() in runtime/text/bytes.h, or without a unit:
 // "64KiB", "4096") and of seconds ("60", "0.5s"). A number that is negative, no number or too large

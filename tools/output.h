@@ -19,7 +19,7 @@ void write_out(std::string_view text);
 void say(const std::string& line);
 
 // For what --quiet leaves out.
-inline void say_nothing(const std::string&) {}
+inline void print_nothing(const std::string&) {}
 
 // The same to standard error, where nothing is left to be done if that fails.
 void complain(const std::string& line);

@@ -10,7 +10,7 @@
 
 #include "tessera/memory/planner_library.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/planner_verbs.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace {
 
@@ -27,13 +27,13 @@ int run(int argc, char** argv) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { tessera::load_planner(path); });
-  tessera::Verb verb;
-  tessera::add_solve_verbs(app, verb);
-  tessera::add_bench_verbs(app, verb);
-  tessera::add_look_verbs(app, verb);
-  tessera::add_make_verbs(app, verb);
-  tessera::add_recompute_verb(app, verb);
-  if (argc > 1 && argv[1][0] != '-') tessera::require_verb(app, argv[1]);
+  tessera::Command command;
+  tessera::add_solve_commands(app, command);
+  tessera::add_bench_commands(app, command);
+  tessera::add_look_commands(app, command);
+  tessera::add_make_commands(app, command);
+  tessera::add_recompute_command(app, command);
+  if (argc > 1 && argv[1][0] != '-') tessera::require_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -41,7 +41,7 @@ int run(int argc, char** argv) {
       tessera::require_known_options(app, {argv + 1, argv + argc});
     return app.exit(error) == 0 ? 0 : tessera::kUsage;
   }
-  return verb();
+  return command();
 }
 
 }  // namespace

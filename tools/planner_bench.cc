@@ -13,8 +13,8 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
+#include "tessera/tools/planner_commands.h"
 #include "tessera/tools/planner_results.h"
-#include "tessera/tools/planner_verbs.h"
 
 namespace tessera {
 namespace {
@@ -53,7 +53,7 @@ BenchCell timed(const std::function<Solution()>& prove) {
   const std::clock_t start = std::clock();
   const Solution solution = prove();
   const double ms = 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  return {solution.plan.bytes, solution.verdict, solution.nodes, ms};
+  return {solution.plan.bytes, solution.status, solution.nodes, ms};
 }
 
 int compare(const Arguments& arguments) {
@@ -137,13 +137,13 @@ int list(const Arguments&) {
 
 }  // namespace
 
-void add_bench_verbs(CLI::App& app, Verb& verb) {
+void add_bench_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* command = app.add_subcommand(name, help);
-    command->callback(
-        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
-    return command;
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->callback(
+        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
+    return sub;
   };
   CLI::App* comparing = add("compare", "all planners side by side, a table for each file", compare);
   comparing->add_option("files", arguments->files, "problems, or folders of them")->required();

@@ -7,7 +7,7 @@
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/planner_verbs.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace tessera {
 
@@ -18,7 +18,7 @@ const Planner& planner_named(const std::string& name) {
 }
 
 bool placed(const Solution& solution) {
-  return solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin;
+  return solution.status == SolveStatus::kOptimal || solution.status == SolveStatus::kFeasible;
 }
 
 Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits) {
@@ -71,14 +71,14 @@ double ratio(int64_t bytes, int64_t bound) {
 }
 
 std::string proof_of(const Solution& solution) {
-  switch (solution.verdict) {
-    case Verdict::kOptimal:
+  switch (solution.status) {
+    case SolveStatus::kOptimal:
       return "lowest";
-    case Verdict::kInfeasible:
+    case SolveStatus::kInfeasible:
       return "infeasible";
-    case Verdict::kNotFound:
+    case SolveStatus::kUnknown:
       return "not found";
-    case Verdict::kWithin:
+    case SolveStatus::kFeasible:
       break;
   }
   return fmt::format("within {:.2f} %", std::ceil(10'000 * solution.gap()) / 100);

@@ -13,7 +13,7 @@
 #include "tessera/memory/plan_why.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/planner_verbs.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace tessera {
 namespace {
@@ -34,7 +34,7 @@ Planned planned(const Arguments& arguments) {
   const Planner& planner = planner_named(arguments.planner);
   if (has_plan(result.problem)) {
     result.solution.plan = take_plan(result.problem, arguments.file);
-    result.solution.verdict = Verdict::kWithin;
+    result.solution.status = SolveStatus::kFeasible;
   } else {
     result.solution = prove_checked(planner, result.problem);
   }
@@ -102,22 +102,22 @@ int explain(const Arguments& arguments) {
     throw DataError(fmt::format("{}: buffer '{}' takes no room: {} bytes, live in [{}, {})",
                                 arguments.file, b.id, b.size, b.lower, b.upper));
   }
-  write_out(why_text(problem, solution.plan, buffer, planner_named(arguments.planner)));
+  write_out(explanation_text(problem, solution.plan, buffer, planner_named(arguments.planner)));
   return 0;
 }
 
 }  // namespace
 
-void add_look_verbs(CLI::App& app, Verb& verb) {
+void add_look_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("file", arguments->file, "a plan, or a problem to plan first")->required();
-    command->add_option("--planner", arguments->planner, "one of " + planner_names())
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->add_option("file", arguments->file, "a plan, or a problem to plan first")->required();
+    sub->add_option("--planner", arguments->planner, "one of " + planner_names())
         ->capture_default_str();
-    command->callback(
-        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
-    return command;
+    sub->callback(
+        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
+    return sub;
   };
   CLI::App* drawing = add("draw", "a picture of the plan: time to the right, addresses up", draw);
   drawing->add_option("-o,--output", arguments->output,

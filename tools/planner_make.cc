@@ -13,7 +13,7 @@
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/memory/recompute/training_recompute.h"
 #include "tessera/runtime/error.h"
-#include "tessera/tools/planner_verbs.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace tessera {
 namespace {
@@ -82,14 +82,14 @@ void add_random(CLI::App& command, RandomProblem& random) {
 
 }  // namespace
 
-void add_make_verbs(CLI::App& app, Verb& verb) {
+void add_make_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("-o,--output", arguments->output, "a CSV file instead of the terminal");
-    command->callback(
-        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
-    return command;
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->add_option("-o,--output", arguments->output, "a CSV file instead of the terminal");
+    sub->callback(
+        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
+    return sub;
   };
   CLI::App* random = add("random", "a problem at random, as CSV", make_random);
   add_random(*random, arguments->random);

@@ -12,7 +12,7 @@
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/planner_verbs.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace tessera {
 namespace {
@@ -57,18 +57,18 @@ double percent(int64_t extra, const RecomputeProblem& problem) {
 }
 
 bool fits(const RecomputePlan& plan) {
-  return plan.verdict == Verdict::kOptimal || plan.verdict == Verdict::kWithin;
+  return plan.status == SolveStatus::kOptimal || plan.status == SolveStatus::kFeasible;
 }
 
 std::string certificate(const RecomputePlan& plan) {
-  switch (plan.verdict) {
-    case Verdict::kOptimal:
+  switch (plan.status) {
+    case SolveStatus::kOptimal:
       return "optimal";
-    case Verdict::kInfeasible:
+    case SolveStatus::kInfeasible:
       return fmt::format("infeasible, at least {}", plan.lowest);
-    case Verdict::kNotFound:
+    case SolveStatus::kUnknown:
       return fmt::format("none found, at least {}", plan.lowest);
-    case Verdict::kWithin:
+    case SolveStatus::kFeasible:
       break;
   }
   return fmt::format("within {:.2f} %", std::ceil(10'000 * plan.gap()) / 100);
@@ -81,7 +81,7 @@ std::vector<const RecomputeStrategy*> chosen(const Arguments& arguments) {
 
 // Why there is no plan, on stderr.
 int refuse(const RecomputeProblem& problem, const RecomputePlan& plan) {
-  const bool proved = plan.verdict == Verdict::kInfeasible;
+  const bool proved = plan.status == SolveStatus::kInfeasible;
   fmt::print(stderr,
              "planner: {}: no sequence {} within {} bytes; the lowest known peaks at {}, "
              "none at less than {}\n",
@@ -89,16 +89,17 @@ int refuse(const RecomputeProblem& problem, const RecomputePlan& plan) {
              problem.budget, plan.peak, plan.lowest);
   fmt::print(stderr, "planner: at that peak these are there:\n");
   constexpr size_t kShown = 10;
-  for (size_t i = 0; i < std::min(kShown, plan.holders.size()); ++i) {
-    const RecomputeValue& value = problem.values[plan.holders[i]];
+  for (size_t i = 0; i < std::min(kShown, plan.live_values.size()); ++i) {
+    const RecomputeValue& value = problem.values[plan.live_values[i]];
     fmt::print(stderr, "  {}: {} bytes\n", value.id, value.bytes);
   }
-  if (plan.holders.size() > kShown)
-    fmt::print(stderr, "  and {} more\n", plan.holders.size() - kShown);
-  return proved ? kInfeasible : kNotFound;
+  if (plan.live_values.size() > kShown)
+    fmt::print(stderr, "  and {} more\n", plan.live_values.size() - kShown);
+  return proved ? kInfeasible : kUnknown;
 }
 
-void write_runs(const std::string& path, const RecomputeProblem& problem, const Runs& runs) {
+void write_runs(const std::string& path, const RecomputeProblem& problem,
+                const StepSequence& runs) {
   std::string text;
   int first = 0;
   for (int step : runs) {
@@ -175,30 +176,29 @@ int recompute(const Arguments& arguments) {
 
 }  // namespace
 
-void add_recompute_verb(CLI::App& app, Verb& verb) {
+void add_recompute_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
+  CLI::App* sub = app.add_subcommand(
       "recompute", "what to compute again so that a program fits a budget in bytes");
-  command->add_option("file", arguments->file, "the problem (memory/recompute)")->required();
-  add_bytes(*command, "--budget", arguments->budget, "bytes that may be live (4GiB)");
-  command
-      ->add_option("--strategy-lib",
-                   "a shared library with one more strategy (memory/planner_library.h)")
+  sub->add_option("file", arguments->file, "the problem (memory/recompute)")->required();
+  add_bytes(*sub, "--budget", arguments->budget, "bytes that may be live (4GiB)");
+  sub->add_option("--strategy-lib",
+                  "a shared library with one more strategy (memory/planner_library.h)")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { load_recompute_strategy(path); });
   CLI::Option* compare =
-      command->add_flag("--compare", arguments->compare, "all strategies side by side");
-  command->add_option("--strategy", arguments->strategy, "one of " + recompute_strategy_names())
+      sub->add_flag("--compare", arguments->compare, "all strategies side by side");
+  sub->add_option("--strategy", arguments->strategy, "one of " + recompute_strategy_names())
       ->capture_default_str()
       ->excludes(compare);
   CLI::Option* curve =
-      command->add_option("--curve", arguments->curve, "so many budgets, from the lowest to none");
+      sub->add_option("--curve", arguments->curve, "so many budgets, from the lowest to none");
   curve->check(CLI::Range(2, 10'000));
-  command->add_option("-o,--output", arguments->output, "write the steps in the order they run")
+  sub->add_option("-o,--output", arguments->output, "write the steps in the order they run")
       ->excludes(compare)
       ->excludes(curve);
-  command->callback([arguments, &verb] { verb = [arguments] { return recompute(*arguments); }; });
+  sub->callback([arguments, &command] { command = [arguments] { return recompute(*arguments); }; });
 }
 
 }  // namespace tessera

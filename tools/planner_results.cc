@@ -15,15 +15,15 @@ namespace {
 
 constexpr int kNameWidth = 20, kCellWidth = 18;
 
-const char* verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOptimal:
+const char* verdict_name(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::kOptimal:
       return "optimal";
-    case Verdict::kWithin:
+    case SolveStatus::kFeasible:
       return "within";
-    case Verdict::kInfeasible:
+    case SolveStatus::kInfeasible:
       return "infeasible";
-    case Verdict::kNotFound:
+    case SolveStatus::kUnknown:
       break;
   }
   return "not_found";
@@ -113,7 +113,7 @@ class Panel {
 }  // namespace
 
 bool BenchResults::placed(size_t row, size_t problem) const {
-  return cells[row][problem].verdict != Verdict::kInfeasible;
+  return cells[row][problem].status != SolveStatus::kInfeasible;
 }
 
 double BenchResults::ratio(size_t row, size_t problem) const {
@@ -151,7 +151,7 @@ int64_t BenchResults::total_bytes(size_t row) const {
 int BenchResults::proved(size_t row) const {
   return static_cast<int>(
       std::count_if(cells[row].begin(), cells[row].end(),
-                    [](const BenchCell& cell) { return cell.verdict == Verdict::kOptimal; }));
+                    [](const BenchCell& cell) { return cell.status == SolveStatus::kOptimal; }));
 }
 
 std::string BenchResults::ratio_table(int columns) const {
@@ -174,7 +174,7 @@ std::string BenchResults::ratio_table(int columns) const {
 std::string BenchResults::node_table(int columns) const {
   std::string text = list_of(problems) + columns_of(*this, columns, [this](size_t row, size_t p) {
                        const BenchCell& cell = cells[row][p];
-                       const bool proved = cell.verdict == Verdict::kOptimal;
+                       const bool proved = cell.status == SolveStatus::kOptimal;
                        return fmt::format("{}{} {:>8.1f}", cell.nodes, proved ? "" : "?", cell.ms);
                      });
   text += fmt::format("\n{:<12}{:>16}{:>14}{:>18}{:>14}{:>16}\n", what, "decisions", "total ms",
@@ -202,7 +202,7 @@ std::string BenchResults::json() const {
                                       {"ratio", rounded(ratio(row, p), 6)},
                                       {"ms", rounded(cell.ms, 3)},
                                       {"nodes", cell.nodes},
-                                      {"verdict", verdict_name(cell.verdict)}}));
+                                      {"verdict", verdict_name(cell.status)}}));
     }
     all_rows.push_back(Json::object({{"name", rows[row]},
                                      {"mean_ratio", rounded(mean_ratio(row), 6)},

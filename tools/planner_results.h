@@ -16,7 +16,7 @@ struct BenchProblem {
 
 struct BenchCell {
   int64_t bytes = 0;
-  Verdict verdict = Verdict::kNotFound;
+  SolveStatus status = SolveStatus::kUnknown;
   int64_t nodes = 0;  // decisions
   double ms = 0;      // of CPU time
 };

@@ -10,7 +10,7 @@
 #include "tessera/memory/plan_check.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/planner_verbs.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace tessera {
 namespace {
@@ -22,11 +22,11 @@ struct Arguments {
 };
 
 std::string summary(const Problem& problem, const Solution& solution) {
-  return fmt::format("bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}  ({})\n",
-                     solution.plan.bytes, solution.bound,
-                     ratio(solution.plan.bytes, solution.bound), unplanned_bytes(problem),
-                     problem.buffers.size(),
-                     solution.verdict == Verdict::kOptimal ? "proved lowest" : proof_of(solution));
+  return fmt::format(
+      "bytes {}  lower bound {}  ratio {:.4f}  unplanned {}  buffers {}  ({})\n",
+      solution.plan.bytes, solution.bound, ratio(solution.plan.bytes, solution.bound),
+      unplanned_bytes(problem), problem.buffers.size(),
+      solution.status == SolveStatus::kOptimal ? "proved lowest" : proof_of(solution));
 }
 
 // The limit is one on the whole: what reading took is gone, and checking and writing take it again.
@@ -43,16 +43,16 @@ int solve(const Arguments& arguments) {
   Problem problem = read_plan_csv_file(arguments.file);
   problem.capacity = arguments.capacity;
   const Solution solution = prove_checked(planner, problem, what_is_left(arguments.limits, start));
-  if (solution.verdict == Verdict::kInfeasible) {
+  if (solution.status == SolveStatus::kInfeasible) {
     print_conflict(problem, solution);
     return kInfeasible;
   }
-  if (solution.verdict == Verdict::kNotFound) {
+  if (solution.status == SolveStatus::kUnknown) {
     fmt::print(stderr,
                "planner: {} found no plan within {} bytes, the lowest takes {}; it is not proved "
                "impossible\n",
                planner.name(), problem.capacity, solution.plan.bytes);
-    return kNotFound;
+    return kUnknown;
   }
   if (arguments.max_bytes >= 0 && solution.plan.bytes > arguments.max_bytes) {
     fmt::print(stderr, "planner: the plan takes {} bytes, --max-bytes allows {}\n",
@@ -79,21 +79,21 @@ int check_file(const Arguments& arguments) {
     return kUsage;
   }
   const int64_t bound = lower_bound(problem);
-  const Verdict verdict = plan.bytes == bound ? Verdict::kOptimal : Verdict::kWithin;
-  write_out(summary(problem, {plan, verdict, bound, 0, {}}));
+  const SolveStatus status = plan.bytes == bound ? SolveStatus::kOptimal : SolveStatus::kFeasible;
+  write_out(summary(problem, {plan, status, bound, 0, {}}));
   return 0;
 }
 
 }  // namespace
 
-void add_solve_verbs(CLI::App& app, Verb& verb) {
+void add_solve_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("file", arguments->file, "the problem")->required();
-    command->callback(
-        [arguments, run, &verb] { verb = [arguments, run] { return run(*arguments); }; });
-    return command;
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->add_option("file", arguments->file, "the problem")->required();
+    sub->callback(
+        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
+    return sub;
   };
   CLI::App* solving = add("solve", "find a plan", solve);
   solving->add_option("--planner", arguments->planner, "one of " + planner_names())

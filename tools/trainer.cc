@@ -25,7 +25,7 @@
 #include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace {
 
@@ -114,7 +114,7 @@ std::string result_table(const Config& config, const TrainResult& result) {
   return take.empty() ? text : text + "\n" + take;
 }
 
-void say_result(const Config& config, const TrainResult& result, bool quiet) {
+void print_result(const Config& config, const TrainResult& result, bool quiet) {
   if (const std::string table = result.confusion.text(); !quiet && !table.empty()) say(table);
   if (!quiet) say(result_table(config, result));
   say(fmt::format("final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
@@ -132,7 +132,7 @@ int tell_result(const Config& config, const TrainResult& result, bool quiet) {
                                               : "go on with --resume from " + result.checkpoint));
     return 128 + result.stopped_by;
   }
-  say_result(config, result, quiet);
+  print_result(config, result, quiet);
   return 0;
 }
 
@@ -146,9 +146,9 @@ void forgive_lost_lines(const Config& config) {
 
 TrainResult train_and_say(const Config& config, const TrainOptions& options) {
   try {
-    return train(config, options.quiet ? say_nothing : say, options);
+    return train(config, options.quiet ? print_nothing : say, options);
   } catch (const ResultNotKept& error) {
-    say_result(config, error.result, options.quiet);
+    print_result(config, error.result, options.quiet);
     throw;
   }
 }
@@ -191,7 +191,7 @@ int run_doctor(const Arguments& arguments) {
   if (arguments.json) {
     say(Json::object({{"exit_code", exit_code}, {"findings", findings_json(findings)}}).text());
   } else {
-    say_findings(findings);
+    print_findings(findings);
   }
   return exit_code;
 }
@@ -227,10 +227,11 @@ void require_known_words(const CLI::App& app, const CLI::App& train,
         "trainer: a configuration is given by --config, but '{0}' stands alone; run trainer "
         "--config {0}",
         words[0]));
-  require_verb(app, words[0]);
-  const CLI::App& verb = *app.get_subcommand(words[0]);
-  const bool has_verbs = !verb.get_subcommands([](const CLI::App*) { return true; }).empty();
-  if (has_verbs && words.size() > 1 && !words[1].starts_with('-')) require_verb(verb, words[1]);
+  require_command(app, words[0]);
+  const CLI::App& command = *app.get_subcommand(words[0]);
+  const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
+  if (has_commands && words.size() > 1 && !words[1].starts_with('-'))
+    require_command(command, words[1]);
 }
 
 // A file without --config is taken for an override.
@@ -241,8 +242,8 @@ void hint_at_config(const std::vector<std::string>& words) {
       fmt::print(stderr, "did you mean '--config {}'?\n", words[i]);
 }
 
-// Where the words for a verb begin: behind the options of all verbs.
-size_t first_of_verb(const std::vector<std::string>& words) {
+// Where the words for a command begin: behind the options of all commands.
+size_t first_of_command(const std::vector<std::string>& words) {
   size_t first = 0;
   for (; first < words.size(); ++first) {
     const std::string& word = words[first];
@@ -259,7 +260,7 @@ size_t first_of_verb(const std::vector<std::string>& words) {
 // train is what is meant where an option of it is the first word behind them.
 bool train_is_meant(const CLI::App& app, const CLI::App& train,
                     const std::vector<std::string>& words) {
-  const size_t first = first_of_verb(words);
+  const size_t first = first_of_command(words);
   if (first >= words.size()) return false;
   const std::string name = words[first].substr(0, words[first].find('='));
   return name.starts_with("--") && app.get_option_no_throw(name) == nullptr &&
@@ -281,10 +282,10 @@ int dispatch(int argc, char** argv) {
                "trainer"};
   Arguments arguments;
   arguments.command = shell_command(argc, argv);
-  Verb verb;
+  Command command;
   auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* sub = app.add_subcommand(name, help);
-    sub->callback([&, run] { verb = [&, run] { return run(arguments); }; });
+    sub->callback([&, run] { command = [&, run] { return run(arguments); }; });
     return sub;
   };
   app.require_subcommand(1);
@@ -312,17 +313,17 @@ int dispatch(int argc, char** argv) {
       ->add_flag("--overwrite", arguments.train.overwrite,
                  "begin anew in a run folder that holds a training")
       ->excludes(resume);
-  add_eval_verb(app, verb, arguments.quiet);
+  add_eval_command(app, command, arguments.quiet);
   add_config_look(*train, arguments.look);
   train->get_option("--verify-plan")->excludes(train->get_option("--print-config"));
-  add_plan_verb(app, verb);
-  add_config_verbs(app, verb);
-  add_data_verbs(app, verb);
-  add_bench_verb(app, verb);
-  add_profile_verb(app, verb);
-  add_tune_verb(app, verb);
-  add_export_verb(app, verb);
-  add_predict_verb(app, verb);
+  add_plan_command(app, command);
+  add_config_commands(app, command);
+  add_data_commands(app, command);
+  add_bench_command(app, command);
+  add_profile_command(app, command);
+  add_tune_command(app, command);
+  add_export_command(app, command);
+  add_predict_command(app, command);
   CLI::App* doctor =
       with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
   doctor->get_option("--config")
@@ -336,7 +337,7 @@ int dispatch(int argc, char** argv) {
       ->description("YAML file, which may cut them into logical devices");
   devices->add_flag("--json", arguments.json, "as JSON");
 
-  app.footer(kFooter);  // after the verbs, which would inherit it
+  app.footer(kFooter);  // after the commands, which would inherit it
 
   std::vector<std::string> words(argv + 1, argv + argc);
   if (train_is_meant(app, *train, words)) words.insert(words.begin(), "train");
@@ -349,7 +350,7 @@ int dispatch(int argc, char** argv) {
     if (error.get_name() == "RequiredError" && arguments.config.empty()) hint_at_config(words);
     return 2;
   }
-  return verb();
+  return command();
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "tessera/models/training/run.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 namespace {
@@ -40,8 +40,8 @@ int run_inference(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   if (arguments.infer) return run_inference(arguments);
   if (arguments.ablation) {
-    say_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.repeat,
-                       arguments.json);
+    print_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.repeat,
+                         arguments.json);
     return 0;
   }
   const Run run(load_config(arguments.config, arguments.overrides));
@@ -68,7 +68,7 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bench_verb(CLI::App& app, Verb& verb) {
+void add_bench_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* bench = app.add_subcommand("bench", "time the training step");
   bench->add_option("--config", arguments->config, "YAML file")->required();
@@ -97,7 +97,7 @@ void add_bench_verb(CLI::App& app, Verb& verb) {
       ->excludes(bench->get_option("--off"))
       ->excludes(bench->get_option("--ablation"))
       ->excludes(bench->get_option("--repeat"));
-  bench->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+  bench->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 #include "tessera/models/study/doctor.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 
@@ -24,21 +24,21 @@ void write_new(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-void add_gpu_flags(CLI::App& verb, std::vector<std::string>& overrides) {
-  verb.add_flag_callback(
+void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides) {
+  command.add_flag_callback(
       "--no-cuda-graph", [&overrides] { overrides.push_back("gpu.cuda_graph=false"); },
       "on a GPU launch each kernel by itself, not the step as a whole");
-  verb.add_flag_callback(
+  command.add_flag_callback(
       "--sync", [&overrides] { overrides.push_back("gpu.synchronous=true"); },
       "on a GPU wait after each op, so that the error of a kernel names its op");
 }
 
-void add_config_verbs(CLI::App& app, Verb& verb) {
+void add_config_commands(CLI::App& app, Command& command) {
   CLI::App* config = app.add_subcommand("config", "what a configuration may hold");
   config->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, Verb run) {
+  const auto add = [&](const char* name, const char* help, Command run) {
     CLI::App* sub = config->add_subcommand(name, help);
-    sub->callback([&verb, run] { verb = run; });
+    sub->callback([&command, run] { command = run; });
     return sub;
   };
   const auto print = [](const std::string& text) {

@@ -22,7 +22,7 @@
 #include "tessera/runtime/text/terminal.h"
 #include "tessera/tools/data_fetch.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 
@@ -184,14 +184,15 @@ int run_fetch(const DataArguments& arguments) {
 
 }  // namespace
 
-void add_data_verbs(CLI::App& app, Verb& verb) {
+void add_data_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<DataArguments>();
   CLI::App* data = app.add_subcommand("data", "look at, pack, time or fetch the data");
   data->require_subcommand(1);
   data->fallthrough(false);
   auto add = [&](const char* name, const char* help, int (*run)(const DataArguments&)) {
     CLI::App* sub = data->add_subcommand(name, help);
-    sub->callback([&verb, arguments, run] { verb = [arguments, run] { return run(*arguments); }; });
+    sub->callback(
+        [&command, arguments, run] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
   auto configured = [&](CLI::App* sub) {

@@ -6,14 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/study/evaluate_run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/predict.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 
@@ -31,7 +31,7 @@ Json json_of(const ClassAverage& mean) {
 
 Json classes_json(const ClassReport& report, const std::vector<std::string>& names) {
   std::vector<Json> classes;
-  for (const ClassFigures& c : report.classes)
+  for (const ClassMetrics& c : report.classes)
     classes.push_back(Json::object({{"label", c.label},
                                     {"name", names.empty() ? Json() : class_name(names, c.label)},
                                     {"images", c.images},
@@ -80,7 +80,7 @@ std::string evaluation_json(const RunEvaluation& result) {
       .text();
 }
 
-void say_figures(const RunEvaluation& result, bool all_classes) {
+void print_metrics(const RunEvaluation& result, bool all_classes) {
   std::string table = class_table(class_report(result.confusion), result.class_names,
                                   all_classes ? std::numeric_limits<size_t>::max() : 20);
   table.pop_back();  // say() ends the line
@@ -96,13 +96,13 @@ int run(const Arguments& arguments, bool quiet) {
         throw ConfigError(
             fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
   const RunEvaluation result =
-      evaluate_run(arguments.run, arguments.options, quiet || arguments.json ? say_nothing : say);
+      evaluate_run(arguments.run, arguments.options, quiet || arguments.json ? print_nothing : say);
   if (result.report != nullptr) write_file(arguments.report, report_html(*result.report));
   if (arguments.json) {
     say(evaluation_json(result));
     return 0;
   }
-  if (!quiet) say_figures(result, arguments.all_classes);
+  if (!quiet) print_metrics(result, arguments.all_classes);
   const std::string top5 =
       result.confusion.classes > 5
           ? fmt::format(", {:.2f} % among the first five", 100 * result.test_top5)
@@ -114,7 +114,7 @@ int run(const Arguments& arguments, bool quiet) {
 
 }  // namespace
 
-void add_eval_verb(CLI::App& app, Verb& verb, const bool& quiet) {
+void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* sub = app.add_subcommand("eval", "evaluate the weights of a run folder");
   sub->add_option("--run", arguments->run, "run folder")->required();
@@ -132,17 +132,17 @@ void add_eval_verb(CLI::App& app, Verb& verb, const bool& quiet) {
   sub->add_flag("--json", arguments->json,
                 "as JSON, with the figures of every class, the confusion matrix and the bins of "
                 "the calibration error");
-  sub->callback([arguments, &verb, &quiet] {
+  sub->callback([arguments, &command, &quiet] {
     arguments->options.report = !arguments->report.empty();
-    verb = [arguments, &quiet] { return run(*arguments, quiet); };
+    command = [arguments, &quiet] { return run(*arguments, quiet); };
   });
 }
 
-void add_predict_verb(CLI::App& app, Verb& verb) {
+void add_predict_command(CLI::App& app, Command& command) {
   auto options = std::make_shared<PredictOptions>();
   CLI::App* sub = app.add_subcommand("predict", "name what pictures show");
   add_predict_options(*sub, *options);
-  sub->callback([options, &verb] { verb = [options] { return predict(*options); }; });
+  sub->callback([options, &command] { command = [options] { return predict(*options); }; });
 }
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 #if TESSERA_ONNX
 #include "tessera/tools/onnx/export_onnx.h"
 #endif
@@ -63,7 +63,7 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_export_verb(CLI::App& app, Verb& verb) {
+void add_export_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* sub =
       app.add_subcommand("export", "write the network of a run folder for other programs");
@@ -77,7 +77,7 @@ void add_export_verb(CLI::App& app, Verb& verb) {
       ->required();
   sub->add_option("--batch", arguments->batch, "images of every batch of an ONNX file; 0: any")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
-  sub->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+  sub->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }
 
 }  // namespace tessera

@@ -11,7 +11,7 @@
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 namespace {
@@ -111,14 +111,14 @@ int show_machine(bool as_json) {
                       {"figures", report.figures}})
             .text());
   } else {
-    say_findings(report.findings);
+    print_findings(report.findings);
     say("verdict  " + report.verdict);
     if (!report.remedy.empty()) say("remedy   " + report.remedy);
   }
   return report.exit_code;
 }
 
-void say_findings(const std::vector<Finding>& findings) {
+void print_findings(const std::vector<Finding>& findings) {
   for (const Finding& found : findings) {
     std::string text = found.text;
     for (size_t at = 0; (at = text.find('\n', at)) != text.npos; ++at) text.insert(at + 1, 21, ' ');

@@ -23,14 +23,14 @@
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 namespace {
@@ -149,12 +149,12 @@ int max_batch(const Run& run, const Arguments& arguments) {
     if (!on_gpu && !budgeted) c.memory.limit = ByteSize{limit};
   });
   const MemoryNeed need = memory_need(largest);
-  const std::vector<HostBuffer>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
+  const std::vector<MemoryItem>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
   const int64_t bytes = total_bytes(blocks);
   if (arguments.json) {
     write_out(Json::object({{"max_batch", batch},
                             {"limit_bytes", limit},
-                            {"price", rounded(need.report.budget.price(), 6)},
+                            {"price", rounded(need.report.budget.overhead(), 6)},
                             {fmt::format("bytes_at_batch_{}", std::max<int64_t>(batch, 1)), bytes},
                             {"complete", need.complete}})
                   .text() +
@@ -164,7 +164,7 @@ int max_batch(const Run& run, const Arguments& arguments) {
                           decoders_text(need.complete)));
     if (budgeted)
       write_out(fmt::format("with {}\n", budget_text(largest.config(), need.report.budget)));
-    for (const HostBuffer& block : blocks)
+    for (const MemoryItem& block : blocks)
       write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
   }
   return batch > 0 ? 0 : kTooLarge;
@@ -218,13 +218,13 @@ int check_need(const Arguments& arguments, const Run& run, const PlanReport& rep
 // Planning needs no GPU: one that the configuration names is described, by name or as it is there,
 // or without facts where it is not. The configuration then names the device that is described.
 std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& config) {
-  if (const DeviceFacts* facts = described_gpu(config.device)) {
+  if (const DeviceProperties* properties = described_gpu(config.device)) {
     config.device = "gpu:0";
     if (arguments.device_memory < 0) {
-      arguments.device_memory = facts->memory_bytes;
-      arguments.gpu_limit_name = facts->name;
+      arguments.device_memory = properties->memory_bytes;
+      arguments.gpu_limit_name = properties->name;
     }
-    return std::make_unique<DescribedDevice>(parse_device(config.device), facts);
+    return std::make_unique<DescribedDevice>(parse_device(config.device), properties);
   }
   if (config.device != "auto") {
     const Device device = parse_device(config.device);
@@ -234,7 +234,7 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
           nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
       const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
       return std::make_unique<DescribedDevice>(device,
-                                               is_there ? context(device).facts() : nullptr);
+                                               is_there ? context(device).properties() : nullptr);
     }
   }
   if (arguments.device_memory >= 0)
@@ -245,19 +245,19 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
 
 // Whose scratch the figures of a described GPU are.
 std::string scratch_text(Device device) {
-  const DeviceFacts* facts = context(device).facts();
-  if (facts == nullptr)
+  const DeviceProperties* properties = context(device).properties();
+  if (properties == nullptr)
     return "what kernels take for scratch is known for matrix products alone; name a GPU, as " +
            fmt::format("device=gpu:{}, to have it of convolutions", gpu_profile_names().front());
   if (!kCuda) return "this build has no GPU back end, so the scratch of convolutions is not known";
-  return fmt::format("scratch of convolutions as cuDNN has it for {}{}", facts->name,
-                     facts->origin.empty() ? "" : ", " + facts->origin);
+  return fmt::format("scratch of convolutions as cuDNN has it for {}{}", properties->name,
+                     properties->origin.empty() ? "" : ", " + properties->origin);
 }
 
 // What the figures of the plan should not leave unsaid.
 void print_remarks(const Arguments& arguments, const Run& run, const PlanReport& report) {
   const Config& config = run.config();
-  for (const std::string& line : remarks_on(run)) write_out(line + "\n");
+  for (const std::string& line : config_notes(run)) write_out(line + "\n");
   if (const Device device = parse_or_cpu(config.device); is_described(device))
     write_out(fmt::format(
         "planned for {}, which is only described: blocks at multiples of {} bytes, {} needed "
@@ -311,7 +311,7 @@ int run(Arguments arguments) {
   if (arguments.config.empty())
     throw ConfigError("plan: --config F or --diff A.json B.json is needed");
   if (arguments.ablation) {
-    say_plan_ablation(arguments.config, arguments.overrides, arguments.json);
+    print_plan_ablation(arguments.config, arguments.overrides, arguments.json);
     return 0;
   }
   check_terminal(arguments);
@@ -371,7 +371,7 @@ void exclude(CLI::App& plan) {
 
 }  // namespace
 
-void add_plan_verb(CLI::App& app, Verb& verb) {
+void add_plan_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* plan = app.add_subcommand("plan", "what a step needs, before running it");
   plan->add_option("--config", arguments->config, "YAML file");
@@ -415,7 +415,7 @@ void add_plan_verb(CLI::App& app, Verb& verb) {
   plan->add_flag("--ablation", arguments->ablation,
                  "what each technique is worth: bytes with each pass and planner left out in turn");
   exclude(*plan);
-  plan->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+  plan->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }
 
 }  // namespace tessera

@@ -15,7 +15,7 @@
 #include "tessera/runtime/cuda/plan_cache.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
-#include "tessera/tools/trainer_verbs.h"
+#include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 
@@ -87,7 +87,7 @@ int tune(const TuneArguments& arguments) {
 
 }  // namespace
 
-void add_profile_verb(CLI::App& app, Verb& verb) {
+void add_profile_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* profile = app.add_subcommand("profile", "where the time of a training step goes");
   profile->add_option("--config", arguments->config, "YAML file");
@@ -119,16 +119,16 @@ void add_profile_verb(CLI::App& app, Verb& verb) {
   for (const char* other : {"--config", "--machine", "--algorithms", "overrides", "--steps",
                             "--warmup", "--json", "--trace", "--off"})
     profile->get_option("--diff")->excludes(profile->get_option(other));
-  profile->callback([arguments, &verb] { verb = [arguments] { return run(*arguments); }; });
+  profile->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }
 
-void add_tune_verb(CLI::App& app, Verb& verb) {
+void add_tune_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<TuneArguments>();
   CLI::App* sub = app.add_subcommand(
       "tune", "measure how the GPU computes the convolutions best, for gpu.plans=tuned");
   sub->add_option("--config", arguments->config, "YAML file")->required();
   sub->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
-  sub->callback([arguments, &verb] { verb = [arguments] { return tune(*arguments); }; });
+  sub->callback([arguments, &command] { command = [arguments] { return tune(*arguments); }; });
 }
 
 }  // namespace tessera

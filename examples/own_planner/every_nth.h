@@ -10,32 +10,34 @@ struct EveryNth : tessera::RecomputeStrategy {
   std::string_view explanation() const override { return "keeps every n-th value"; }
 
   // For several n; which of them fit a budget, and what they cost, is found out by solve().
-  std::vector<tessera::Runs> ways(const tessera::RecomputeProblem& problem) const override {
+  std::vector<tessera::StepSequence> candidates(
+      const tessera::RecomputeProblem& problem) const override {
     const auto once = tessera::measure(problem, tessera::once_each(problem));
-    std::vector<tessera::Runs> ways;
-    for (int n : {2, 3, 4, 6, 8, 12}) ways.push_back(way(problem, once->highest, n));
-    return ways;
+    std::vector<tessera::StepSequence> candidates;
+    for (int n : {2, 3, 4, 6, 8, 12}) candidates.push_back(candidate(problem, once->highest, n));
+    return candidates;
   }
 
-  static tessera::Runs way(const tessera::RecomputeProblem& problem, int turn, int n) {
+  static tessera::StepSequence candidate(const tessera::RecomputeProblem& problem, int turn,
+                                         int n) {
     std::vector<bool> there(problem.values.size(), true);
-    std::vector<int> maker(problem.values.size(), -1);
-    tessera::Runs runs;
+    std::vector<int> producer(problem.values.size(), -1);
+    tessera::StepSequence runs;
     for (int s = 0; s < static_cast<int>(problem.steps.size()); ++s) {
-      for (int v : problem.steps[s].reads) make(problem, maker, v, there, runs);
+      for (int v : problem.steps[s].reads) make(problem, producer, v, there, runs);
       runs.push_back(s);
-      for (int v : problem.steps[s].makes) maker[v] = s;
+      for (int v : problem.steps[s].makes) producer[v] = s;
       for (size_t v = 0; s == turn && v < there.size(); ++v)
-        there[v] = maker[v] < 0 || !problem.steps[maker[v]].again || v % n == 0;
+        there[v] = producer[v] < 0 || !problem.steps[producer[v]].recomputable || v % n == 0;
     }
     return runs;
   }
 
-  static void make(const tessera::RecomputeProblem& problem, const std::vector<int>& maker, int v,
-                   std::vector<bool>& there, tessera::Runs& runs) {
+  static void make(const tessera::RecomputeProblem& problem, const std::vector<int>& producer,
+                   int v, std::vector<bool>& there, tessera::StepSequence& runs) {
     if (there[v]) return;
-    for (int read : problem.steps[maker[v]].reads) make(problem, maker, read, there, runs);
-    runs.push_back(maker[v]);
-    for (int made : problem.steps[maker[v]].makes) there[made] = true;
+    for (int read : problem.steps[producer[v]].reads) make(problem, producer, read, there, runs);
+    runs.push_back(producer[v]);
+    for (int made : problem.steps[producer[v]].makes) there[made] = true;
   }
 };

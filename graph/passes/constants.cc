@@ -29,12 +29,12 @@ ValueId add_constant(Graph& graph, const Tensor& tensor) {
   return static_cast<ValueId>(graph.values.size() - 1);
 }
 
-void drop_unread_constants(Graph& graph) {
-  const auto readers = graph.readers();
+void erase_unused_constants(Graph& graph) {
+  const auto users = graph.users();
   for (size_t id = 0; id < graph.values.size(); ++id) {
     Value& value = graph.values[id];
-    if (value.role != Role::constant || !readers[id].empty()) continue;
-    value.role = Role::computed;  // as other values that no node makes any more
+    if (value.role != Role::constant || !users[id].empty()) continue;
+    value.role = Role::intermediate;  // as other values that no node makes any more
     value.storage.reset();
   }
 }
@@ -88,17 +88,17 @@ int fold_constants(Graph& graph) {
     node = Node{};
     ++folded;
   }
-  drop_emptied(graph);
-  drop_unread_constants(graph);
+  erase_dead_nodes(graph);
+  erase_unused_constants(graph);
   return folded;
 }
 
 int pack_constants(Graph& graph) {
   int packed = 0;
   for (Node& node : graph.nodes) {
-    Context& where = context(node.device);
-    if (where.plans_only()) continue;
-    const auto packing = node.op->pack_input(graph.input_specs(node), where.target());
+    Context& ctx = context(node.device);
+    if (ctx.plans_only()) continue;
+    const auto packing = node.op->pack_input(graph.input_specs(node), ctx.target());
     if (!packing) continue;
     ValueId& input = node.inputs[static_cast<size_t>(packing->input)];
     if (!is_constant(graph, input)) continue;
@@ -108,7 +108,7 @@ int pack_constants(Graph& graph) {
     node.op = packing->op;
     ++packed;
   }
-  drop_unread_constants(graph);
+  erase_unused_constants(graph);
   return packed;
 }
 

@@ -28,7 +28,7 @@ auto run_now(Device device, const Compute& compute) {
   return compute();
 }
 // Lets the bytes of constants go that nobody reads any more.
-void drop_unread_constants(Graph& graph);
+void erase_unused_constants(Graph& graph);
 
 // Parameters and buffers that the graph does not update become constants, by their bytes of now.
 void freeze_persistent(Graph& graph);

@@ -62,11 +62,11 @@ Tensor scaled(const Tensor& filters, const Tensor& scale) {
   return run_now(filters.device(), [&] { return filters * reshape(scale, Shape(sizes)); });
 }
 
-bool fold_at(Graph& graph, const std::vector<std::vector<int>>& readers, int s, int x) {
+bool fold_at(Graph& graph, const std::vector<std::vector<int>>& users, int s, int x) {
   Node& node = graph.nodes[static_cast<size_t>(s)];
   const auto* op = dynamic_cast<const Pointwise*>(node.op.get());
   if (op == nullptr) return false;
-  const FusionSite site = fusion_site(graph, readers, s, x);
+  const FusionSite site = fusion_site(graph, users, s, x);
   if (site.producer < 0) return false;
   Node& producer = graph.nodes[static_cast<size_t>(site.producer)];
   const int filters = producer.op->scales_by_channel(graph.input_specs(producer));
@@ -85,7 +85,7 @@ bool fold_at(Graph& graph, const std::vector<std::vector<int>>& readers, int s, 
       PointwiseParams{op->params.name, without(op->params.program, *scaling, x)});
   // The scale need not be read any more.
   if (const auto shorter = node.op->simplified(graph.input_specs(node)); shorter && shorter->op) {
-    node.inputs = absorbed_inputs(*shorter, node, node);
+    node.inputs = fused_inputs(*shorter, node, node);
     node.op = shorter->op;
   }
   return true;
@@ -94,16 +94,16 @@ bool fold_at(Graph& graph, const std::vector<std::vector<int>>& readers, int s, 
 }  // namespace
 
 int fold_scales(Graph& graph) {
-  const auto readers = graph.readers();
+  const auto users = graph.users();
   int folded = 0;
   for (int s = 0; s < std::ssize(graph.nodes); ++s) {
     for (int x = 0; x < std::ssize(graph.nodes[static_cast<size_t>(s)].inputs); ++x)
-      if (fold_at(graph, readers, s, x)) {
+      if (fold_at(graph, users, s, x)) {
         ++folded;
         break;
       }
   }
-  drop_unread_constants(graph);
+  erase_unused_constants(graph);
   return folded;
 }
 

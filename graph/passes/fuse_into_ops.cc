@@ -10,38 +10,39 @@
 namespace tessera {
 namespace {
 
-bool fuse_at(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site) {
+bool fuse_at(Graph& graph, std::vector<std::vector<int>>& users, const FusionSite& site) {
   const Node& producer = graph.nodes[site.producer];
   const Node& consumer = graph.nodes[site.consumer];
   auto program = consumer.op->pointwise();
-  auto absorbed = producer.op->absorb_epilogue(
-      *program, site.fused_input, graph.input_specs(producer), graph.input_specs(consumer));
-  if (!absorbed) return false;
-  std::vector<ValueId> inputs = absorbed_inputs(*absorbed, producer, consumer);
+  auto fused = producer.op->fuse_epilogue(*program, site.fused_input, graph.input_specs(producer),
+                                          graph.input_specs(consumer));
+  if (!fused) return false;
+  std::vector<ValueId> inputs = fused_inputs(*fused, producer, consumer);
   // The one that absorbs does most of the work of both.
-  std::string place = producer.module_path.empty() ? consumer.module_path : producer.module_path;
-  replace(graph, readers, site, absorbed->op, std::move(inputs), std::move(place));
+  std::string module_path =
+      producer.module_path.empty() ? consumer.module_path : producer.module_path;
+  replace(graph, users, site, fused->op, std::move(inputs), std::move(module_path));
   return true;
 }
 
 }  // namespace
 
 int fuse_epilogues(Graph& graph) {
-  auto readers = graph.readers();
+  auto users = graph.users();
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
     const Node& node = graph.nodes[s];
     if (node.op == nullptr || !node.op->pointwise()) continue;
     for (int fused_input = 0; fused_input < static_cast<int>(node.inputs.size()); ++fused_input) {
-      FusionSite site = fusion_site(graph, readers, s, fused_input);
+      FusionSite site = fusion_site(graph, users, s, fused_input);
       if (site.producer < 0 || graph.nodes[site.producer].op->pointwise()) continue;
-      if (fuse_at(graph, readers, site)) {
+      if (fuse_at(graph, users, site)) {
         ++fused;
         break;
       }
     }
   }
-  drop_emptied(graph);
+  erase_dead_nodes(graph);
   return fused;
 }
 
@@ -51,9 +52,9 @@ namespace {
 constexpr size_t kTimesSmaller = 16;
 
 // Whether all inputs of a node but one are there before node `maker` runs.
-bool ready_before(const Graph& graph, const Node& node, ValueId but, int maker) {
+bool ready_before(const Graph& graph, const Node& node, ValueId but, int producer) {
   return std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](ValueId id) { return id == but || graph.values[id].producer < maker; });
+                     [&](ValueId id) { return id == but || graph.values[id].producer < producer; });
 }
 
 bool small(const Graph& graph, const Node& node, ValueId read) {
@@ -62,57 +63,57 @@ bool small(const Graph& graph, const Node& node, ValueId read) {
   });
 }
 
-bool fuse_readers_at(Graph& graph, int reader, int fused_input) {
-  Node& node = graph.nodes[reader];
+bool fuse_consumers_at(Graph& graph, int consumer, int fused_input) {
+  Node& node = graph.nodes[consumer];
   const ValueId id = node.inputs[fused_input];
   const Value& value = graph.values[id];
   if (value.producer < 0 || value.output != 0) return false;
-  Node& maker = graph.nodes[value.producer];
-  if (maker.op == nullptr || maker.device != node.device || node.is_update()) return false;
+  Node& producer = graph.nodes[value.producer];
+  if (producer.op == nullptr || producer.device != node.device || node.is_update()) return false;
   if (std::count(node.inputs.begin(), node.inputs.end(), id) != 1) return false;
   if (!ready_before(graph, node, id, value.producer) || !small(graph, node, id)) return false;
-  auto absorbed = maker.op->absorb_reader(node.op, fused_input, graph.input_specs(maker),
+  auto fused = producer.op->fuse_consumer(node.op, fused_input, graph.input_specs(producer),
                                           graph.input_specs(node));
-  if (!absorbed) return false;
-  maker.inputs = absorbed_inputs(*absorbed, maker, node);
-  maker.op = std::move(absorbed->op);
-  maker.outputs.insert(maker.outputs.end(), node.outputs.begin(), node.outputs.end());
+  if (!fused) return false;
+  producer.inputs = fused_inputs(*fused, producer, node);
+  producer.op = std::move(fused->op);
+  producer.outputs.insert(producer.outputs.end(), node.outputs.begin(), node.outputs.end());
   node = Node{};
   return true;
 }
 
 }  // namespace
 
-int fuse_readers(Graph& graph) {
+int fuse_consumers(Graph& graph) {
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s)
     for (int k = 0; k < static_cast<int>(graph.nodes[s].inputs.size()); ++k)
-      if (fuse_readers_at(graph, s, k)) {
+      if (fuse_consumers_at(graph, s, k)) {
         ++fused;
         break;
       }
-  drop_emptied(graph);
+  erase_dead_nodes(graph);
   return fused;
 }
 
 namespace {
 
 // The readers of what a pointwise node makes, each with that node's program in it.
-struct Absorbing {
+struct FusedConsumer {
   int node;
-  Absorbed absorbed;
+  FusedOp fused;
 };
 
 // What a reader becomes, or nothing where it cannot apply the program itself.
-std::optional<Absorbed> absorbed_by(const Graph& graph, const Node& maker, int reader) {
-  const Node& node = graph.nodes[reader];
-  const ValueId id = maker.outputs[0];
-  if (node.device != maker.device) return std::nullopt;
+std::optional<FusedOp> fused_into(const Graph& graph, const Node& producer, int consumer) {
+  const Node& node = graph.nodes[consumer];
+  const ValueId id = producer.outputs[0];
+  if (node.device != producer.device) return std::nullopt;
   if (std::count(node.inputs.begin(), node.inputs.end(), id) != 1) return std::nullopt;
   const auto at = std::find(node.inputs.begin(), node.inputs.end(), id) - node.inputs.begin();
-  return node.op->absorb_prologue(*maker.op->pointwise(), static_cast<int>(at),
-                                  graph.input_specs(node), graph.input_specs(maker),
-                                  context(node.device).target());
+  return node.op->fuse_prologue(*producer.op->pointwise(), static_cast<int>(at),
+                                graph.input_specs(node), graph.input_specs(producer),
+                                context(node.device).target());
 }
 
 // A small input has this part of the elements, or less.
@@ -122,30 +123,31 @@ bool is_large(const Graph& graph, ValueId input, ValueId made) {
   return graph.values[input].spec.bytes() * kSmall > graph.values[made].spec.bytes();
 }
 
-int large_inputs(const Graph& graph, const Node& maker) {
+int large_inputs(const Graph& graph, const Node& producer) {
   return static_cast<int>(
-      std::count_if(maker.inputs.begin(), maker.inputs.end(),
-                    [&](ValueId input) { return is_large(graph, input, maker.outputs[0]); }));
+      std::count_if(producer.inputs.begin(), producer.inputs.end(),
+                    [&](ValueId input) { return is_large(graph, input, producer.outputs[0]); }));
 }
 
 // Some readers with the program in them, all or none.
-std::vector<Absorbing> absorbing(const Graph& graph, int maker, std::span<const int> readers) {
-  std::vector<Absorbing> all;
-  for (const int reader : readers) {
-    if (reader == static_cast<int>(graph.nodes.size())) return {};
-    if (overwritten_between(graph, maker, reader)) return {};
-    auto absorbed = absorbed_by(graph, graph.nodes[maker], reader);
-    if (!absorbed) return {};
-    all.push_back({reader, std::move(*absorbed)});
+std::vector<FusedConsumer> fused_consumers(const Graph& graph, int producer,
+                                           std::span<const int> users) {
+  std::vector<FusedConsumer> all;
+  for (const int consumer : users) {
+    if (consumer == static_cast<int>(graph.nodes.size())) return {};
+    if (overwritten_between(graph, producer, consumer)) return {};
+    auto fused = fused_into(graph, graph.nodes[producer], consumer);
+    if (!fused) return {};
+    all.push_back({consumer, std::move(*fused)});
   }
   return all;
 }
 
-void absorb(Graph& graph, const Node& maker, const std::vector<Absorbing>& all) {
-  for (const Absorbing& reader : all) {
-    Node& node = graph.nodes[reader.node];
-    node.inputs = absorbed_inputs(reader.absorbed, node, maker);
-    node.op = reader.absorbed.op;
+void fuse_all(Graph& graph, const Node& producer, const std::vector<FusedConsumer>& all) {
+  for (const FusedConsumer& consumer : all) {
+    Node& node = graph.nodes[consumer.node];
+    node.inputs = fused_inputs(consumer.fused, node, producer);
+    node.op = consumer.fused.op;
   }
 }
 
@@ -153,22 +155,22 @@ void absorb(Graph& graph, const Node& maker, const std::vector<Absorbing>& all) 
 // program.
 constexpr int kLong = 16;
 
-std::span<const int> late(const std::vector<int>& readers, int maker, int steps) {
+std::span<const int> late(const std::vector<int>& users, int producer, int steps) {
   size_t first = 0;
   int longest = 0;
-  for (size_t i = 0; i < readers.size(); ++i) {
-    const int waited = readers[i] - (i == 0 ? maker : readers[i - 1]);
+  for (size_t i = 0; i < users.size(); ++i) {
+    const int waited = users[i] - (i == 0 ? producer : users[i - 1]);
     if (waited > longest) longest = waited, first = i;
   }
   if (longest * kLong < steps) return {};
-  return std::span(readers).subspan(first);
+  return std::span(users).subspan(first);
 }
 
 // Whether all that the node reads is there at `step`, or is small.
-bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& readers, const Node& node,
+bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, const Node& node,
              int step) {
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-    return graph.values[input].role != Role::computed || readers[input].back() >= step ||
+    return graph.values[input].role != Role::intermediate || users[input].back() >= step ||
            !is_large(graph, input, node.outputs[0]);
   });
 }
@@ -178,37 +180,38 @@ bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& readers, c
 // All readers or none: as long as one is left, the value is in memory anyway. To read more than
 // one large value instead of one would take longer.
 int fuse_prologues(Graph& graph) {
-  const auto readers = graph.readers();
+  const auto users = graph.users();
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
-    Node& maker = graph.nodes[s];
-    if (maker.op == nullptr || !maker.op->pointwise() || large_inputs(graph, maker) != 1) continue;
-    const std::vector<Absorbing> all = absorbing(graph, s, readers[maker.outputs[0]]);
+    Node& producer = graph.nodes[s];
+    if (producer.op == nullptr || !producer.op->pointwise() || large_inputs(graph, producer) != 1)
+      continue;
+    const std::vector<FusedConsumer> all = fused_consumers(graph, s, users[producer.outputs[0]]);
     if (all.empty()) continue;
-    absorb(graph, maker, all);
-    maker = Node{};
+    fuse_all(graph, producer, all);
+    producer = Node{};
     ++fused;
   }
-  drop_emptied(graph);
+  erase_dead_nodes(graph);
   return fused;
 }
 
 int fuse_late_prologues(Graph& graph) {
-  auto readers = graph.readers();
+  auto users = graph.users();
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
-    Node& maker = graph.nodes[s];
-    if (maker.op == nullptr || !maker.op->pointwise()) continue;
-    const auto last = late(readers[maker.outputs[0]], s, static_cast<int>(graph.nodes.size()));
-    if (last.empty() || !is_kept(graph, readers, maker, last.back())) continue;
-    const std::vector<Absorbing> all = absorbing(graph, s, last);
+    Node& producer = graph.nodes[s];
+    if (producer.op == nullptr || !producer.op->pointwise()) continue;
+    const auto last = late(users[producer.outputs[0]], s, static_cast<int>(graph.nodes.size()));
+    if (last.empty() || !is_kept(graph, users, producer, last.back())) continue;
+    const std::vector<FusedConsumer> all = fused_consumers(graph, s, last);
     if (all.empty()) continue;
-    absorb(graph, maker, all);
-    if (last.size() == readers[maker.outputs[0]].size()) maker = Node{};
-    readers = graph.readers();
+    fuse_all(graph, producer, all);
+    if (last.size() == users[producer.outputs[0]].size()) producer = Node{};
+    users = graph.users();
     ++fused;
   }
-  drop_emptied(graph);
+  erase_dead_nodes(graph);
   return fused;
 }
 

@@ -12,8 +12,7 @@ namespace {
 constexpr int kMaxInputs = 12, kMaxRegisters = 28;
 
 // The joined program, each value read once.
-bool fuse_pointwise_at(Graph& graph, std::vector<std::vector<int>>& readers,
-                       const FusionSite& site) {
+bool fuse_pointwise_at(Graph& graph, std::vector<std::vector<int>>& users, const FusionSite& site) {
   const Node& producer = graph.nodes[site.producer];
   const Node& consumer = graph.nodes[site.consumer];
   auto f = producer.op->pointwise(), g = consumer.op->pointwise();
@@ -33,15 +32,15 @@ bool fuse_pointwise_at(Graph& graph, std::vector<std::vector<int>>& readers,
     joined = std::move(shorter.program);
   std::string name = std::string(producer.op->name()) + "+" + std::string(consumer.op->name());
   auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(joined)});
-  replace(graph, readers, site, std::move(op), std::move(distinct),
-          joined_place(producer.module_path, consumer.module_path));
+  replace(graph, users, site, std::move(op), std::move(distinct),
+          joined_module_path(producer.module_path, consumer.module_path));
   return true;
 }
 
 }  // namespace
 
 int fuse_pointwise(Graph& graph) {
-  auto readers = graph.readers();
+  auto users = graph.users();
   int fused = 0;
   for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
     for (bool again = true; again;) {
@@ -50,14 +49,14 @@ int fuse_pointwise(Graph& graph) {
       if (node.op == nullptr || !node.op->pointwise()) break;
       for (int fused_input = 0; fused_input < static_cast<int>(node.inputs.size()) && !again;
            ++fused_input) {
-        FusionSite site = fusion_site(graph, readers, s, fused_input);
+        FusionSite site = fusion_site(graph, users, s, fused_input);
         if (site.producer >= 0 && graph.nodes[site.producer].op->pointwise())
-          again = fuse_pointwise_at(graph, readers, site);
+          again = fuse_pointwise_at(graph, users, site);
       }
       fused += again;
     }
   }
-  drop_emptied(graph);
+  erase_dead_nodes(graph);
   return fused;
 }
 

@@ -17,8 +17,8 @@ struct FusionSite {
 // is not made by a node with one output on the same device and of the consumer's full shape, or
 // neither can be done in the other's place: the producer's work at the consumer's would read an
 // overwritten value or keep more bytes alive, the consumer reads what is not there before.
-FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& readers,
-                       int consumer, int fused_input);
+FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
+                       int fused_input);
 
 // Whether a persistent value that `node` reads has been overwritten when `later` runs.
 bool overwritten_between(const Graph& graph, int node, int later);
@@ -28,16 +28,16 @@ std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site);
 
 // Replaces the two nodes by `op` where the site says and keeps `readers` right. `place` is
 // where in the model it then stands.
-void replace(Graph& graph, std::vector<std::vector<int>>& readers, const FusionSite& site, OpPtr op,
-             std::vector<ValueId> inputs, std::string place);
+void replace(Graph& graph, std::vector<std::vector<int>>& users, const FusionSite& site, OpPtr op,
+             std::vector<ValueId> inputs, std::string module_path);
 // Of two ops that have become one: the place that lies within the other, else both, joined by '+'.
-std::string joined_place(const std::string& first, const std::string& second);
+std::string joined_module_path(const std::string& first, const std::string& second);
 
 // Inputs of the node whose op has absorbed another's.
-std::vector<ValueId> absorbed_inputs(const Absorbed& absorbed, const Node& absorbing,
-                                     const Node& other);
+std::vector<ValueId> fused_inputs(const FusedOp& fused, const Node& fused_consumers,
+                                  const Node& other);
 
 // Drops the nodes that replace() has emptied.
-void drop_emptied(Graph& graph);
+void erase_dead_nodes(Graph& graph);
 
 }  // namespace tessera

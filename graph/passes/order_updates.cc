@@ -22,16 +22,16 @@ Dependences dependences(const Graph& graph) {
     ++result.waits[then];
   };
   std::vector<ValueId> roots = graph.roots();
-  std::vector<std::vector<int>> root_readers(graph.values.size());
+  std::vector<std::vector<int>> root_users(graph.values.size());
   for (size_t s = 0; s < graph.nodes.size(); ++s)
-    for (ValueId id : graph.nodes[s].inputs) root_readers[roots[id]].push_back(static_cast<int>(s));
+    for (ValueId id : graph.nodes[s].inputs) root_users[roots[id]].push_back(static_cast<int>(s));
   for (size_t s = 0; s < graph.nodes.size(); ++s) {
     const Node& node = graph.nodes[s];
     for (ValueId id : node.inputs) after(graph.values[id].producer, static_cast<int>(s));
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       int updates = node.op->updates(static_cast<int>(o));
       if (updates < 0) continue;
-      for (int reader : root_readers[node.inputs[updates]]) after(reader, static_cast<int>(s));
+      for (int consumer : root_users[node.inputs[updates]]) after(consumer, static_cast<int>(s));
     }
   }
   return result;

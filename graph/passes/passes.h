@@ -31,7 +31,7 @@ int fuse_prologues(Graph& graph);
 int fuse_late_prologues(Graph& graph);
 // Makes a node that reads what another makes, as the sums of a norm do, a part of that other one,
 // which computes it while its result is in the cache.
-int fuse_readers(Graph& graph);
+int fuse_consumers(Graph& graph);
 // Runs each update as soon as its gradient is there and the old version has been read, if the most
 // bytes that live at once do not grow.
 int order_updates(Graph& graph);

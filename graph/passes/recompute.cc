@@ -53,8 +53,8 @@ class Repeater {
   void emit(int n, std::vector<ValueId> inputs) {
     Node node = graph_.nodes[n];
     node.inputs = std::move(inputs);
-    node.again = ran_[n];
-    if (node.again)
+    node.recomputed = ran_[n];
+    if (node.recomputed)
       for (ValueId& id : node.outputs) id = copy_of(id);
     ran_[n] = true;
     result_.origin.push_back(n);
@@ -83,7 +83,7 @@ class Repeater {
 
 bool only_views(const Node& node) {
   for (size_t o = 0; o < node.outputs.size(); ++o)
-    if (node.op->views(static_cast<int>(o)) < 0) return false;
+    if (node.op->view_of(static_cast<int>(o)) < 0) return false;
   return true;
 }
 

@@ -33,7 +33,7 @@ class Simplify {
         if (other >= 0 && readable(other, s)) read_instead(id, other);
       }
       if (node.is_update() || node.outputs.size() != 1) continue;
-      while (say_shorter(node, s) || skip_a_producer(node, s)) {
+      while (simplify_op(node, s) || skip_a_producer(node, s)) {
       }
     }
     return fired_;
@@ -52,42 +52,42 @@ class Simplify {
   }
 
   // True where the node is a new one, which may be said shorter in turn.
-  bool say_shorter(Node& node, int s) {
+  bool simplify_op(Node& node, int s) {
     if (replacement_[at(node.outputs[0])] >= 0) return false;
-    const auto shorter = node.op->simplified(graph_.input_specs(node));
-    return shorter && take(node, s, *shorter, absorbed_inputs(*shorter, node, node));
+    const auto simpler = node.op->simplified(graph_.input_specs(node));
+    return simpler && take(node, s, *simpler, fused_inputs(*simpler, node, node));
   }
 
   bool skip_a_producer(Node& node, int s) {
     if (replacement_[at(node.outputs[0])] >= 0) return false;
     for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
       const ValueId id = node.inputs[at(i)];
-      const int producer = graph_.values[at(id)].producer;
-      if (producer < 0 || !skippable(id, node)) continue;
-      const Node& maker = graph_.nodes[at(producer)];
-      const auto joined = node.op->absorb_producer(*maker.op, i, graph_.input_specs(node),
-                                                   graph_.input_specs(maker));
-      if (joined && take(node, s, *joined, absorbed_inputs(*joined, node, maker))) return true;
+      const int made_by = graph_.values[at(id)].producer;
+      if (made_by < 0 || !skippable(id, node)) continue;
+      const Node& producer = graph_.nodes[at(made_by)];
+      const auto joined = node.op->fuse_producer(*producer.op, i, graph_.input_specs(node),
+                                                 graph_.input_specs(producer));
+      if (joined && take(node, s, *joined, fused_inputs(*joined, node, producer))) return true;
     }
     return false;
   }
 
   // Of what others read too, both it and what it was made of would have to be kept; views keep
   // nothing.
-  bool skippable(ValueId id, const Node& reader) const {
+  bool skippable(ValueId id, const Node& consumer) const {
     const Value& value = graph_.values[at(id)];
-    const Node& maker = graph_.nodes[at(value.producer)];
-    if (value.role != Role::computed || maker.outputs.size() != 1 || maker.is_update() ||
-        maker.device != reader.device)
+    const Node& producer = graph_.nodes[at(value.producer)];
+    if (value.role != Role::intermediate || producer.outputs.size() != 1 || producer.is_update() ||
+        producer.device != consumer.device)
       return false;
-    return maker.op->views(0) >= 0 || (reads_[at(id)] == 1 && maker.inputs.size() == 1);
+    return producer.op->view_of(0) >= 0 || (reads_[at(id)] == 1 && producer.inputs.size() == 1);
   }
 
-  bool take(Node& node, int s, const Absorbed& shorter, const std::vector<ValueId>& inputs) {
+  bool take(Node& node, int s, const FusedOp& simpler, const std::vector<ValueId>& inputs) {
     if (!std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return readable(id, s); }))
       return false;
     const ValueId result = node.outputs[0];
-    if (shorter.op == nullptr) {
+    if (simpler.op == nullptr) {
       const bool handed_out =
           std::find(graph_.outputs.begin(), graph_.outputs.end(), result) != graph_.outputs.end();
       if (handed_out || graph_.values[at(inputs[0])].spec != graph_.values[at(result)].spec)
@@ -98,9 +98,9 @@ class Simplify {
     }
     for (const ValueId id : node.inputs) --reads_[at(id)];
     for (const ValueId id : inputs) ++reads_[at(id)];
-    node.op = shorter.op;
+    node.op = simpler.op;
     node.inputs = inputs;
-    if (node.op->views(0) >= 0) roots_[at(result)] = roots_[at(inputs[at(node.op->views(0))])];
+    if (node.op->view_of(0) >= 0) roots_[at(result)] = roots_[at(inputs[at(node.op->view_of(0))])];
     ++fired_;
     return true;
   }
@@ -148,7 +148,8 @@ int eliminate_common_subexpressions(Graph& graph) {
     if (!node.is_update()) {
       auto [first, last] = seen.equal_range(key);
       for (auto it = first; it != last && twin == nullptr; ++it)
-        if (it->second->device == node.device && node.op->same(*it->second->op)) twin = it->second;
+        if (it->second->device == node.device && node.op->is_equivalent(*it->second->op))
+          twin = it->second;
     }
     if (twin != nullptr) {
       for (size_t o = 0; o < node.outputs.size(); ++o)

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/conv2d/cpu/algorithms.h"
 #include "tessera/layers/conv2d/cpu/fused_kernel.h"
 #include "tessera/layers/conv2d/cuda/kernels.h"
@@ -81,10 +81,10 @@ class PackFilters final : public OpBase<PackFilters> {
     return {{params.request.dtype, {convolution->packed_elements()}, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const auto any = shared_convolution(*params.algorithm, params.request, {.packed = true});
     visit_float(params.request.dtype, [&]<class T>(T) {
-      static_cast<const Convolution<T>&>(*any).pack(where.pool(), in[0].as<T>(), out[0].as<T>());
+      static_cast<const Convolution<T>&>(*any).pack(ctx.pool(), in[0].as<T>(), out[0].as<T>());
     });
   }
 
@@ -123,11 +123,11 @@ struct ConvOpParams {
 };
 
 // The convolution and its gradients.
-class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettings {
+class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttributes {
  public:
   explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return operands().op; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     const auto pair = [](Size2 s) {
       return std::vector<double>{static_cast<double>(s.h), static_cast<double>(s.w)};
     };
@@ -158,26 +158,27 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettin
                                     const Target& target) const override {
     if (!target.device.is_cpu()) {
       if constexpr (kCuda)
-        if (target.facts != nullptr) return dnn_algorithms(request(in), *target.facts, target.gpu);
+        if (target.properties != nullptr)
+          return dnn_algorithms(request(in), *target.properties, target.gpu);
       return {{}};  // of a GPU that nobody knows: planned without scratch
     }
     const ConvRequest asked = request(in);
     std::vector<Algorithm> all;
     for (const ConvAlgorithm* algorithm : applying(in, target)) {
-      const ConvForm form = form_for(*algorithm, asked);
+      const ConvVariant form = form_for(*algorithm, asked);
       all.push_back({algorithm->name, fused_scratch(params.fusion, form.prologue, in[0]) +
                                           algorithm->make(asked, form)->scratch(target.threads)});
     }
     return all;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if constexpr (kCuda)
-      if (!where.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(where));
+      if (!ctx.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(ctx));
     const ConvRequest asked = request(in);
     const ConvAlgorithm& algorithm = conv_algorithm(chosen.name);
-    const ConvForm form = form_for(algorithm, asked);
+    const ConvVariant form = form_for(algorithm, asked);
     return fused_kernel(shared_convolution(algorithm, asked, form), form.prologue, params.fusion,
                         in, infer(in)[0]);
   }
@@ -187,7 +188,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettin
   }
 
   const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
-  bool differentiable() const override { return params.fusion.nothing(); }
+  bool differentiable() const override { return params.fusion.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 
   // The operand that an input was is made of the other input and the gradient in the result's
@@ -209,28 +210,29 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettin
     return grads;
   }
 
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in) const override {
+  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> p_in) const override {
     if (params.pass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
-    return absorbed(with_epilogue(params.fusion, p, fused_input, in, infer(in)[0], p_in));
+    return fused(with_epilogue(params.fusion, p, fused_input, in, infer(in)[0], p_in));
   }
 
   // Into the first input as the algorithm says.
-  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in,
-                                          const Target& target) const override {
+  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> p_in,
+                                       const Target& target) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
     if (input == 0 && !applying(in, target)[0]->absorbs_prologue(request(in))) return std::nullopt;
-    return absorbed(with_prologue(params.fusion, p, input, in, infer(in)[0], p_in));
+    return fused(with_prologue(params.fusion, p, input, in, infer(in)[0], p_in));
   }
 
-  std::optional<Absorbed> absorb_reader(const OpPtr& reader, int fused_input,
-                                        std::span<const TensorSpec> in,
-                                        std::span<const TensorSpec> reader_in) const override {
+  std::optional<FusedOp> fuse_consumer(const OpPtr& consumer, int fused_input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> consumer_in) const override {
     if (params.pass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
-    return absorbed(with_reader(params.fusion, reader, fused_input, in, infer(in)[0], reader_in));
+    return fused(
+        with_consumer(params.fusion, consumer, fused_input, in, infer(in)[0], consumer_in));
   }
 
   // As direct convolution, whatever the algorithm: in all three passes a pixel of y and a filter
@@ -242,7 +244,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettin
   }
 
   int scales_by_channel(std::span<const TensorSpec>) const override {
-    return params.pass == ConvPass::forward && params.fusion.nothing() && !params.packed ? 1 : -1;
+    return params.pass == ConvPass::forward && params.fusion.empty() && !params.packed ? 1 : -1;
   }
   std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
                                         const Target& target) const override {
@@ -276,16 +278,16 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasSettin
     if (params.packed) return {params.packed->algorithm};
     return conv_algorithms(request(in), target.cpu);
   }
-  ConvForm form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked) const {
+  ConvVariant form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked) const {
     const bool prologue = !params.fusion.prologue.code.empty();
     return {prologue && algorithm.takes_prologue(asked), params.packed.has_value()};
   }
 
-  std::optional<Absorbed> absorbed(std::optional<FusedMore> more) const {
-    if (!more) return std::nullopt;
+  std::optional<FusedOp> fused(std::optional<ExtendedFusion> extended) const {
+    if (!extended) return std::nullopt;
     ConvOpParams whole = params;
-    whole.fusion = std::move(more->fusion);
-    return Absorbed{std::make_shared<ConvOp>(std::move(whole)), std::move(more->inputs)};
+    whole.fusion = std::move(extended->fusion);
+    return FusedOp{std::make_shared<ConvOp>(std::move(whole)), std::move(extended->inputs)};
   }
 };
 

@@ -15,11 +15,11 @@ namespace {
 // To `out` windows along one axis, each reduced to one value that keeps the axis.
 template <class Reduce>
 Tensor along(const Tensor& x, int axis, int64_t out, const Reduce& reduce) {
-  constexpr size_t kTogether = 32;  // tensors that concat takes
+  constexpr size_t kVectorWidth = 32;  // tensors that concat takes
   const int64_t size = x.shape()[axis];
   Tensors windows;
   for (int64_t i = 0; i < out; ++i) {
-    if (windows.size() == kTogether) windows = {concat(windows, axis)};
+    if (windows.size() == kVectorWidth) windows = {concat(windows, axis)};
     const int64_t begin = i * size / out, end = ((i + 1) * size + out - 1) / out;
     windows.push_back(reduce(slice(x, axis, begin, end), axis));
   }

@@ -25,7 +25,7 @@ constexpr int64_t kChannels = 64;  // of one task
 // variances", 1979). variance is the unbiased one.
 template <class T>
 void batch_norm_finalise(ThreadPool& pool, ChannelBlocks blocks, int64_t c, double eps,
-                         const T* moments, T* mean, T* inverse_deviation, T* variance) {
+                         const T* moments, T* mean, T* inv_stddev, T* variance) {
   pool.parallel_for((c + kChannels - 1) / kChannels, [&](int64_t task) {
     const int64_t first = task * kChannels, channels = std::min(kChannels, c - first);
     double m[kChannels] = {}, m2[kChannels] = {};
@@ -43,7 +43,7 @@ void batch_norm_finalise(ThreadPool& pool, ChannelBlocks blocks, int64_t c, doub
     const double n = static_cast<double>(blocks.rows);
     for (int64_t j = 0; j < channels; ++j) {
       mean[first + j] = static_cast<T>(m[j]);
-      inverse_deviation[first + j] = static_cast<T>(1 / std::sqrt(m2[j] / n + eps));
+      inv_stddev[first + j] = static_cast<T>(1 / std::sqrt(m2[j] / n + eps));
       variance[first + j] = static_cast<T>(m2[j] / (n - 1));
     }
   });
@@ -51,7 +51,7 @@ void batch_norm_finalise(ThreadPool& pool, ChannelBlocks blocks, int64_t c, doub
 
 template <class T>
 void batch_norm_grad_finalise(ThreadPool& pool, int64_t blocks, int64_t rows, int64_t c,
-                              const T* sums, const T* gamma, const T* inverse_deviation,
+                              const T* sums, const T* gamma, const T* inv_stddev,
                               const BatchNormGradOut<T>& out) {
   pool.parallel_for((c + kChannels - 1) / kChannels, [&](int64_t task) {
     const int64_t first = task * kChannels, channels = std::min(kChannels, c - first);
@@ -65,7 +65,7 @@ void batch_norm_grad_finalise(ThreadPool& pool, int64_t blocks, int64_t rows, in
     }
     const double n = static_cast<double>(rows);
     for (int64_t j = 0; j < channels; ++j) {
-      const double inverse = static_cast<double>(inverse_deviation[first + j]);
+      const double inverse = static_cast<double>(inv_stddev[first + j]);
       out.dbeta[first + j] = static_cast<T>(dbeta[j]);
       out.dgamma[first + j] = static_cast<T>(dgamma[j]);
       out.scale[first + j] = static_cast<T>(static_cast<double>(gamma[first + j]) * inverse);
@@ -81,7 +81,7 @@ struct FinaliseParams {
   bool operator==(const FinaliseParams&) const = default;
 };
 
-// moments -> mean, 1 / deviation, unbiased variance
+// moments -> mean, 1 / stddev, unbiased variance
 class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
  public:
   explicit BatchNormFinalise(FinaliseParams params) : params(params) {}
@@ -94,18 +94,18 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
     return Specs(3, {in[0].dtype, {in[0].shape[2]}, {}});
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      batch_norm_finalise<T>(where.pool(), params.blocks, in[0].spec.shape[2], params.eps,
+      batch_norm_finalise<T>(ctx.pool(), params.blocks, in[0].spec.shape[2], params.eps,
                              in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        batch_norm_finalise_cuda<T>(where, params.blocks, in[0].spec.shape[2], params.eps,
+        batch_norm_finalise_cuda<T>(ctx, params.blocks, in[0].spec.shape[2], params.eps,
                                     in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
       });
   }
@@ -139,8 +139,8 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
 
   int updates(int output) const override { return output; }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    if (!may_update(where, {in[2], in[3]})) return;
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if (!may_update(ctx, {in[2], in[3]})) return;
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const T keep = static_cast<T>(1 - params.momentum), take = static_cast<T>(params.momentum);
@@ -152,11 +152,11 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
       }
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        batch_norm_update_cuda<T>(where, params.momentum, out[0].elements(),
+        batch_norm_update_cuda<T>(ctx, params.momentum, out[0].elements(),
                                   {in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(),
                                    out[0].as<T>(), out[1].as<T>()});
       });
@@ -175,7 +175,7 @@ struct GradFinaliseParams {
   bool operator==(const GradFinaliseParams&) const = default;
 };
 
-// sums over blocks, gamma, 1 / deviation -> dgamma, dbeta, scale, slope, offset
+// sums over blocks, gamma, 1 / stddev -> dgamma, dbeta, scale, slope, offset
 class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
  public:
   explicit BatchNormGradFinalise(GradFinaliseParams params) : params(params) {}
@@ -191,21 +191,21 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
     return Specs(5, {in[0].dtype, channels, {}});
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       batch_norm_grad_finalise<T>(
-          where.pool(), in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
+          ctx.pool(), in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
           in[1].as<T>(), in[2].as<T>(),
           {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         batch_norm_grad_finalise_cuda<T>(
-            where, in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
+            ctx, in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
             in[1].as<T>(), in[2].as<T>(),
             {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
       });
@@ -222,7 +222,7 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
 class BatchNormNormalise final : public Normalise {
  public:
   BatchNormNormalise() : Normalise("batch_norm") {}
-  bool same(const Op& other) const override {
+  bool is_equivalent(const Op& other) const override {
     return dynamic_cast<const BatchNormNormalise*>(&other) != nullptr;
   }
 

@@ -12,7 +12,7 @@
 // In evaluation they are the running statistics and the whole is two pointwise steps over [c] and
 // one over x. In training it is four ops: the moments of fixed blocks of rows, their merge, the
 // pointwise normalisation (which fusion joins with what follows) and the update of the statistics;
-// the gradient is cut the same way. x, mean and 1 / deviation are kept for it.
+// the gradient is cut the same way. x, mean and 1 / stddev are kept for it.
 //
 // All of one dtype, float32 or float64. Throws ShapeError: x of rank 0 or 1, vectors that are not
 // [c], and in training x with fewer than two rows, which have no variance.

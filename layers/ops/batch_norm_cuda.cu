@@ -10,7 +10,7 @@ namespace {
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads)
     finalise_channels(ChannelBlocks blocks, int64_t c, double eps, const T* moments, T* mean,
-                      T* inverse_deviation, T* variance, ColumnPlace place) {
+                      T* inv_stddev, T* variance, ColumnThread place) {
   const int64_t at = place.column();
   ColumnMoments<double, 1> mine;
   for (int64_t b = place.line(); at < c && b < blocks.count(); b += place.lines()) {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (at >= c || place.line() != 0) return;
   const double n = static_cast<double>(blocks.rows);
   mean[at] = static_cast<T>(mine.mean[0]);
-  inverse_deviation[at] = static_cast<T>(1 / ::sqrt(mine.m2[0] / n + eps));
+  inv_stddev[at] = static_cast<T>(1 / ::sqrt(mine.m2[0] / n + eps));
   variance[at] = static_cast<T>(mine.m2[0] / (n - 1));
 }
 
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads)
     grad_finalise_channels(int64_t blocks, int64_t rows, int64_t c, const T* sums, const T* gamma,
-                           const T* inverse_deviation, BatchNormGradOut<T> out, ColumnPlace place) {
+                           const T* inv_stddev, BatchNormGradOut<T> out, ColumnThread place) {
   const int64_t at = place.column();
   ColumnSums<double, 2> mine;
   for (int64_t b = place.line(); at < c && b < blocks; b += place.lines()) {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   merge_lines(mine, place);
   if (at >= c || place.line() != 0) return;
   const double n = static_cast<double>(rows), dbeta = mine.at[0], dgamma = mine.at[1];
-  const double inverse = static_cast<double>(inverse_deviation[at]);
+  const double inverse = static_cast<double>(inv_stddev[at]);
   out.dbeta[at] = static_cast<T>(dbeta);
   out.dgamma[at] = static_cast<T>(dgamma);
   out.scale[at] = static_cast<T>(static_cast<double>(gamma[at]) * inverse);
@@ -70,35 +70,35 @@ __global__ void __launch_bounds__(kColumnThreads)
 }  // namespace
 
 template <class T>
-void batch_norm_finalise_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, double eps,
-                              const T* moments, T* mean, T* inverse_deviation, T* variance) {
+void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, double eps,
+                              const T* moments, T* mean, T* inv_stddev, T* variance) {
   if (c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   launch_columns<ColumnMoments<double, 1>>("batch_norm_finalise", finalise_channels<T>, 1, c, 1,
-                                           kFewColumns, where.cuda_stream(), blocks, c, eps,
-                                           moments, mean, inverse_deviation, variance);
+                                           kFewColumns, ctx.cuda_stream(), blocks, c, eps, moments,
+                                           mean, inv_stddev, variance);
 }
 
 template <class T>
-void batch_norm_update_cuda(CudaContext& where, double momentum, int64_t c,
+void batch_norm_update_cuda(CudaContext& ctx, double momentum, int64_t c,
                             const BatchNormRunning<T>& of) {
   if (c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   launch("batch_norm_update", update_running<T>, 1, kThreads,
-         block_values<kThreads>() * sizeof(int), where.cuda_stream(), static_cast<T>(1 - momentum),
+         block_values<kThreads>() * sizeof(int), ctx.cuda_stream(), static_cast<T>(1 - momentum),
          static_cast<T>(momentum), c, of,
-         reinterpret_cast<unsigned long long*>(where.refused_counter()));
+         reinterpret_cast<unsigned long long*>(ctx.refused_counter()));
 }
 
 template <class T>
-void batch_norm_grad_finalise_cuda(CudaContext& where, int64_t blocks, int64_t rows, int64_t c,
-                                   const T* sums, const T* gamma, const T* inverse_deviation,
+void batch_norm_grad_finalise_cuda(CudaContext& ctx, int64_t blocks, int64_t rows, int64_t c,
+                                   const T* sums, const T* gamma, const T* inv_stddev,
                                    const BatchNormGradOut<T>& out) {
   if (c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   launch_columns<ColumnSums<double, 2>>("batch_norm_grad_finalise", grad_finalise_channels<T>, 1, c,
-                                        1, kFewColumns, where.cuda_stream(), blocks, rows, c, sums,
-                                        gamma, inverse_deviation, out);
+                                        1, kFewColumns, ctx.cuda_stream(), blocks, rows, c, sums,
+                                        gamma, inv_stddev, out);
 }
 
 #define TESSERA_BATCH_NORM(T)                                                                      \

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -26,11 +26,11 @@ struct ConcatParams {
   throw ShapeError(fmt::format("concat: {} ({})", what, fmt::join(given, ", ")));
 }
 
-class Concat final : public OpBase<Concat>, public HasSettings {
+class Concat final : public OpBase<Concat>, public HasAttributes {
  public:
   explicit Concat(ConcatParams params) : params(params) {}
   std::string_view name() const override { return "concat"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"axis", {static_cast<double>(params.axis)}}};
   }
 
@@ -51,11 +51,11 @@ class Concat final : public OpBase<Concat>, public HasSettings {
     return {{in[0].dtype, y, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const Shape& y = out[0].spec.shape;
     const int64_t outer = y.elements(0, params.axis);
     if (y.elements() == 0) return;
-    where.pool().parallel_for(outer, [&](int64_t row) {
+    ctx.pool().parallel_for(outer, [&](int64_t row) {
       char* to = out[0].as<char>() + static_cast<size_t>(row) * (out[0].spec.bytes() / outer);
       for (const Buffer& x : in) {
         const size_t bytes = x.spec.bytes() / static_cast<size_t>(outer);
@@ -64,8 +64,8 @@ class Concat final : public OpBase<Concat>, public HasSettings {
       }
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) concat_cuda(where, out[0].spec.shape.elements(0, params.axis), in, out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) concat_cuda(ctx, out[0].spec.shape.elements(0, params.axis), in, out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
@@ -90,7 +90,7 @@ class Concat final : public OpBase<Concat>, public HasSettings {
 
 Tensor concat(const Tensors& tensors, int axis) {
   // The kernel of a GPU knows no more, and a gradient's wanted inputs are counted in 32 bits.
-  if (tensors.empty() || tensors.size() > kMostConcat)
+  if (tensors.empty() || tensors.size() > kMaxConcat)
     throw ShapeError(fmt::format("concat: takes 1 to 32 tensors, was given {}", tensors.size()));
   const int rank = tensors[0].shape().rank();
   return apply1(std::make_shared<Concat>(ConcatParams{axis < 0 ? axis + rank : axis}), tensors);

@@ -10,8 +10,8 @@ namespace {
 // A row of the result: input k stands at [begin[k], begin[k + 1]), in units.
 template <class Unit, class I>
 struct Parts {
-  const Unit* from[kMostConcat];
-  I begin[kMostConcat + 1];
+  const Unit* from[kMaxConcat];
+  I begin[kMaxConcat + 1];
   int count;
 };
 
@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void concat_cuda(CudaContext& where, int64_t outer, Buffers in, const Buffer& y) {
+void concat_cuda(CudaContext& ctx, int64_t outer, Buffers in, const Buffer& y) {
   if (y.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   int64_t unit = largest_unit({}, {y.data});
   for (const Buffer& x : in)
     if (x.elements() != 0)
@@ -51,7 +51,7 @@ void concat_cuda(CudaContext& where, int64_t outer, Buffers in, const Buffer& y)
         ++parts.count;
       }
       launch("concat", put_side_by_side<Unit, I>, grid_for(total, kThreads, 1 << 20), kThreads, 0,
-             where.cuda_stream(), parts, total, y.as<Unit>());
+             ctx.cuda_stream(), parts, total, y.as<Unit>());
     });
   });
 }

@@ -148,26 +148,26 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
     return {{in[0].dtype, in[0].shape, {}}};
   }
   uint32_t may_reuse(int) const override { return 0b1; }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
       if (params.wanted == Wanted::logits) {
-        cross_entropy_logits_grad(where.pool(), data, in[2].as<T>(), out[0].as<T>());
+        cross_entropy_logits_grad(ctx.pool(), data, in[2].as<T>(), out[0].as<T>());
       } else {
-        cross_entropy_targets_grad(where.pool(), data, in[2].as<T>(), out[0].as<T>());
+        cross_entropy_targets_grad(ctx.pool(), data, in[2].as<T>(), out[0].as<T>());
       }
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
         if (params.wanted == Wanted::logits) {
-          cross_entropy_logits_grad_cuda(where, data, in[2].as<T>(), out[0].as<T>());
+          cross_entropy_logits_grad_cuda(ctx, data, in[2].as<T>(), out[0].as<T>());
         } else {
-          cross_entropy_targets_grad_cuda(where, data, in[2].as<T>(), out[0].as<T>());
+          cross_entropy_targets_grad_cuda(ctx, data, in[2].as<T>(), out[0].as<T>());
         }
       });
   }
@@ -187,9 +187,9 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
     const bool of_logits = params.wanted == Wanted::logits, soft = is_float(labels.dtype());
     Tensors grads(3);
     if (args.needs(0)) {
-      Tensor slope = of_logits ? p * (g - sum(g * p, row, true)) : s * (p * sum(g, row, true) - g);
-      if (of_logits && soft) slope = slope * (s * sum(labels, row, true) + (1 - s));
-      grads[0] = slope * scale;
+      Tensor grad = of_logits ? p * (g - sum(g * p, row, true)) : s * (p * sum(g, row, true) - g);
+      if (of_logits && soft) grad = grad * (s * sum(labels, row, true) + (1 - s));
+      grads[0] = grad * scale;
     }
     if (args.needs(1))
       grads[1] = of_logits ? scale * s * (sum(g * p, row, true) - g)
@@ -239,18 +239,18 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {
     return {{.scratch_bytes = static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      cross_entropy_loss(where.pool(), make_case<T>(params, in), out[0].as<T>(),
+      cross_entropy_loss(ctx.pool(), make_case<T>(params, in), out[0].as<T>(),
                          scratch.as<double>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        cross_entropy_loss_cuda(where, make_case<T>(params, in), out[0].as<T>(),
+        cross_entropy_loss_cuda(ctx, make_case<T>(params, in), out[0].as<T>(),
                                 scratch.as<double>());
       });
   }

@@ -9,9 +9,9 @@ namespace {
 
 // log(sum_j exp(z[j])) for every thread of the team, safe for large z.
 template <class Team, class T>
-__device__ double log_sum_exp(const T* z, int64_t c, bool together) {
-  const T most = row_max<Team>(z, c, together);
-  return most + ::log(row_sum_exp<Team, double>(z, c, most, together));
+__device__ double log_sum_exp(const T* z, int64_t c, bool vectorized) {
+  const T most = row_max<Team>(z, c, vectorized);
+  return most + ::log(row_sum_exp<Team, double>(z, c, most, vectorized));
 }
 
 template <class Team, class T>
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kRowThreads) loss_rows(CrossEntropyCase<T> in,
   const int64_t row = Team::row();
   if (row >= in.n) return;
   const T* z = in.logits + row * in.c;
-  const bool together = takes_packs<N>(z);
+  const bool vectorized = takes_packs<N>(z);
   const double s = in.smoothing;
   double wanted = 0, all = 0, weight = 1;  // sums of t z, of z and of t
   bool known = true;
@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kRowThreads) loss_rows(CrossEntropyCase<T> in,
     const bool t_together = takes_packs<N>(t);
     weight = 0;
     Team::each(in.c, [&](int64_t j) {
-      const Pack<T, N> values = load_some<N>(z + j, together),
-                       wants = load_some<N>(t + j, t_together);
+      const Pack<T, N> values = load_vector<N>(z + j, vectorized),
+                       wants = load_vector<N>(t + j, t_together);
       for (int k = 0; k < N; ++k) wanted += double{wants[k]} * values[k], weight += wants[k];
     });
     wanted = Team::sum(wanted);
@@ -42,12 +42,12 @@ __global__ void __launch_bounds__(kRowThreads) loss_rows(CrossEntropyCase<T> in,
   }
   if (s != 0) {
     Team::each(in.c, [&](int64_t j) {
-      const Pack<T, N> values = load_some<N>(z + j, together);
+      const Pack<T, N> values = load_vector<N>(z + j, vectorized);
       for (int k = 0; k < N; ++k) all += values[k];
     });
     all = Team::sum(all);
   }
-  const double log_sum = log_sum_exp<Team>(z, in.c, together);
+  const double log_sum = log_sum_exp<Team>(z, in.c, vectorized);
   if (Team::lane() != 0) return;
   const double loss =
       ((1 - s) * weight + s) * log_sum - (1 - s) * wanted - s / static_cast<double>(in.c) * all;
@@ -74,19 +74,19 @@ __global__ void __launch_bounds__(kRowThreads)
   T* dz = d_logits + row * in.c;
   const double scale = *d_loss / static_cast<double>(in.n);
   const double s = in.smoothing, floor = s / static_cast<double>(in.c);
-  const bool together = takes_packs<N>(z) && takes_packs<N>(dz);
-  const double log_sum = log_sum_exp<Team>(z, in.c, together);
+  const bool vectorized = takes_packs<N>(z) && takes_packs<N>(dz);
+  const double log_sum = log_sum_exp<Team>(z, in.c, vectorized);
   if (in.labels != nullptr) {
     const int64_t label = in.labels[row];
     const bool known = label >= 0 && label < in.c;
     const double factor = known ? scale : kNan<double>;
     Team::each(in.c, [&](int64_t j) {
-      Pack<T, N> values = load_some<N>(z + j, together);
+      Pack<T, N> values = load_vector<N>(z + j, vectorized);
       for (int k = 0; k < N; ++k) {
         const double t = (j + k == label ? 1 - s : 0) + floor;
         values[k] = static_cast<T>(factor * (::exp(static_cast<T>(values[k] - log_sum)) - t));
       }
-      store_some(dz + j, values, together);
+      store_some(dz + j, values, vectorized);
     });
     return;
   }
@@ -94,18 +94,18 @@ __global__ void __launch_bounds__(kRowThreads)
   const bool t_together = takes_packs<N>(t);
   double weight = 0;
   Team::each(in.c, [&](int64_t j) {
-    const Pack<T, N> wants = load_some<N>(t + j, t_together);
+    const Pack<T, N> wants = load_vector<N>(t + j, t_together);
     for (int k = 0; k < N; ++k) weight += wants[k];
   });
   weight = (1 - s) * Team::sum(weight) + s;
   Team::each(in.c, [&](int64_t j) {
-    Pack<T, N> values = load_some<N>(z + j, together);
-    const Pack<T, N> wants = load_some<N>(t + j, t_together);
+    Pack<T, N> values = load_vector<N>(z + j, vectorized);
+    const Pack<T, N> wants = load_vector<N>(t + j, t_together);
     for (int k = 0; k < N; ++k) {
       const double p = ::exp(static_cast<T>(values[k] - log_sum));
       values[k] = static_cast<T>(scale * (weight * p - (1 - s) * wants[k] - floor));
     }
-    store_some(dz + j, values, together);
+    store_some(dz + j, values, vectorized);
   });
 }
 
@@ -118,48 +118,48 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   const T* z = in.logits + row * in.c;
   T* dt = d_targets + row * in.c;
   const double scale = (1 - in.smoothing) * *d_loss / static_cast<double>(in.n);
-  const bool together = takes_packs<N>(z) && takes_packs<N>(dt);
-  const double log_sum = log_sum_exp<Team>(z, in.c, together);
+  const bool vectorized = takes_packs<N>(z) && takes_packs<N>(dt);
+  const double log_sum = log_sum_exp<Team>(z, in.c, vectorized);
   Team::each(in.c, [&](int64_t j) {
-    Pack<T, N> values = load_some<N>(z + j, together);
+    Pack<T, N> values = load_vector<N>(z + j, vectorized);
     for (int k = 0; k < N; ++k) values[k] = static_cast<T>(scale * (log_sum - values[k]));
-    store_some(dt + j, values, together);
+    store_some(dt + j, values, vectorized);
   });
 }
 
 }  // namespace
 
 template <class T>
-void cross_entropy_loss_cuda(CudaContext& where, const CrossEntropyCase<T>& in, T* loss,
+void cross_entropy_loss_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in, T* loss,
                              double* rows) {
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T>(in.n, in.c, [&](auto team, dim3 grid) {
     launch("cross_entropy", loss_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-           where.cuda_stream(), in, rows);
+           ctx.cuda_stream(), in, rows);
   });
-  launch("cross_entropy", mean_of_rows<T>, 1, kRowThreads, kRowShared, where.cuda_stream(), rows,
+  launch("cross_entropy", mean_of_rows<T>, 1, kRowThreads, kRowShared, ctx.cuda_stream(), rows,
          in.n, loss);
 }
 
 template <class T>
-void cross_entropy_logits_grad_cuda(CudaContext& where, const CrossEntropyCase<T>& in,
+void cross_entropy_logits_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
                                     const T* d_loss, T* d_logits) {
   if (in.n * in.c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T>(in.n, in.c, [&](auto team, dim3 grid) {
     launch("cross_entropy_grad", logits_grad_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-           where.cuda_stream(), in, d_loss, d_logits);
+           ctx.cuda_stream(), in, d_loss, d_logits);
   });
 }
 
 template <class T>
-void cross_entropy_targets_grad_cuda(CudaContext& where, const CrossEntropyCase<T>& in,
+void cross_entropy_targets_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
                                      const T* d_loss, T* d_targets) {
   if (in.n * in.c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T>(in.n, in.c, [&](auto team, dim3 grid) {
     launch("cross_entropy_targets_grad", targets_grad_rows<decltype(team), T>, grid, kRowThreads,
-           kRowShared, where.cuda_stream(), in, d_loss, d_targets);
+           kRowShared, ctx.cuda_stream(), in, d_loss, d_targets);
   });
 }
 

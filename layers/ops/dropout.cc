@@ -38,7 +38,7 @@ class Dropout final : public OpBase<Dropout> {
     return {in[0]};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     constexpr int64_t kTask = 4096;  // elements of a sample
     const Shape& shape = in[0].spec.shape;
     const int64_t size = shape.elements(1, shape.rank()), parts = (size + kTask - 1) / kTask;
@@ -46,7 +46,7 @@ class Dropout final : public OpBase<Dropout> {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const DropoutRule<T> rule(params);
-      where.pool().parallel_for(shape[0] * parts, [&](int64_t task) {
+      ctx.pool().parallel_for(shape[0] * parts, [&](int64_t task) {
         const int64_t row = task / parts, first = task % parts * kTask;
         drop<T>(rule, dropout_sample(position[0], position[1] + row), first,
                 std::min(first + kTask, size), in[0].as<T>() + row * size,
@@ -55,8 +55,8 @@ class Dropout final : public OpBase<Dropout> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) dropout_cuda(where, params, in[0], in[1], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) dropout_cuda(ctx, params, in[0], in[1], out[0]);
   }
 
   bool differentiable() const override { return true; }

@@ -33,10 +33,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void dropout_cuda(CudaContext& where, const DropoutParams& params, const Buffer& x,
+void dropout_cuda(CudaContext& ctx, const DropoutParams& params, const Buffer& x,
                   const Buffer& position, const Buffer& y) {
   if (x.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const Shape& shape = x.spec.shape;
   const int64_t size = shape.elements(1, shape.rank()), fours = ceil_div<int64_t>(size, 4);
   const int64_t total = shape[0] * fours;
@@ -45,9 +45,9 @@ void dropout_cuda(CudaContext& where, const DropoutParams& params, const Buffer&
     const auto* from = x.as<const T>();
     T* to = y.as<T>();
     const bool packs = size % 4 == 0 && takes_packs<kPack<T>>(from) && takes_packs<kPack<T>>(to);
-    launch("dropout", packs ? drop<T, true> : drop<T, false>,
-           grid_for(total, kThreads, kMostBlocks), kThreads, 0, where.cuda_stream(),
-           DropoutRule<T>(params), from, position.as<const int64_t>(), to, size, fours, total);
+    launch("dropout", packs ? drop<T, true> : drop<T, false>, grid_for(total, kThreads, kMaxBlocks),
+           kThreads, 0, ctx.cuda_stream(), DropoutRule<T>(params), from,
+           position.as<const int64_t>(), to, size, fours, total);
   });
 }
 

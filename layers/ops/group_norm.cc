@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/scalar_stages.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
@@ -37,20 +37,20 @@ ChannelBlocks samples(const Shape& x) {
 
 // Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], shared by the pool.
 template <class Run>
-void each_group(CpuContext& where, const GroupParams& params, const TensorSpec& x, Run run) {
+void each_group(CpuContext& ctx, const GroupParams& params, const TensorSpec& x, Run run) {
   visit_float(x.dtype, [&](auto zero) {
-    where.pool().parallel_for(x.shape[0] * params.groups, [&](int64_t task) {
+    ctx.pool().parallel_for(x.shape[0] * params.groups, [&](int64_t task) {
       run(zero, task / params.groups, task % params.groups);
     });
   });
 }
 
-// moments [n, 2, c] of each channel -> mean, 1 / deviation of its group: [n, c] each
-class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasSettings {
+// moments [n, 2, c] of each channel -> mean, 1 / stddev of its group: [n, c] each
+class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttributes {
  public:
   explicit GroupNormFinalise(GroupParams params) : params(params) {}
   std::string_view name() const override { return "group_norm_finalise"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"groups", {static_cast<double>(params.groups)}},
             {"pixels", {static_cast<double>(params.pixels)}},
             {"eps", {params.eps}}};
@@ -63,8 +63,8 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasSett
     return Specs(2, {in[0].dtype, {in[0].shape[0], in[0].shape[2]}, {}});
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    each_group(where, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    each_group(ctx, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
       using T = decltype(zero);
       const int64_t c = in[0].spec.shape[2], width = c / params.groups;
       const T* moments = in[0].as<T>() + sample * 2 * c + group * width;
@@ -82,11 +82,11 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasSett
                   static_cast<T>(1 / std::sqrt(m2 / count + params.eps)));
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        group_norm_finalise_cuda(where, group_shape(params, in[0].spec), params.eps,
+        group_norm_finalise_cuda(ctx, group_shape(params, in[0].spec), params.eps,
                                  in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
       });
   }
@@ -114,8 +114,8 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
     return Specs(2, {in[0].dtype, {in[0].shape[0], in[0].shape[2]}, {}});
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    each_group(where, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    each_group(ctx, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
       using T = decltype(zero);
       const int64_t c = in[0].spec.shape[2], width = c / params.groups;
       const T* gamma = in[1].as<T>() + group * width;
@@ -129,11 +129,11 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
       }
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        group_norm_grad_means_cuda(where, group_shape(params, in[0].spec), in[0].as<const T>(),
+        group_norm_grad_means_cuda(ctx, group_shape(params, in[0].spec), in[0].as<const T>(),
                                    in[1].as<const T>(), out[0].as<T>(), out[1].as<T>());
       });
   }
@@ -151,7 +151,7 @@ class GroupNormNormalise final : public SamplePointwise {
  public:
   explicit GroupNormNormalise(GroupParams group)
       : SamplePointwise({"group_norm", stages::program<1>(stages::norm)}), group_(group) {}
-  bool same(const Op& other) const override {
+  bool is_equivalent(const Op& other) const override {
     auto* twin = dynamic_cast<const GroupNormNormalise*>(&other);
     return twin != nullptr && twin->group_ == group_;
   }
@@ -170,7 +170,7 @@ class GroupNormNormalise final : public SamplePointwise {
                                   {dy, x, mean, inverse, gamma, means[0], means[1]});
     }
     if (args.needs(3) || args.needs(4)) {
-      const Tensors folded = fold_blocks(sums);
+      const Tensors folded = reduce_blocks(sums);
       grads[3] = folded[1];
       grads[4] = folded[0];
     }

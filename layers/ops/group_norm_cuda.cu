@@ -52,24 +52,24 @@ __global__ void __launch_bounds__(kRowThreads)
 }  // namespace
 
 template <class T>
-void group_norm_finalise_cuda(CudaContext& where, const GroupShape& s, double eps, const T* moments,
+void group_norm_finalise_cuda(CudaContext& ctx, const GroupShape& s, double eps, const T* moments,
                               T* mean, T* inverse) {
   if (s.n * s.c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T, false>(s.n * s.groups, s.c / s.groups, [&](auto team, dim3 grid) {
     launch("group_norm_finalise", finalise_groups<decltype(team), T>, grid, kRowThreads, kRowShared,
-           where.cuda_stream(), s, eps, moments, mean, inverse);
+           ctx.cuda_stream(), s, eps, moments, mean, inverse);
   });
 }
 
 template <class T>
-void group_norm_grad_means_cuda(CudaContext& where, const GroupShape& s, const T* sums,
+void group_norm_grad_means_cuda(CudaContext& ctx, const GroupShape& s, const T* sums,
                                 const T* gamma, T* first, T* second) {
   if (s.n * s.c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T, false>(s.n * s.groups, s.c / s.groups, [&](auto team, dim3 grid) {
     launch("group_norm_grad_means", grad_means_of_groups<decltype(team), T>, grid, kRowThreads,
-           kRowShared, where.cuda_stream(), s, sums, gamma, first, second);
+           kRowShared, ctx.cuda_stream(), s, sums, gamma, first, second);
   });
 }
 

@@ -20,17 +20,17 @@ class NormalizeKernel final : public Kernel {
   explicit NormalizeKernel(const ImageNormalizeParams& params) {
     for (size_t c = 0; c < params.mean.size(); ++c) {
       for (int value = 0; value < 256; ++value) {
-        table_.push_back(normalized_byte<T>(value, params.mean[c], params.deviation[c]));
+        table_.push_back(normalized_byte<T>(value, params.mean[c], params.stddev[c]));
       }
     }
   }
-  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
     constexpr int64_t kPixels = 4096;
     const int64_t channels = in[0].spec.shape.back();
     const int64_t pixels = in[0].elements() / channels;
     const uint8_t* x = in[0].as<uint8_t>();
     T* y = out[0].as<T>();
-    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+    ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
     pool.parallel_for((pixels + kPixels - 1) / kPixels, [&](int64_t block) {
       const int64_t first = block * kPixels, count = std::min(kPixels, pixels - first);
       const auto look_up = channels == 1   ? look_up_pixels<1>
@@ -61,14 +61,13 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     InputCheck check("image_normalize", in, {"x"});
     check.dtype(0, DType::u8);
     const auto channels = static_cast<size_t>(in[0].shape.back());
-    if (params.mean.empty() || params.mean.size() != channels ||
-        params.deviation.size() != channels) {
+    if (params.mean.empty() || params.mean.size() != channels || params.stddev.size() != channels) {
       check.fail(
           fmt::format("mean and deviation must have one value for each channel, have {} and "
                       "{}",
-                      params.mean.size(), params.deviation.size()));
+                      params.mean.size(), params.stddev.size()));
     }
-    for (double d : params.deviation) {
+    for (double d : params.stddev) {
       if (!(d > 0)) check.fail(fmt::format("deviations must be positive, one is {}", d));
     }
     if (!is_float(params.dtype)) {
@@ -77,12 +76,12 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     return {{params.dtype, in[0].shape, {}}};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) image_normalize_cuda(where, params, in[0], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) image_normalize_cuda(ctx, params, in[0], out[0]);
   }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
+    if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
     if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
     return std::make_unique<NormalizeKernel<float>>(params);
   }

@@ -8,12 +8,12 @@ namespace tessera {
 namespace {
 
 constexpr int kChannels = 8;
-constexpr int64_t kMostTables = 2048;  // each makes a table of its own
+constexpr int64_t kMaxTables = 2048;  // each makes a table of its own
 
 // Some of the channels; those that follow are another launch.
 struct Channels {
   int all, first, count;
-  double mean[kChannels], deviation[kChannels];
+  double mean[kChannels], stddev[kChannels];
 };
 
 // A byte has 256 values, so each block begins with a table of what becomes of them. Of packs, a
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
     normalize(const uint8_t* x, T* y, int64_t total, const __grid_constant__ Channels channels) {
   T* table = dynamic_shared<T>();
   for (int i = static_cast<int>(threadIdx.x); i < channels.count * 256; i += kThreads)
-    table[i] = normalized_byte<T>(i % 256, channels.mean[i / 256], channels.deviation[i / 256]);
+    table[i] = normalized_byte<T>(i % 256, channels.mean[i / 256], channels.stddev[i / 256]);
   __syncthreads();
   for (int64_t i = first_index(); i < total; i += index_stride()) {
     const int64_t element = i * N, pixel = quotient(element, channels.count);
@@ -40,20 +40,20 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, int N>
-void launch_normalize(CudaContext& where, const Channels& channels, int64_t pixels,
-                      const uint8_t* x, T* y) {
+void launch_normalize(CudaContext& ctx, const Channels& channels, int64_t pixels, const uint8_t* x,
+                      T* y) {
   const int64_t total = pixels * channels.count / N;
-  launch("image_normalize", normalize<T, N>, grid_for(total, kThreads, kMostTables), kThreads,
-         static_cast<size_t>(channels.count) * 256 * sizeof(T), where.cuda_stream(), x, y, total,
+  launch("image_normalize", normalize<T, N>, grid_for(total, kThreads, kMaxTables), kThreads,
+         static_cast<size_t>(channels.count) * 256 * sizeof(T), ctx.cuda_stream(), x, y, total,
          channels);
 }
 
 }  // namespace
 
-void image_normalize_cuda(CudaContext& where, const ImageNormalizeParams& params, const Buffer& x,
+void image_normalize_cuda(CudaContext& ctx, const ImageNormalizeParams& params, const Buffer& x,
                           const Buffer& y) {
   if (x.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const auto* from = x.as<const uint8_t>();
   Channels channels{};
   channels.all = static_cast<int>(params.mean.size());
@@ -62,7 +62,7 @@ void image_normalize_cuda(CudaContext& where, const ImageNormalizeParams& params
     channels.count = std::min(kChannels, channels.all - channels.first);
     for (int c = 0; c < channels.count; ++c) {
       channels.mean[c] = params.mean[static_cast<size_t>(channels.first + c)];
-      channels.deviation[c] = params.deviation[static_cast<size_t>(channels.first + c)];
+      channels.stddev[c] = params.stddev[static_cast<size_t>(channels.first + c)];
     }
     visit_float(params.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -70,9 +70,9 @@ void image_normalize_cuda(CudaContext& where, const ImageNormalizeParams& params
       T* to = y.as<T>();
       if (channels.count == channels.all && x.elements() % N == 0 && takes_packs<N>(from) &&
           takes_packs<N>(to))
-        launch_normalize<T, N>(where, channels, pixels, from, to);
+        launch_normalize<T, N>(ctx, channels, pixels, from, to);
       else
-        launch_normalize<T, 1>(where, channels, pixels, from, to);
+        launch_normalize<T, 1>(ctx, channels, pixels, from, to);
     });
   }
 }

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/ops/layer_norm_simd.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -32,18 +32,18 @@ template <class F>
 void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
   constexpr int64_t kTask = 16384;  // elements
   const int64_t c = std::max<int64_t>(x.back(), 1), rows = x.elements() / c;
-  const int64_t together = std::max<int64_t>(1, kTask / c);
-  pool.parallel_for((rows + together - 1) / together, [&](int64_t task) {
-    fn(task * together, std::min(together, rows - task * together));
+  const int64_t vectorized = std::max<int64_t>(1, kTask / c);
+  pool.parallel_for((rows + vectorized - 1) / vectorized, [&](int64_t task) {
+    fn(task * vectorized, std::min(vectorized, rows - task * vectorized));
   });
 }
 
-// x -> mean, 1 / deviation of each row
-class LayerMoments final : public OpBase<LayerMoments>, public HasSettings {
+// x -> mean, 1 / stddev of each row
+class LayerMoments final : public OpBase<LayerMoments>, public HasAttributes {
  public:
   explicit LayerMoments(LayerNormParams params) : params(params) {}
   std::string_view name() const override { return "layer_moments"; }
-  std::vector<OpSetting> settings() const override { return {{"eps", {params.eps}}}; }
+  std::vector<OpAttribute> attributes() const override { return {{"eps", {params.eps}}}; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});
@@ -51,11 +51,11 @@ class LayerMoments final : public OpBase<LayerMoments>, public HasSettings {
     return Specs(2, {in[0].dtype, row_statistics(in[0].shape), {}});
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[0].spec.shape.back();
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_rows(where.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
+      for_rows(ctx.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
         T *mean = out[0].as<T>() + first, *inverse = out[1].as<T>() + first;
         norm_microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
         for (int64_t r = 0; r < rows; ++r)
@@ -63,11 +63,11 @@ class LayerMoments final : public OpBase<LayerMoments>, public HasSettings {
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        layer_moments_cuda(where, out[0].elements(), in[0].spec.shape.back(), params.eps,
+        layer_moments_cuda(ctx, out[0].elements(), in[0].spec.shape.back(), params.eps,
                            in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
       });
   }
@@ -96,11 +96,11 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
     return Specs(2, in[3]);
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[1].spec.shape.back();
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_rows(where.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
+      for_rows(ctx.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
         norm_microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
                                               in[2].as<T>(), in[3].as<T>() + first,
                                               in[4].as<T>() + first, rows, c,
@@ -108,11 +108,11 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        layer_gradient_means_cuda(where, out[0].elements(), in[1].spec.shape.back(),
+        layer_gradient_means_cuda(ctx, out[0].elements(), in[1].spec.shape.back(),
                                   in[0].as<const T>(), in[1].as<const T>(), in[2].as<const T>(),
                                   in[3].as<const T>(), in[4].as<const T>(), out[0].as<T>(),
                                   out[1].as<T>());
@@ -140,11 +140,11 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
     return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[1].spec.shape.back();
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      where.pool().parallel_for(params.count(), [&](int64_t block) {
+      ctx.pool().parallel_for(params.count(), [&](int64_t block) {
         const int64_t first = params.begin(block);
         T* sums = out[0].as<T>() + block * 2 * c;
         norm_microkernels<T>().gradient_sums(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
@@ -153,11 +153,11 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(in[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        row_gradient_sums_cuda(where, params, in[1].spec.shape.back(), in[0].as<const T>(),
+        row_gradient_sums_cuda(ctx, params, in[1].spec.shape.back(), in[0].as<const T>(),
                                in[1].as<const T>(), in[2].as<const T>(), in[3].as<const T>(),
                                out[0].as<T>());
       });
@@ -174,7 +174,7 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
 class LayerNormNormalise final : public Normalise {
  public:
   LayerNormNormalise() : Normalise("layer_norm") {}
-  bool same(const Op& other) const override {
+  bool is_equivalent(const Op& other) const override {
     return dynamic_cast<const LayerNormNormalise*>(&other) != nullptr;
   }
 
@@ -189,7 +189,7 @@ class LayerNormNormalise final : public Normalise {
                                     {dy, x, mean, inverse, gamma, means[0], means[1]});
     }
     if (args.needs(3) || args.needs(4)) {
-      const Tensors sums = fold_blocks(apply1(
+      const Tensors sums = reduce_blocks(apply1(
           std::make_shared<LayerNormGradSums>(channel_blocks(x.spec())), {dy, x, mean, inverse}));
       grads[3] = sums[1];
       grads[4] = sums[0];

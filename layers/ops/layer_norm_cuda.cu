@@ -15,20 +15,20 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t row = Team::row();
   if (row >= rows) return;
   x += row * c;
-  const bool together = takes_packs<N>(x);
+  const bool vectorized = takes_packs<N>(x);
   const T n = static_cast<T>(c);
   T middle = 0;
   for (int pass = 0; pass < 2; ++pass) {
     T sum = 0;
     Team::each(c, [&](int64_t j) {
-      const Pack<T, N> values = load_some<N>(x + j, together);
+      const Pack<T, N> values = load_vector<N>(x + j, vectorized);
       for (int k = 0; k < N; ++k) sum += values[k] - middle;
     });
     middle += Team::sum(sum) / n;
   }
   T squares = 0;
   Team::each(c, [&](int64_t j) {
-    const Pack<T, N> values = load_some<N>(x + j, together);
+    const Pack<T, N> values = load_vector<N>(x + j, vectorized);
     for (int k = 0; k < N; ++k) squares += (values[k] - middle) * (values[k] - middle);
   });
   const T variance = Team::sum(squares) / n;
@@ -46,16 +46,17 @@ __global__ void __launch_bounds__(kRowThreads)
   if (row >= rows) return;
   dy += row * c;
   x += row * c;
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(x) && takes_packs<N>(gamma);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(x) && takes_packs<N>(gamma);
   const T n = static_cast<T>(c), middle = mean[row];
   T sum = 0, products = 0;
   Team::each(c, [&](int64_t j) {
-    const Pack<T, N> g = load_some<N>(dy + j, together), values = load_some<N>(x + j, together);
-    const Pack<T, N> scale = load_some<N>(gamma + j, together);
+    const Pack<T, N> g = load_vector<N>(dy + j, vectorized),
+                     values = load_vector<N>(x + j, vectorized);
+    const Pack<T, N> scale = load_vector<N>(gamma + j, vectorized);
     for (int k = 0; k < N; ++k) {
-      const T slope = g[k] * scale[k];
-      sum += slope;
-      products += slope * (values[k] - middle);
+      const T grad = g[k] * scale[k];
+      sum += grad;
+      products += grad * (values[k] - middle);
     }
   });
   sum = Team::sum(sum);
@@ -68,25 +69,25 @@ __global__ void __launch_bounds__(kRowThreads)
 }  // namespace
 
 template <class T>
-void layer_moments_cuda(CudaContext& where, int64_t rows, int64_t c, double eps, const T* x,
-                        T* mean, T* inverse) {
+void layer_moments_cuda(CudaContext& ctx, int64_t rows, int64_t c, double eps, const T* x, T* mean,
+                        T* inverse) {
   if (rows == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
     launch("layer_moments", moments_of_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-           where.cuda_stream(), x, rows, c, eps, mean, inverse);
+           ctx.cuda_stream(), x, rows, c, eps, mean, inverse);
   });
 }
 
 template <class T>
-void layer_gradient_means_cuda(CudaContext& where, int64_t rows, int64_t c, const T* dy, const T* x,
+void layer_gradient_means_cuda(CudaContext& ctx, int64_t rows, int64_t c, const T* dy, const T* x,
                                const T* gamma, const T* mean, const T* inverse, T* first,
                                T* second) {
   if (rows == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
     launch("layer_norm_grad_means", gradient_means_of_rows<decltype(team), T>, grid, kRowThreads,
-           kRowShared, where.cuda_stream(), dy, x, gamma, mean, inverse, rows, c, first, second);
+           kRowShared, ctx.cuda_stream(), dy, x, gamma, mean, inverse, rows, c, first, second);
   });
 }
 

@@ -45,11 +45,11 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
   const int loss = y.add(linear, y.push(ScalarOp::log, y.add(e, y.value(1))));
 
   ScalarBuilder dz(3);  // z, t, dy
-  const int slope = dz.sub(dz.push(ScalarOp::sigmoid, dz.in(0)), dz.in(1));
+  const int grad = dz.sub(dz.push(ScalarOp::sigmoid, dz.in(0)), dz.in(1));
   ScalarBuilder dt(2);  // z, dy
   return mean(
       pointwise("bce_with_logits", y.build(loss), {logits, targets},
-                {{{0, 1, kGradient}, dz.build(dz.mul(slope, dz.in(2)))},
+                {{{0, 1, kGradient}, dz.build(dz.mul(grad, dz.in(2)))},
                  {{0, kGradient}, dt.build(dt.push(ScalarOp::neg, dt.mul(dt.in(0), dt.in(1))))}}));
 }
 

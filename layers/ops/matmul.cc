@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -30,11 +30,11 @@ GemmShape gemm_shape(const MatmulParams& params, const TensorSpec& a, const Tens
 // For cuBLASLt: what NVIDIA recommends for the GPU's generation, but no more than a product of this
 // size can use, which holds its sums in some dozens of parts at most.
 size_t cuda_scratch(const GemmShape& shape, const TensorSpec& out, const Target& target) {
-  constexpr size_t kMiB = size_t{1} << 20, kMostParts = 64;
+  constexpr size_t kMiB = size_t{1} << 20, kMaxParts = 64;
   if (out.bytes() == 0 || shape.k == 0) return 0;
   const size_t recommended =
-      target.facts != nullptr && target.facts->major >= 9 ? 32 * kMiB : 4 * kMiB;
-  const size_t useful = std::min(out.bytes(), recommended / kMostParts) * kMostParts;
+      target.properties != nullptr && target.properties->major >= 9 ? 32 * kMiB : 4 * kMiB;
+  const size_t useful = std::min(out.bytes(), recommended / kMaxParts) * kMaxParts;
   return std::min(std::max(useful, kMiB), target.gpu.workspace);
 }
 
@@ -52,7 +52,7 @@ bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
 // Inputs: a, b, then what the epilogue reads besides the product.
 struct EpilogueParams {
   MatmulParams product;
-  ScalarProgram epilogue = no_epilogue();
+  ScalarProgram epilogue = identity_program();
   bool operator==(const EpilogueParams&) const = default;
 };
 
@@ -61,8 +61,8 @@ class MatmulKernel final : public Kernel {
   MatmulKernel(const GemmShape& shape, PointwisePlan epilogue, bool eigen)
       : shape_(shape), epilogue_(std::move(epilogue)), eigen_(eigen) {}
 
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
+    ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       const T *a = in[0].as<T>(), *b = in[1].as<T>();
@@ -77,7 +77,7 @@ class MatmulKernel final : public Kernel {
         a += shape_.m * shape_.k, b += shape_.k * shape_.n, y += shape_.m * shape_.n;
       }
     });
-    if (!epilogue_.does_nothing()) run_epilogue(pool, in, out[0]);
+    if (!epilogue_.is_identity()) run_epilogue(pool, in, out[0]);
   }
 
  private:
@@ -97,11 +97,11 @@ class MatmulKernel final : public Kernel {
   const bool eigen_;
 };
 
-class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasSettings {
+class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttributes {
  public:
   explicit Matmul(EpilogueParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "matmul"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"transpose_a", {params.product.transpose_a ? 1.0 : 0.0}},
             {"transpose_b", {params.product.transpose_b ? 1.0 : 0.0}}};
   }
@@ -142,12 +142,12 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasSettin
     return all;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if constexpr (kCuda)
-      if (!where.device().is_cpu())
+      if (!ctx.device().is_cpu())
         return matmul_cuda(params.product, params.epilogue, in, infer(in)[0], chosen.scratch_bytes,
-                           where);
+                           ctx);
     return std::make_unique<MatmulKernel>(
         gemm_shape(params.product, in[0], in[1]),
         epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]), chosen.name == "eigen");
@@ -170,17 +170,17 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasSettin
     return grads;
   }
 
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in) const override {
+  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> p_in) const override {
     const TensorSpec out = infer(in)[0];
     auto whole = join_epilogue(params.epilogue, p, fused_input, out, p_in);
     if (!whole) return std::nullopt;
     const bool alone = params.epilogue.code.empty();
     if (!in[0].device.is_cpu() && !(alone && is_bias(p, fused_input, out, p_in)))
       return std::nullopt;
-    return Absorbed{std::make_shared<Matmul>(EpilogueParams{params.product, *whole}),
-                    join_inputs(in.size(), p, fused_input)};
+    return FusedOp{std::make_shared<Matmul>(EpilogueParams{params.product, *whole}),
+                   join_inputs(in.size(), p, fused_input)};
   }
 
   Cost cost(std::span<const TensorSpec> in) const override {

@@ -47,34 +47,34 @@ class MatmulCudaKernel final : public Kernel {
  public:
   MatmulCudaKernel(const MatmulParams& params, const ScalarProgram& bias,
                    std::span<const TensorSpec> in, const TensorSpec& out, size_t scratch,
-                   CudaContext& where)
+                   CudaContext& ctx)
       : m_(out.shape[-2]),
         n_(out.shape[-1]),
         k_(in[0].shape[params.transpose_a ? -2 : -1]),
         pairs_(out.shape.elements(0, out.shape.rank() - 2)),
         scratch_(scratch),
-        compute_(compute_type(where.target().gpu)) {
+        compute_(compute_type(ctx.target().gpu)) {
     if (in.size() > 2) {
       const TensorSpec read[] = {out, in[2]};
       add_bias_ = pointwise_cuda(bias, read);
     }
     if (pairs_ * m_ * n_ * k_ == 0) return;
-    CudaDeviceGuard guard(where.index());
+    CudaDeviceGuard guard(ctx.index());
     make_product(product_, params);
     make_layout(b_, in[1].shape[-2], in[1].shape[-1]);
     make_layout(a_, in[0].shape[-2], in[0].shape[-1]);
     make_layout(y_, m_, n_);
-    aligned_ = choose(where, kAligned);
-    unaligned_ = choose(where, sizeof(T));
+    aligned_ = choose(ctx, kAligned);
+    unaligned_ = choose(ctx, sizeof(T));
     if (!add_bias_) return;
     make_product(with_bias_, params);
     set<uint32_t>(with_bias_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    takes_bias_ = supports(where, aligned_, with_bias_);
+    takes_bias_ = supports(ctx, aligned_, with_bias_);
   }
 
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     if (pairs_ * m_ * n_ == 0) return;
-    CudaContext& gpu = as_cuda(where);
+    CudaContext& gpu = as_cuda(ctx);
     CudaDeviceGuard guard(gpu.index());
     const void *a = in[0].data, *b = in[1].data;
     void* y = out[0].data;
@@ -90,7 +90,7 @@ class MatmulCudaKernel final : public Kernel {
     }
     if (!add_bias_) return;
     const Buffer read[] = {out[0], in[2]};
-    add_bias_->run(where, read, out, {});
+    add_bias_->run(ctx, read, out, {});
   }
 
  private:
@@ -150,7 +150,7 @@ class MatmulCudaKernel final : public Kernel {
 
   // The library's first proposal for these shapes: a rule, not a measurement. Sums split over
   // blocks that are added in whatever order they finish are left out: they change from run to run.
-  cublasLtMatmulAlgo_t choose(CudaContext& where, uint32_t alignment) const {
+  cublasLtMatmulAlgo_t choose(CudaContext& ctx, uint32_t alignment) const {
     Preference preference;
     cuda_check(blas().cublasLtMatmulPreferenceCreate(&preference.handle),
                "cublasLtMatmulPreferenceCreate");
@@ -164,7 +164,7 @@ class MatmulCudaKernel final : public Kernel {
       prefer<uint32_t>(preference, which, alignment);
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
-    cuda_check(blas().cublasLtMatmulAlgoGetHeuristic(where.blas(), product_.handle, b_.handle,
+    cuda_check(blas().cublasLtMatmulAlgoGetHeuristic(ctx.blas(), product_.handle, b_.handle,
                                                      a_.handle, y_.handle, y_.handle,
                                                      preference.handle, 1, &found, &count),
                "cublasLtMatmulAlgoGetHeuristic");
@@ -173,14 +173,13 @@ class MatmulCudaKernel final : public Kernel {
   }
 
   // Whether that algorithm computes that product, too.
-  bool supports(CudaContext& where, const cublasLtMatmulAlgo_t& algorithm,
+  bool supports(CudaContext& ctx, const cublasLtMatmulAlgo_t& algorithm,
                 const Product& product) const {
     // The library wants to see an address; this one is aligned, and nothing is read there.
     set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{4096}));
     cublasLtMatmulHeuristicResult_t found{};
-    const cublasStatus_t code =
-        blas().cublasLtMatmulAlgoCheck(where.blas(), product.handle, b_.handle, a_.handle,
-                                       y_.handle, y_.handle, &algorithm, &found);
+    const cublasStatus_t code = blas().cublasLtMatmulAlgoCheck(
+        ctx.blas(), product.handle, b_.handle, a_.handle, y_.handle, y_.handle, &algorithm, &found);
     return code == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= scratch_;
   }
 
@@ -198,8 +197,8 @@ class MatmulCudaKernel final : public Kernel {
 
 std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
                                     std::span<const TensorSpec> in, const TensorSpec& out,
-                                    size_t scratch, Context& where) {
-  CudaContext& gpu = as_cuda(where);
+                                    size_t scratch, Context& ctx) {
+  CudaContext& gpu = as_cuda(ctx);
   if (out.dtype == DType::f64)
     return std::make_unique<MatmulCudaKernel<double>>(params, bias, in, out, scratch, gpu);
   return std::make_unique<MatmulCudaKernel<float>>(params, bias, in, out, scratch, gpu);

@@ -58,9 +58,9 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
                                     const Target& target) const override {
     return {{.scratch_bytes = target.device.is_cpu() ? 0 : static_cast<size_t>(in[0].shape[0])}};
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda)
-      top_k_correct_cuda(where, params.k, in[0], in[1], out[0], scratch.as<uint8_t>());
+      top_k_correct_cuda(ctx, params.k, in[0], in[1], out[0], scratch.as<uint8_t>());
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 

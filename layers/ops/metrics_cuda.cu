@@ -15,13 +15,13 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t row = Team::row();
   if (row >= n) return;
   const T* z = logits + row * classes;
-  const bool together = takes_packs<N>(z);
+  const bool vectorized = takes_packs<N>(z);
   const int64_t label = labels[row];
   const bool known = label >= 0 && label < classes;
   const T mine = known ? z[label] : T(0);
   int64_t ahead = 0;
   Team::each(classes, [&](int64_t j) {
-    const Pack<T, N> values = load_some<N>(z + j, together);
+    const Pack<T, N> values = load_vector<N>(z + j, vectorized);
     for (int k = 0; k < N; ++k) {
       // Written so that a NaN on either side is ahead of the label.
       const bool behind = values[k] < mine || (values[k] == mine && j + k >= label);
@@ -42,21 +42,21 @@ __global__ void __launch_bounds__(kRowThreads)
 
 }  // namespace
 
-void top_k_correct_cuda(CudaContext& where, int64_t k, const Buffer& logits, const Buffer& labels,
+void top_k_correct_cuda(CudaContext& ctx, int64_t k, const Buffer& logits, const Buffer& labels,
                         const Buffer& count, uint8_t* correct) {
   const int64_t n = logits.spec.shape[0], classes = logits.spec.shape[1];
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_float(logits.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (n == 0) return;
     with_row_team<T>(n, classes, [&](auto team, dim3 grid) {
       launch("top_k_correct", top_k_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-             where.cuda_stream(), logits.as<const T>(), labels.as<const int32_t>(), n, classes, k,
+             ctx.cuda_stream(), logits.as<const T>(), labels.as<const int32_t>(), n, classes, k,
              correct);
     });
   });
-  launch("top_k_correct", count_correct, 1, kRowThreads, kRowShared, where.cuda_stream(), correct,
-         n, count.as<float>());
+  launch("top_k_correct", count_correct, 1, kRowThreads, kRowShared, ctx.cuda_stream(), correct, n,
+         count.as<float>());
 }
 
 }  // namespace tessera

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/ops/pool2d_cpu.h"
 #include "tessera/layers/shared/checks.h"
@@ -18,14 +18,14 @@ namespace {
 // The settings of the ops, the stride spelled out.
 struct PoolOpParams {
   Pool2dParams pool;
-  Size2 image = 0;                         // of the gradients: what their inputs do not tell
-  bool positions = false;                  // of the maximum: a second output for the gradient
-  ScalarProgram prologue = no_epilogue();  // of the maximum: applied to x as it is read
-  ScalarProgram epilogue = no_epilogue();  // of the maximum's gradient
+  Size2 image = 0;                              // of the gradients: what their inputs do not tell
+  bool positions = false;                       // of the maximum: a second output for the gradient
+  ScalarProgram prologue = identity_program();  // of the maximum: applied to x as it is read
+  ScalarProgram epilogue = identity_program();  // of the maximum's gradient
   bool operator==(const PoolOpParams&) const = default;
 };
 
-std::vector<OpSetting> settings_of(const Pool2dParams& p) {
+std::vector<OpAttribute> attributes_of(const Pool2dParams& p) {
   const auto pair = [](Size2 s) {
     return std::vector<double>{static_cast<double>(s.h), static_cast<double>(s.w)};
   };
@@ -85,12 +85,12 @@ class MaxPoolGradKernel final : public Kernel {
   MaxPoolGradKernel(const PoolShape& shape, PointwisePlan epilogue)
       : shape_(shape), epilogue_(std::move(epilogue)) {}
 
-  void run(Context& where, Buffers in, Buffers out, Buffer) override {
-    EpilogueRun more(epilogue_, in.subspan(2), out[0]);
+  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
+    EpilogueRun extra(epilogue_, in.subspan(2), out[0]);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const Epilogue<T> hook = more.hook<T>();
-      max_pool2d_grad<T>(static_cast<CpuContext&>(where).pool(), shape_, in[0].as<T>(),
+      const Epilogue<T> hook = extra.hook<T>();
+      max_pool2d_grad<T>(static_cast<CpuContext&>(ctx).pool(), shape_, in[0].as<T>(),
                          in[1].as<uint8_t>(), out[0].as<T>(), &hook);
     });
   }
@@ -116,47 +116,46 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
     return {{in[0].dtype, x, {}}};
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    if (!where.device().is_cpu()) return Op::prepare(in, where, chosen);
+    if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
     const TensorSpec dx = infer(in)[0];
     return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
                                                epilogue_plan(params.epilogue, in.subspan(2), dx));
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        max_pool2d_grad_cuda<T>(where, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
+        max_pool2d_grad_cuda<T>(ctx, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
                                 in[1].as<uint8_t>(), out[0].as<T>());
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const ScalarProgram& epilogue() const override { return params.epilogue; }
-  std::optional<Absorbed> absorb_epilogue(const ScalarProgram& p, int fused_input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in) const override {
+  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> p_in) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
     auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;
     joined.epilogue = *whole;
-    return Absorbed{std::make_shared<MaxPool2dGrad>(joined),
-                    join_inputs(in.size(), p, fused_input)};
+    return FusedOp{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, fused_input)};
   }
-  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in,
-                                          const Target&) const override {
+  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> p_in,
+                                       const Target&) const override {
     if (!in[0].device.is_cpu() || input < 2) return std::nullopt;
     const TensorSpec& made = in[static_cast<size_t>(input)];
-    if (made.shape != infer(in)[0].shape || main_input(p, made, p_in) < 0) return std::nullopt;
+    if (made.shape != infer(in)[0].shape || primary_input(p, made, p_in) < 0) return std::nullopt;
     auto whole = join_prologue(params.epilogue, p, input - 1);
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;
     joined.epilogue = *std::move(whole);
-    Absorbed absorbed{std::make_shared<MaxPool2dGrad>(joined), {}};
+    FusedOp absorbed{std::make_shared<MaxPool2dGrad>(joined), {}};
     for (int i = 0; i < static_cast<int>(in.size()); ++i)
       if (i != input) absorbed.inputs.push_back(i);
     for (int k = 0; k < p.inputs; ++k) absorbed.inputs.push_back(-1 - k);
@@ -175,7 +174,7 @@ class MaxPoolKernel final : public Kernel {
   MaxPoolKernel(const PoolShape& shape, PointwisePlan prologue)
       : shape_(shape), prologue_(std::move(prologue)) {}
 
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     EpilogueRun x(prologue_, in.subspan(1), in[0]);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -183,7 +182,7 @@ class MaxPoolKernel final : public Kernel {
                                static_cast<const EpilogueRun*>(run)->apply_to(to, first, count);
                              },
                              &x};
-      max_pool2d<T>(static_cast<CpuContext&>(where).pool(), shape_, read, out[0].as<T>(),
+      max_pool2d<T>(static_cast<CpuContext&>(ctx).pool(), shape_, read, out[0].as<T>(),
                     out.size() > 1 ? out[1].as<uint8_t>() : nullptr, scratch.as<T>());
     });
   }
@@ -193,11 +192,11 @@ class MaxPoolKernel final : public Kernel {
   const PointwisePlan prologue_;
 };
 
-class MaxPool2d final : public OpBase<MaxPool2d>, public HasSettings {
+class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
  public:
   explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "max_pool2d"; }
-  std::vector<OpSetting> settings() const override { return settings_of(params.pool); }
+  std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 1)), {"x"});
@@ -222,24 +221,24 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasSettings {
                            size_of(in[0].dtype);
     return {only};
   }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    if (!has_prologue()) return Op::prepare(in, where, chosen);
+    if (!has_prologue()) return Op::prepare(in, ctx, chosen);
     return std::make_unique<MaxPoolKernel>(pool_shape(params.pool, in[0].shape),
                                            epilogue_plan(params.prologue, in.subspan(1), in[0]));
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      max_pool2d<T>(where.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+      max_pool2d<T>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
                     out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        max_pool2d_cuda<T>(where, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+        max_pool2d_cuda<T>(ctx, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
                            out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
       });
   }
@@ -255,16 +254,16 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasSettings {
         {args.grad_outputs[0], args.outputs[1]})};
   }
 
-  std::optional<Absorbed> absorb_prologue(const ScalarProgram& p, int input,
-                                          std::span<const TensorSpec> in,
-                                          std::span<const TensorSpec> p_in,
-                                          const Target&) const override {
+  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
+                                       std::span<const TensorSpec> in,
+                                       std::span<const TensorSpec> p_in,
+                                       const Target&) const override {
     if (!in[0].device.is_cpu() || input != 0 || has_prologue()) return std::nullopt;
-    const int main = main_input(p, in[0], p_in);
+    const int main = primary_input(p, in[0], p_in);
     if (main < 0) return std::nullopt;
     PoolOpParams joined = params;
-    joined.prologue = main_first(p, main);
-    Absorbed absorbed{std::make_shared<MaxPool2d>(joined), {-1 - main}};
+    joined.prologue = move_input_first(p, main);
+    FusedOp absorbed{std::make_shared<MaxPool2d>(joined), {-1 - main}};
     for (int k = 0; k < p.inputs; ++k)
       if (k != main) absorbed.inputs.push_back(-1 - k);
     return absorbed;
@@ -295,19 +294,19 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
     return {{in[0].dtype, x, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      average_pool2d_grad<T>(where.pool(), pool_shape(params.pool, out[0].spec.shape),
-                             in[0].as<T>(), out[0].as<T>());
+      average_pool2d_grad<T>(ctx.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
+                             out[0].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        average_pool2d_grad_cuda<T>(where, pool_shape(params.pool, out[0].spec.shape),
-                                    in[0].as<T>(), out[0].as<T>());
+        average_pool2d_grad_cuda<T>(ctx, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
+                                    out[0].as<T>());
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
@@ -324,11 +323,11 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
   const PoolOpParams params;
 };
 
-class AveragePool2d final : public OpBase<AveragePool2d>, public HasSettings {
+class AveragePool2d final : public OpBase<AveragePool2d>, public HasAttributes {
  public:
   explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "average_pool2d"; }
-  std::vector<OpSetting> settings() const override { return settings_of(params.pool); }
+  std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});
@@ -337,18 +336,18 @@ class AveragePool2d final : public OpBase<AveragePool2d>, public HasSettings {
     return {{in[0].dtype, pooled(check, params.pool, in[0].shape), {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      average_pool2d<T>(where.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+      average_pool2d<T>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
                         out[0].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        average_pool2d_cuda<T>(where, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
+        average_pool2d_cuda<T>(ctx, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
                                out[0].as<T>());
       });
   }
@@ -382,20 +381,20 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
     return {{in[0].dtype, {in[0].shape[0], params.image.h, params.image.w, in[0].shape[1]}, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const Shape& x = out[0].spec.shape;
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      global_average_pool_grad<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
+      global_average_pool_grad<T>(ctx.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
                                   out[0].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         const Shape& x = out[0].spec.shape;
-        global_average_pool_grad_cuda<T>(where, x[0], x[1] * x[2], x[3], in[0].as<T>(),
+        global_average_pool_grad_cuda<T>(ctx, x[0], x[1] * x[2], x[3], in[0].as<T>(),
                                          out[0].as<T>());
       });
   }
@@ -426,19 +425,19 @@ class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
     return {{in[0].dtype, {x[0], x[3]}, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const Shape& x = in[0].spec.shape;
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      global_average_pool<T>(where.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+      global_average_pool<T>(ctx.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         const Shape& x = in[0].spec.shape;
-        global_average_pool_cuda<T>(where, x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+        global_average_pool_cuda<T>(ctx, x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
@@ -460,7 +459,7 @@ class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
-  const bool positions = tape_wanted(std::span(&x, 1));  // without a gradient they would be waste
+  const bool positions = should_record(std::span(&x, 1));  // without a gradient they would be waste
   return apply1(std::make_shared<MaxPool2d>(PoolOpParams{params, 0, positions}), {x});
 }
 

@@ -83,10 +83,10 @@ template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const uint8_t* positions,
                      T* dx, const Epilogue<T>* epilogue) {
   const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.w * s.c;
-  const int64_t together = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
-  const int64_t tasks = (s.n * s.h + together - 1) / together;
+  const int64_t vectorized = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
+  const int64_t tasks = (s.n * s.h + vectorized - 1) / vectorized;
   pool.parallel_for(tasks, s.n * s.h * length, [&](int64_t task) {
-    const int64_t first = task * together, last = std::min(first + together, s.n * s.h);
+    const int64_t first = task * vectorized, last = std::min(first + vectorized, s.n * s.h);
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
       const PoolRange u = s.rows_over(i);

@@ -31,28 +31,28 @@ struct Place {
 template <int N, class I, class T>
 __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     max_pixels(PoolShapeOf<I> s, int64_t total, const T* x, T* y, uint8_t* positions) {
-  const bool together = takes_packs<N>(x) && takes_packs<N>(y);
+  const bool vectorized = takes_packs<N>(x) && takes_packs<N>(y);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.out_h(), s.out_w(), s.c / N);
     const auto u = s.rows_under(at.i), v = s.columns_under(at.j);
     const I top = at.i * s.stride_h - s.pad_h, left = at.j * s.stride_w - s.pad_w;
     const T* start = x + ((at.b * s.h + u.begin) * s.w + v.begin) * s.c + at.k * N;
-    Pack<T, N> best = load_some<N>(start, together);
-    int where[N];
+    Pack<T, N> best = load_vector<N>(start, vectorized);
+    int ctx[N];
     for (int k = 0; k < N; ++k)
-      where[k] = static_cast<int>((u.begin - top) * s.kernel_w + v.begin - left);
+      ctx[k] = static_cast<int>((u.begin - top) * s.kernel_w + v.begin - left);
     for (I p = u.begin; p < u.end; ++p)
       for (I q = v.begin; q < v.end; ++q) {
         const int position = static_cast<int>((p - top) * s.kernel_w + q - left);
         const I away = ((p - u.begin) * s.w + q - v.begin) * s.c;
-        const Pack<T, N> value = load_some<N>(start + away, together);
+        const Pack<T, N> value = load_vector<N>(start + away, vectorized);
         for (int k = 0; k < N; ++k)  // NaN stays
-          if (!(value[k] <= best[k]) && best[k] == best[k]) best[k] = value[k], where[k] = position;
+          if (!(value[k] <= best[k]) && best[k] == best[k]) best[k] = value[k], ctx[k] = position;
       }
-    store_some(y + index * N, best, together);
+    store_some(y + index * N, best, vectorized);
     if (positions == nullptr) continue;
     Pack<uint8_t, N> bytes;
-    for (int k = 0; k < N; ++k) bytes[k] = static_cast<uint8_t>(where[k]);
+    for (int k = 0; k < N; ++k) bytes[k] = static_cast<uint8_t>(ctx[k]);
     store_some(positions + index * N, bytes, takes_packs<N>(positions));
   }
 }
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
 template <int N, class I, class T>
 __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     max_pixels_grad(PoolShapeOf<I> s, int64_t total, const T* dy, const uint8_t* positions, T* dx) {
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(dx);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(dx);
   const bool bytes_together = takes_packs<N>(positions);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.h, s.w, s.c / N);
@@ -71,18 +71,18 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
         const I row = at.i + s.pad_h - p * s.stride_h, column = at.j + s.pad_w - q * s.stride_w;
         const int here = static_cast<int>(row * s.kernel_w + column);
         const I from = ((at.b * s.out_h() + p) * s.out_w() + q) * s.c + at.k * N;
-        const Pack<uint8_t, N> where = load_some<N>(positions + from, bytes_together);
-        const Pack<T, N> value = load_some<N>(dy + from, together);
-        for (int k = 0; k < N; ++k) sum[k] += where[k] == here ? value[k] : T(0);
+        const Pack<uint8_t, N> ctx = load_vector<N>(positions + from, bytes_together);
+        const Pack<T, N> value = load_vector<N>(dy + from, vectorized);
+        for (int k = 0; k < N; ++k) sum[k] += ctx[k] == here ? value[k] : T(0);
       }
-    store_some(dx + index * N, sum, together);
+    store_some(dx + index * N, sum, vectorized);
   }
 }
 
 template <int N, class I, class T>
 __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     average_pixels(PoolShapeOf<I> s, int64_t total, const T* x, T* y) {
-  const bool together = takes_packs<N>(x) && takes_packs<N>(y);
+  const bool vectorized = takes_packs<N>(x) && takes_packs<N>(y);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.out_h(), s.out_w(), s.c / N);
     const auto u = s.rows_under(at.i), v = s.columns_under(at.j);
@@ -91,20 +91,20 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     for (I p = u.begin; p < u.end; ++p, row += s.w * s.c) {
       const T* from = row;
       for (I q = v.begin; q < v.end; ++q, from += s.c) {
-        const Pack<T, N> value = load_some<N>(from, together);
+        const Pack<T, N> value = load_vector<N>(from, vectorized);
         for (int k = 0; k < N; ++k) sum[k] += value[k];
       }
     }
     const T pixels = static_cast<T>(s.divisor(u, v, at.i, at.j));
     for (int k = 0; k < N; ++k) sum[k] /= pixels;
-    store_some(y + index * N, sum, together);
+    store_some(y + index * N, sum, vectorized);
   }
 }
 
 template <int N, class I, class T>
 __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     average_pixels_grad(PoolShapeOf<I> s, int64_t total, const T* dy, T* dx) {
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(dx);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(dx);
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.h, s.w, s.c / N);
     const auto rows = s.rows_over(at.i), columns = s.columns_over(at.j);
@@ -113,41 +113,41 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
       for (I q = columns.begin; q < columns.end; ++q) {
         const T pixels = static_cast<T>(s.divisor(s.rows_under(p), s.columns_under(q), p, q));
         const T* from = dy + ((at.b * s.out_h() + p) * s.out_w() + q) * s.c + at.k * N;
-        const Pack<T, N> value = load_some<N>(from, together);
+        const Pack<T, N> value = load_vector<N>(from, vectorized);
         for (int k = 0; k < N; ++k) sum[k] += value[k] / pixels;
       }
-    store_some(dx + index * N, sum, together);
+    store_some(dx + index * N, sum, vectorized);
   }
 }
 
 template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads)
-    average_images(int64_t pixels, int64_t c, const T* x, T* y, ColumnPlace place) {
-  const bool together = takes_packs<N>(x) && takes_packs<N>(y);
+    average_images(int64_t pixels, int64_t c, const T* x, T* y, ColumnThread place) {
+  const bool vectorized = takes_packs<N>(x) && takes_packs<N>(y);
   const int64_t at = place.column() * N;
   ColumnSums<T, N> mine;
   x += place.block() * pixels * c + at;
   for (int64_t r = place.line(); at < c && r < pixels; r += place.lines()) {
-    const Pack<T, N> value = load_some<N>(x + r * c, together);
+    const Pack<T, N> value = load_vector<N>(x + r * c, vectorized);
     for (int k = 0; k < N; ++k) mine.at[k] += value[k];
   }
   merge_lines(mine, place);
   if (at >= c || place.line() != 0) return;
   Pack<T, N> mean;
   for (int k = 0; k < N; ++k) mean[k] = mine.at[k] / static_cast<T>(pixels);
-  store_some(y + place.block() * c + at, mean, together);
+  store_some(y + place.block() * c + at, mean, vectorized);
 }
 
 template <int N, class I, class T>
 __global__ void __launch_bounds__(kThreads)
     average_images_grad(I pixels, I c, int64_t total, const T* dy, T* dx) {
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(dx);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(dx);
   const I packs = c / N;
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const I at = static_cast<I>(index), b = at / packs / pixels;
-    Pack<T, N> value = load_some<N>(dy + b * c + at % packs * N, together);
+    Pack<T, N> value = load_vector<N>(dy + b * c + at % packs * N, vectorized);
     for (int k = 0; k < N; ++k) value[k] /= static_cast<T>(pixels);
-    store_some(dx + index * N, value, together);
+    store_some(dx + index * N, value, vectorized);
   }
 }
 
@@ -170,9 +170,9 @@ PoolShapeOf<I> counted_in(const PoolShape& s) {
 
 // Calls run(N, shape counted in 32 bits or 64, results of N channels, grid) where there are any.
 template <class T, class Run>
-void with_pool(CudaContext& where, const PoolShape& s, int64_t results, Run&& run) {
+void with_pool(CudaContext& ctx, const PoolShape& s, int64_t results, Run&& run) {
   if (results == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const int64_t largest = s.n * std::max(s.h + 2 * s.pad_h + s.stride_h, s.out_h()) *
                           std::max(s.w + 2 * s.pad_w + s.stride_w, s.out_w()) * s.c;
   with_pack<T>(s.c, [&](auto pack) {
@@ -187,65 +187,65 @@ void with_pool(CudaContext& where, const PoolShape& s, int64_t results, Run&& ru
 }  // namespace
 
 template <class T>
-void max_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y,
+void max_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y,
                      uint8_t* positions) {
   const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
-  with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
+  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
     launch("max_pool2d", max_pixels<pack(), decltype(s.n), T>, grid, kPoolThreads<decltype(s.n), T>,
-           0, where.cuda_stream(), s, total, x, y, positions);
+           0, ctx.cuda_stream(), s, total, x, y, positions);
   });
 }
 
 template <class T>
-void max_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy,
+void max_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy,
                           const uint8_t* positions, T* dx) {
   const int64_t results = shape.n * shape.h * shape.w * shape.c;
-  with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
+  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
     launch("max_pool2d_grad", max_pixels_grad<pack(), decltype(s.n), T>, grid,
-           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, dy, positions, dx);
+           kPoolThreads<decltype(s.n), T>, 0, ctx.cuda_stream(), s, total, dy, positions, dx);
   });
 }
 
 template <class T>
-void average_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y) {
+void average_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y) {
   const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
-  with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
+  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
     launch("average_pool2d", average_pixels<pack(), decltype(s.n), T>, grid,
-           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, x, y);
+           kPoolThreads<decltype(s.n), T>, 0, ctx.cuda_stream(), s, total, x, y);
   });
 }
 
 template <class T>
-void average_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy, T* dx) {
+void average_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy, T* dx) {
   const int64_t results = shape.n * shape.h * shape.w * shape.c;
-  with_pool<T>(where, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
+  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
     launch("average_pool2d_grad", average_pixels_grad<pack(), decltype(s.n), T>, grid,
-           kPoolThreads<decltype(s.n), T>, 0, where.cuda_stream(), s, total, dy, dx);
+           kPoolThreads<decltype(s.n), T>, 0, ctx.cuda_stream(), s, total, dy, dx);
   });
 }
 
 template <class T>
-void global_average_pool_cuda(CudaContext& where, int64_t n, int64_t pixels, int64_t c, const T* x,
+void global_average_pool_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c, const T* x,
                               T* y) {
   if (n * c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
     launch_columns<ColumnSums<T, pack()>>("global_average_pool", average_images<pack(), T>, n, c,
-                                          pack(), kWarp, where.cuda_stream(), pixels, c, x, y);
+                                          pack(), kWarp, ctx.cuda_stream(), pixels, c, x, y);
   });
 }
 
 template <class T>
-void global_average_pool_grad_cuda(CudaContext& where, int64_t n, int64_t pixels, int64_t c,
+void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c,
                                    const T* dy, T* dx) {
   if (n * pixels * c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
     with_index(n * pixels * c, [&](auto index) {
       using I = decltype(index);
       const int64_t total = n * pixels * c / pack();
       launch("global_average_pool_grad", average_images_grad<pack(), I, T>,
-             grid_for(total, kThreads, 1 << 20), kThreads, 0, where.cuda_stream(),
+             grid_for(total, kThreads, 1 << 20), kThreads, 0, ctx.cuda_stream(),
              static_cast<I>(pixels), static_cast<I>(c), total, dy, dx);
     });
   });

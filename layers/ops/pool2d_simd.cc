@@ -92,7 +92,7 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
   using V = WholeVector<T>;
   typename V::Values best, value;
   const auto first = static_cast<int>(p.first_row * p.kernel_w + v.skipped);
-  typename V::Integers where = first - typename V::Integers{};
+  typename V::Integers ctx = first - typename V::Integers{};
   __builtin_memcpy(&best, start, sizeof best);
   const int64_t rows = kSide ? kSide : p.rows, columns = kSide ? kSide : v.end - v.begin;
   for (int64_t u = 0; u < rows; ++u) {
@@ -102,25 +102,25 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
       const auto larger = ~(value <= best) & (best == best);  // NaN stays
       const auto here = static_cast<int>(first + u * p.kernel_w + i);
       best = larger ? value : best;
-      where = larger ? here - typename V::Integers{} : where;
+      ctx = larger ? here - typename V::Integers{} : ctx;
     }
   }
-  *maximum = best, *position = where;
+  *maximum = best, *position = ctx;
 }
 
 template <class T>
 inline void max_one(const PoolRow& p, const Columns& v, const T* start, T* y, uint8_t* positions) {
   const int64_t first = p.first_row * p.kernel_w + v.skipped;
   T best = *start;
-  int64_t where = first;
+  int64_t ctx = first;
   for (int64_t u = 0; u < p.rows; ++u) {
     for (int64_t i = 0; i < v.end - v.begin; ++i) {
       const T value = start[(u * p.w + i) * p.c];
-      if (!(value <= best) && best == best) best = value, where = first + u * p.kernel_w + i;
+      if (!(value <= best) && best == best) best = value, ctx = first + u * p.kernel_w + i;
     }
   }
   *y = best;
-  if (positions) *positions = static_cast<uint8_t>(where);
+  if (positions) *positions = static_cast<uint8_t>(ctx);
 }
 
 // Window j, in whole vectors while there is memory to read them from. What a vector has too much
@@ -134,10 +134,10 @@ inline void max_window(const PoolRow& p, const Columns& v, int64_t j, const T* x
   int64_t k = 0;
   for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {
     typename V::Values best;
-    typename V::Integers where;
-    max_vector<kSide>(p, v, start + k, &best, &where);
+    typename V::Integers ctx;
+    max_vector<kSide>(p, v, start + k, &best, &ctx);
     store_values<V>(y + k, best, writable - k);
-    if (positions) store_positions<V>(positions + k, where, writable - k);
+    if (positions) store_positions<V>(positions + k, ctx, writable - k);
   }
   for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
 }
@@ -156,10 +156,10 @@ inline int64_t max_narrow_windows(const T* x, const PoolRow& p, T* y, uint8_t* p
        ++j, v.begin += row.stride_w, v.end += row.stride_w) {
     if ((row.w - v.end + 1) * row.c + row.behind < V::kLanes) break;
     typename V::Values best;
-    typename V::Integers where;
-    max_vector<kSide>(row, v, x + j * step, &best, &where);
+    typename V::Integers ctx;
+    max_vector<kSide>(row, v, x + j * step, &best, &ctx);
     __builtin_memcpy(y + j * row.c, &best, sizeof best);
-    if (positions) store_bytes<V>(&where, positions + j * row.c);
+    if (positions) store_bytes<V>(&ctx, positions + j * row.c);
   }
   return j;
 }
@@ -202,13 +202,13 @@ inline void grad_vector(const PoolRow& p, const Windows& in, const T* dy, const 
                         T* dx, int64_t writable) {
   using V = WholeVector<T>;
   typename V::Values sum{}, value;
-  typename V::Integers where;
+  typename V::Integers ctx;
   for (int64_t u = 0; u < p.rows; ++u) {
     for (int64_t q = in.begin; q < in.end; ++q) {
       const int64_t from = (u * p.out_w + q) * p.c;
       __builtin_memcpy(&value, dy + from, sizeof value);
-      load_bytes<V>(positions + from, &where);
-      const auto here = where == static_cast<int>(position_in(p, in, u, q));
+      load_bytes<V>(positions + from, &ctx);
+      const auto here = ctx == static_cast<int>(position_in(p, in, u, q));
       sum += here ? value : typename V::Values{};
     }
   }
@@ -239,11 +239,11 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
     for (; q < p.out_w && readable >= V::kLanes && end - dx >= window;
          ++q, dy += c, positions += c, readable -= c) {
       typename V::Values value;
-      typename V::Integers where;
+      typename V::Integers ctx;
       __builtin_memcpy(&value, dy, sizeof value);
-      load_bytes<V>(positions, &where);
+      load_bytes<V>(positions, &ctx);
       for (int v = 0; v < kernel_w; ++v, dx += c) {
-        const auto here = where == first + v;
+        const auto here = ctx == first + v;
         const typename V::Values to = here ? value : typename V::Values{};
         __builtin_memcpy(dx, &to, sizeof to);
       }
@@ -254,10 +254,10 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
       int64_t k = 0;
       for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {
         typename V::Values value;
-        typename V::Integers where;
+        typename V::Integers ctx;
         __builtin_memcpy(&value, dy + k, sizeof value);
-        load_bytes<V>(positions + k, &where);
-        const auto here = where == first + v;
+        load_bytes<V>(positions + k, &ctx);
+        const auto here = ctx == first + v;
         store_values<V>(dx + k, here ? value : typename V::Values{}, end - (dx + k));
       }
       for (; k < p.c; ++k) dx[k] = positions[k] == first + v ? dy[k] : T(0);

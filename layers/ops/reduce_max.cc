@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -37,11 +37,11 @@ class MaxGrad final : public OpBase<MaxGrad> {
     return {{in[0].dtype, x, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const AxisGeometry g(out[0].spec.shape, params.axis);
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      where.pool().parallel_for(g.outer, [&](int64_t o) {
+      ctx.pool().parallel_for(g.outer, [&](int64_t o) {
         T* dx = out[0].as<T>() + o * g.n * g.inner;
         std::fill_n(dx, g.n * g.inner, T(0));
         for (int64_t i = 0; i < g.inner; ++i)
@@ -49,9 +49,9 @@ class MaxGrad final : public OpBase<MaxGrad> {
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      max_grad_cuda(where, AxisGeometry(out[0].spec.shape, params.axis), in[0], in[1], out[0]);
+      max_grad_cuda(ctx, AxisGeometry(out[0].spec.shape, params.axis), in[0], in[1], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
@@ -65,11 +65,11 @@ class MaxGrad final : public OpBase<MaxGrad> {
 };
 
 // Outputs: the maxima and their positions; the axis stays, with size 1.
-class Max final : public OpBase<Max>, public HasSettings {
+class Max final : public OpBase<Max>, public HasAttributes {
  public:
   explicit Max(AxisParams params) : params(params) {}
   std::string_view name() const override { return "max"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"axis", {static_cast<double>(params.axis)}}};
   }
 
@@ -84,11 +84,11 @@ class Max final : public OpBase<Max>, public HasSettings {
     return {{in[0].dtype, y, {}}, {DType::i64, y, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const AxisGeometry g(in[0].spec.shape, params.axis);
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      where.pool().parallel_for(g.outer, [&](int64_t o) {
+      ctx.pool().parallel_for(g.outer, [&](int64_t o) {
         const T* x = in[0].as<T>() + o * g.n * g.inner;
         T* y = out[0].as<T>() + o * g.inner;
         int64_t* at = out[1].as<int64_t>() + o * g.inner;
@@ -100,9 +100,9 @@ class Max final : public OpBase<Max>, public HasSettings {
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      max_cuda(where, AxisGeometry(in[0].spec.shape, params.axis), in[0], out[0], out[1]);
+      max_cuda(ctx, AxisGeometry(in[0].spec.shape, params.axis), in[0], out[0], out[1]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 

@@ -63,37 +63,37 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void max_cuda(CudaContext& where, const AxisGeometry& g, const Buffer& x, const Buffer& y,
+void max_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& x, const Buffer& y,
               const Buffer& positions) {
   const int64_t rows = g.outer * g.inner;
   if (rows == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_float(x.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (g.inner >= kWarp) {
       const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads)));
-      launch("max", max_of_threads<T>, grid, kThreads, 0, where.cuda_stream(), x.as<const T>(), g,
+      launch("max", max_of_threads<T>, grid, kThreads, 0, ctx.cuda_stream(), x.as<const T>(), g,
              y.as<T>(), positions.as<int64_t>());
       return;
     }
     with_row_team<T, false>(rows, g.n, [&](auto team, dim3 grid) {
       launch("max", max_of_teams<decltype(team), T>, grid, kRowThreads, kRowShared,
-             where.cuda_stream(), x.as<const T>(), g, y.as<T>(), positions.as<int64_t>());
+             ctx.cuda_stream(), x.as<const T>(), g, y.as<T>(), positions.as<int64_t>());
     });
   });
 }
 
-void max_grad_cuda(CudaContext& where, const AxisGeometry& g, const Buffer& dy,
+void max_grad_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& dy,
                    const Buffer& positions, const Buffer& dx) {
   const int64_t total = dx.elements();
   if (total == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_float(dx.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_index(total, [&](auto index) {
       using Index = decltype(index);
       launch("max_grad", max_grad_of_threads<Index, T>, grid_for(total, kThreads, 1 << 16),
-             kThreads, 0, where.cuda_stream(), dy.as<const T>(), positions.as<const int64_t>(),
+             kThreads, 0, ctx.cuda_stream(), dy.as<const T>(), positions.as<const int64_t>(),
              static_cast<Index>(g.n), static_cast<Index>(g.inner), total, dx.as<T>());
     });
   });

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -102,10 +102,10 @@ constexpr int64_t kTask = 1 << 13;
 
 template <class F>
 void for_each_row(ThreadPool& pool, int64_t rows, int64_t elements, F&& fn) {
-  const int64_t together = std::max<int64_t>(1, kTask / std::max<int64_t>(elements, 1));
-  pool.parallel_for((rows + together - 1) / together, [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * together);
-    for (int64_t row = task * together; row < end; ++row) fn(row);
+  const int64_t vectorized = std::max<int64_t>(1, kTask / std::max<int64_t>(elements, 1));
+  pool.parallel_for((rows + vectorized - 1) / vectorized, [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * vectorized);
+    for (int64_t row = task * vectorized; row < end; ++row) fn(row);
   });
 }
 
@@ -126,20 +126,20 @@ class SliceGrad final : public OpBase<SliceGrad> {
     return {{in[0].dtype, params.x, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const Box box(params.slice, params.x);
     const Row row = box.last_axis();
     const size_t element = size_of(in[0].spec.dtype);
     const int64_t from_bytes = row.size * static_cast<int64_t>(element);
     const int64_t x_size = params.x.back(), to_bytes = x_size * static_cast<int64_t>(element);
-    for_each_row(where.pool(), box.x_rows(), x_size, [&](int64_t r) {
+    for_each_row(ctx.pool(), box.x_rows(), x_size, [&](int64_t r) {
       const int64_t from = box.reader(r);
       write_row(row, x_size, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
                 out[0].as<char>() + r * to_bytes);
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) slice_grad_cuda(where, params.slice, params.x, in[0], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) slice_grad_cuda(ctx, params.slice, params.x, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
@@ -151,11 +151,11 @@ class SliceGrad final : public OpBase<SliceGrad> {
   const SliceGradParams params;
 };
 
-class Slice final : public OpBase<Slice>, public HasSettings {
+class Slice final : public OpBase<Slice>, public HasAttributes {
  public:
   explicit Slice(SliceParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "slice"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     const auto rank = static_cast<ptrdiff_t>(params.size.rank());
     return {{"begin", {params.begin.begin(), params.begin.begin() + rank}},
             {"step", {params.step.begin(), params.step.begin() + rank}}};
@@ -172,20 +172,20 @@ class Slice final : public OpBase<Slice>, public HasSettings {
     return {{in[0].dtype, params.size, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const Box box(params, in[0].spec.shape);
     const Row row = box.last_axis();
     const size_t element = size_of(in[0].spec.dtype);
     const int64_t from_bytes = in[0].spec.shape.back() * static_cast<int64_t>(element);
     const int64_t to_bytes = row.size * static_cast<int64_t>(element);
-    for_each_row(where.pool(), box.rows(), row.size, [&](int64_t r) {
+    for_each_row(ctx.pool(), box.rows(), row.size, [&](int64_t r) {
       const int64_t from = box.source(r);
       read_row(row, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
                out[0].as<char>() + r * to_bytes);
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) slice_cuda(where, params, in[0], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) slice_cuda(ctx, params, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 

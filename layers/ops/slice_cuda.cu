@@ -118,30 +118,30 @@ void with_box(const SliceParams& params, const Shape& x, size_t element, void* f
 
 }  // namespace
 
-void slice_cuda(CudaContext& where, const SliceParams& params, const Buffer& x, const Buffer& y) {
+void slice_cuda(CudaContext& ctx, const SliceParams& params, const Buffer& x, const Buffer& y) {
   if (y.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const size_t element = size_of(x.spec.dtype);
   with_box(params, x.spec.shape, element, x.data, y.data, y.elements(),
            [&](auto unit, const auto& box, int64_t total) {
              using Unit = decltype(unit);
              using I = decltype(box.axes[0].begin + 0);
              launch("slice", read_box<Unit, I>, grid_for(total, kThreads, 1 << 20), kThreads, 0,
-                    where.cuda_stream(), box, total, x.as<const Unit>(), y.as<Unit>());
+                    ctx.cuda_stream(), box, total, x.as<const Unit>(), y.as<Unit>());
            });
 }
 
-void slice_grad_cuda(CudaContext& where, const SliceParams& params, const Shape& x,
-                     const Buffer& dy, const Buffer& dx) {
+void slice_grad_cuda(CudaContext& ctx, const SliceParams& params, const Shape& x, const Buffer& dy,
+                     const Buffer& dx) {
   if (dx.elements() == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   const size_t element = size_of(dx.spec.dtype);
   with_box(params, x, element, dy.data, dx.data, dx.elements(),
            [&](auto unit, const auto& box, int64_t total) {
              using Unit = decltype(unit);
              using I = decltype(box.axes[0].begin + 0);
              launch("slice_grad", write_box<Unit, I>, grid_for(total, kThreads, 1 << 20), kThreads,
-                    0, where.cuda_stream(), box, total, dy.as<const Unit>(), dx.as<Unit>());
+                    0, ctx.cuda_stream(), box, total, dy.as<const Unit>(), dx.as<Unit>());
            });
 }
 

@@ -24,10 +24,10 @@ void for_each_row(ThreadPool& pool, const Shape& x, F&& fn) {
   constexpr int64_t kTask = 4096;  // elements
   const int64_t c = x.back();
   if (x.elements() == 0) return;
-  const int64_t rows = x.elements() / c, together = std::max<int64_t>(1, kTask / c);
-  pool.parallel_for((rows + together - 1) / together, [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * together);
-    for (int64_t row = task * together; row < end; ++row) fn(row * c, c);
+  const int64_t rows = x.elements() / c, vectorized = std::max<int64_t>(1, kTask / c);
+  pool.parallel_for((rows + vectorized - 1) / vectorized, [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * vectorized);
+    for (int64_t row = task * vectorized; row < end; ++row) fn(row * c, c);
   });
 }
 
@@ -71,17 +71,17 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
     return {in[0]};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_each_row(where.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
+      for_each_row(ctx.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
         softmax_grad_row(in[0].as<T>() + at, in[1].as<T>() + at, c, params.logarithm,
                          out[0].as<T>() + at);
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) softmax_grad_cuda(where, params.logarithm, in[0], in[1], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) softmax_grad_cuda(ctx, params.logarithm, in[0], in[1], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
@@ -124,16 +124,16 @@ class Softmax final : public OpBase<Softmax> {
     return {in[0]};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for_each_row(where.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
+      for_each_row(ctx.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
         softmax_row(in[0].as<T>() + at, c, params.logarithm, out[0].as<T>() + at);
       });
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) softmax_cuda(where, params.logarithm, in[0], out[0]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) softmax_cuda(ctx, params.logarithm, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 

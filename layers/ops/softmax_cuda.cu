@@ -15,15 +15,15 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   if (Team::row() >= rows) return;
   x += Team::row() * c;
   y += Team::row() * c;
-  const bool together = takes_packs<N>(x) && takes_packs<N>(y);
-  const T most = row_max<Team>(x, c, together);
-  const T sum = row_sum_exp<Team, T>(x, c, most, together);
+  const bool vectorized = takes_packs<N>(x) && takes_packs<N>(y);
+  const T most = row_max<Team>(x, c, vectorized);
+  const T sum = row_sum_exp<Team, T>(x, c, most, vectorized);
   const T scale = logarithm ? ::log(sum) : T(1) / sum;
   Team::each(c, [&](int64_t j) {
-    Pack<T, N> values = load_some<N>(x + j, together);
+    Pack<T, N> values = load_vector<N>(x + j, vectorized);
     for (int k = 0; k < N; ++k)
       values[k] = logarithm ? values[k] - most - scale : ::exp(values[k] - most) * scale;
-    store_some(y + j, values, together);
+    store_some(y + j, values, vectorized);
   });
 }
 
@@ -36,50 +36,49 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   dy += first;
   y += first;
   dx += first;
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(y) && takes_packs<N>(dx);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(y) && takes_packs<N>(dx);
   T sum = 0;
   Team::each(c, [&](int64_t j) {
-    const Pack<T, N> g = load_some<N>(dy + j, together), p = load_some<N>(y + j, together);
+    const Pack<T, N> g = load_vector<N>(dy + j, vectorized), p = load_vector<N>(y + j, vectorized);
     for (int k = 0; k < N; ++k) sum += logarithm ? g[k] : g[k] * p[k];
   });
   sum = Team::last_sum(sum);
   Team::each(c, [&](int64_t j) {
-    Pack<T, N> g = load_some<N>(dy + j, together);
-    const Pack<T, N> p = load_some<N>(y + j, together);
+    Pack<T, N> g = load_vector<N>(dy + j, vectorized);
+    const Pack<T, N> p = load_vector<N>(y + j, vectorized);
     for (int k = 0; k < N; ++k) g[k] = logarithm ? g[k] - ::exp(p[k]) * sum : p[k] * (g[k] - sum);
-    store_some(dx + j, g, together);
+    store_some(dx + j, g, vectorized);
   });
 }
 
 }  // namespace
 
-void softmax_cuda(CudaContext& where, bool logarithm, const Buffer& x, const Buffer& y) {
+void softmax_cuda(CudaContext& ctx, bool logarithm, const Buffer& x, const Buffer& y) {
   if (x.elements() == 0) return;
   const int64_t c = x.spec.shape.back(), rows = x.elements() / c;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_float(x.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
       using Team = decltype(team);
       launch("softmax", logarithm ? softmax_rows<Team, true, T> : softmax_rows<Team, false, T>,
-             grid, kRowThreads, kRowShared, where.cuda_stream(), x.as<const T>(), y.as<T>(), rows,
-             c);
+             grid, kRowThreads, kRowShared, ctx.cuda_stream(), x.as<const T>(), y.as<T>(), rows, c);
     });
   });
 }
 
-void softmax_grad_cuda(CudaContext& where, bool logarithm, const Buffer& dy, const Buffer& y,
+void softmax_grad_cuda(CudaContext& ctx, bool logarithm, const Buffer& dy, const Buffer& y,
                        const Buffer& dx) {
   if (dy.elements() == 0) return;
   const int64_t c = dy.spec.shape.back(), rows = dy.elements() / c;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   visit_float(dy.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
       using Team = decltype(team);
       launch("softmax_grad",
              logarithm ? softmax_grad_rows<Team, true, T> : softmax_grad_rows<Team, false, T>, grid,
-             kRowThreads, kRowShared, where.cuda_stream(), dy.as<const T>(), y.as<const T>(),
+             kRowThreads, kRowShared, ctx.cuda_stream(), dy.as<const T>(), y.as<const T>(),
              dx.as<T>(), rows, c);
     });
   });

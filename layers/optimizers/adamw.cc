@@ -1,6 +1,6 @@
 #include "tessera/layers/optimizers/adamw.h"
 
-#include "tessera/layers/optimizers/joined_update.h"
+#include "tessera/layers/optimizers/multi_tensor_update.h"
 #include "tessera/layers/optimizers/update_programs.h"
 
 namespace tessera {
@@ -35,8 +35,8 @@ AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
 
 void AdamW::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("adamw", gradients);
-  const Tensors scalars{lr, count_up(step_, lr)};
-  for_joined([&](size_t first, size_t count) {
+  const Tensors scalars{lr, increment_step(step_, lr)};
+  for_each_group([&](size_t first, size_t count) {
     const auto part = [&](std::span<const Tensor> all) { return all.subspan(first, count); };
     update_joined(params_, part(parameters_), part(gradients), scalars, {part(m_), part(v_)},
                   std::span(scales_).subspan(first, count));

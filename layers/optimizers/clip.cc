@@ -8,19 +8,19 @@
 
 namespace tessera {
 
-Tensors clip_by_value(Tensors gradients, double most) {
+Tensors clip_by_value(Tensors gradients, double max_value) {
   const NoGradScope no_grad;
   ScalarBuilder b(1);
   const int infinity = b.value(std::numeric_limits<double>::infinity());
   const int is_finite = b.push(ScalarOp::greater, infinity, b.push(ScalarOp::abs, b.in(0)));
-  const int below = b.push(ScalarOp::min, b.in(0), b.value(most));
-  const int within = b.push(ScalarOp::max, below, b.value(-most));
+  const int below = b.push(ScalarOp::min, b.in(0), b.value(max_value));
+  const int within = b.push(ScalarOp::max, below, b.value(-max_value));
   const ScalarProgram program = b.build(b.push(ScalarOp::select, is_finite, within, b.in(0)));
   for (Tensor& g : gradients) g = pointwise("clip_value", program, {g});
   return gradients;
 }
 
-Tensors clip_by_norm(Tensors gradients, double most) {
+Tensors clip_by_norm(Tensors gradients, double max_norm) {
   const NoGradScope no_grad;
   ScalarBuilder square(1);
   const ScalarProgram squared = square.build(square.mul(square.in(0), square.in(0)));
@@ -32,7 +32,7 @@ Tensors clip_by_norm(Tensors gradients, double most) {
   if (!total) return gradients;
   ScalarBuilder b(1);
   const int norm = b.push(ScalarOp::sqrt, b.in(0));
-  const int factor = b.div(b.value(most), b.add(norm, b.value(1e-6)));
+  const int factor = b.div(b.value(max_norm), b.add(norm, b.value(1e-6)));
   const Tensor scale =
       pointwise("clip_scale", b.build(b.push(ScalarOp::min, factor, b.value(1))), {total});
   for (Tensor& g : gradients) g = g * scale;

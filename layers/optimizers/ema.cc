@@ -47,11 +47,11 @@ Ema::Ema(Store& store, const EmaParams& params) : store_(store), params_(params)
 
 void Ema::step(const Tensor& lr) {
   const NoGradScope no_grad;
-  const Tensor t = cast(count_up(step_, lr), DType::f64);
+  const Tensor t = cast(increment_step(step_, lr), DType::f64);
   const Tensor rate = lr.dtype() == DType::f64 ? lr : cast(lr, DType::f64);
   const Tensor share = pointwise("ema_share", share_program(params_), {t, rate});
   Tensor cast_share;  // to the dtype of the last
-  for (const auto& [value, average] : store_.averages()) {
+  for (const auto& [value, average] : store_.ema_pairs()) {
     if (!cast_share || cast_share.dtype() != value.dtype())
       cast_share = value.dtype() == DType::f64 ? share : cast(share, value.dtype());
     pointwise_update("ema_update", average_program(), {average, value, cast_share});

@@ -21,7 +21,7 @@ Lamb::Lamb(Store& store, Tensors parameters, const LambParams& params)
 void Lamb::step(std::span<const Tensor> gradients, const Tensor& lr) {
   const NoGradScope no_grad;
   check_count("lamb", gradients);
-  StepNumbers numbers(lr, count_up(step_, lr));
+  StepScalars numbers(lr, increment_step(step_, lr));
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];
     const ParameterScale own = scale_of(params_, p.spec(), scales_[i]);
@@ -40,9 +40,9 @@ void Lamb::step(std::span<const Tensor> gradients, const Tensor& lr) {
     UpdateProgram to(p, gate,
                      own.decay == 0 ? Tensors{way, own_lr}
                                     : Tensors{way, own_lr, norm_ratio(norm_of(p), norm_of(way))});
-    int rate = to.times(to.more(1), own.lr);
-    if (own.decay != 0) rate = to.mul(rate, to.more(2));
-    to.becomes("lamb_update", to.sub(to.old(), to.mul(rate, to.more(0))));
+    int rate = to.scale(to.extra(1), own.lr);
+    if (own.decay != 0) rate = to.mul(rate, to.extra(2));
+    to.apply("lamb_update", to.sub(to.previous(), to.mul(rate, to.extra(0))));
   }
 }
 

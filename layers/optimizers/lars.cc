@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // g' of the inputs g and p and, where there is a decay, r.
-int slope_of(UpdateProgram& b, double decay, int g, int p, int ratio) {
+int grad_of(UpdateProgram& b, double decay, int g, int p, int ratio) {
   return decay == 0 ? g : b.mul(b.with_decay(g, p, decay), ratio);
 }
 
@@ -26,7 +26,7 @@ Lars::Lars(Store& store, Tensors parameters, const LarsParams& params)
 void Lars::step(std::span<const Tensor> gradients, const Tensor& lr) {
   const NoGradScope no_grad;
   check_count("lars", gradients);
-  StepNumbers numbers(lr);
+  StepScalars numbers(lr);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];
     const ParameterScale own = scale_of(params_, p.spec(), scales_[i]);
@@ -35,15 +35,15 @@ void Lars::step(std::span<const Tensor> gradients, const Tensor& lr) {
                                         : trust_ratio(norm_of(p), norm_of(g), params_.trust,
                                                       own.decay, params_.epsilon);
     UpdateProgram b(momentum_[i], gate, {g, p, ratio});
-    const int slope = slope_of(b, own.decay, b.more(0), b.more(1), b.more(2));
+    const int grad = grad_of(b, own.decay, b.extra(0), b.extra(1), b.extra(2));
     const Tensor buffer =
-        b.becomes("lars_update", b.add(b.mul(b.value(params_.momentum), b.old()), slope));
+        b.apply("lars_update", b.add(b.mul(b.value(params_.momentum), b.previous()), grad));
     UpdateProgram to(p, gate, {buffer, numbers.lr(p.dtype()), g, ratio});
-    int way = to.more(0);
+    int way = to.extra(0);
     if (params_.nesterov)
-      way = to.add(slope_of(to, own.decay, to.more(2), to.old(), to.more(3)),
+      way = to.add(grad_of(to, own.decay, to.extra(2), to.previous(), to.extra(3)),
                    to.mul(to.value(params_.momentum), way));
-    to.becomes("lars_update", to.sub(to.old(), to.mul(to.times(to.more(1), own.lr), way)));
+    to.apply("lars_update", to.sub(to.previous(), to.mul(to.scale(to.extra(1), own.lr), way)));
   }
 }
 

@@ -17,22 +17,22 @@ Lion::Lion(Store& store, Tensors parameters, const LionParams& params)
 void Lion::step(std::span<const Tensor> gradients, const Tensor& lr) {
   const NoGradScope no_grad;
   check_count("lion", gradients);
-  StepNumbers numbers(lr);
+  StepScalars numbers(lr);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];
     const ParameterScale own = scale_of(params_, p.spec(), scales_[i]);
     const Tensor gate = update_gate(lr, g);
     UpdateProgram b(p, gate, {g, m_[i], numbers.lr(p.dtype())});
-    const int zero = b.value(0), rate = b.times(b.more(2), own.lr);
-    const int way = b.towards(b.more(1), b.more(0), 1 - params_.beta1);
+    const int zero = b.value(0), rate = b.scale(b.extra(2), own.lr);
+    const int way = b.lerp(b.extra(1), b.extra(0), 1 - params_.beta1);
     const int sign =
         b.sub(b.push(ScalarOp::greater, way, zero), b.push(ScalarOp::greater, zero, way));
     const int kept = own.decay == 0
-                         ? b.old()
-                         : b.mul(b.old(), b.sub(b.value(1), b.mul(rate, b.value(own.decay))));
-    b.becomes("lion_update", b.sub(kept, b.mul(rate, sign)));
+                         ? b.previous()
+                         : b.mul(b.previous(), b.sub(b.value(1), b.mul(rate, b.value(own.decay))));
+    b.apply("lion_update", b.sub(kept, b.mul(rate, sign)));
     UpdateProgram mean(m_[i], gate, {g});
-    mean.becomes("lion_update", mean.towards(mean.old(), mean.more(0), 1 - params_.beta2));
+    mean.apply("lion_update", mean.lerp(mean.previous(), mean.extra(0), 1 - params_.beta2));
   }
 }
 

@@ -75,7 +75,7 @@ Muon::Muon(Store& store, Tensors parameters, const MuonParams& params)
 void Muon::step(std::span<const Tensor> gradients, const Tensor& lr) {
   const NoGradScope no_grad;
   check_count("muon", gradients);
-  StepNumbers numbers(lr);
+  StepScalars numbers(lr);
   for (size_t k = 0; k < matrices_.size(); ++k) {
     const size_t i = matrices_[k];
     const Tensor &p = parameters_[i], &g = gradients[i];
@@ -83,7 +83,7 @@ void Muon::step(std::span<const Tensor> gradients, const Tensor& lr) {
     const Tensor gate = update_gate(lr, g);
     UpdateProgram b(momentum_[k], gate, {g});
     const Tensor buffer =
-        b.becomes("muon_update", b.towards(b.old(), b.more(0), 1 - params_.momentum));
+        b.apply("muon_update", b.lerp(b.previous(), b.extra(0), 1 - params_.momentum));
     Tensor u = buffer;
     if (params_.nesterov) {
       ScalarBuilder look(2);
@@ -93,22 +93,23 @@ void Muon::step(std::span<const Tensor> gradients, const Tensor& lr) {
     const int64_t rows = p.shape()[0], columns = p.elements() / std::max<int64_t>(1, rows);
     const Tensor x = reshape(newton_schulz(reshape(u, {rows, columns}), params_.steps), p.shape());
     UpdateProgram to(p, gate, {x, numbers.lr(p.dtype())});
-    const int rate = to.times(to.more(1), own.lr);
-    const int kept = own.decay == 0
-                         ? to.old()
-                         : to.mul(to.old(), to.sub(to.value(1), to.mul(rate, to.value(own.decay))));
-    const int way = to.mul(to.times(rate, size_factor(params_, rows, columns)), to.more(0));
-    to.becomes("muon_update", to.sub(kept, way));
+    const int rate = to.scale(to.extra(1), own.lr);
+    const int kept =
+        own.decay == 0
+            ? to.previous()
+            : to.mul(to.previous(), to.sub(to.value(1), to.mul(rate, to.value(own.decay))));
+    const int way = to.mul(to.scale(rate, size_factor(params_, rows, columns)), to.extra(0));
+    to.apply("muon_update", to.sub(kept, way));
   }
   if (!adamw_) return;
-  Tensors slopes;
+  Tensors vector_gradients;
   std::vector<ParameterScale> scales;
   for (const size_t i : vectors_) {
-    slopes.push_back(gradients[i]);
+    vector_gradients.push_back(gradients[i]);
     scales.push_back(scales_[i]);
   }
   adamw_->set_scales(std::move(scales));
-  adamw_->step(slopes, lr);
+  adamw_->step(vector_gradients, lr);
 }
 
 }  // namespace tessera

@@ -35,8 +35,8 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
     if (in[0].shape.elements() != 1) throw ShapeError("lr_if_finite: lr must have one element");
     return {in[0]};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const bool finite = all_finite(where, in.subspan(1));
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    const bool finite = all_finite(ctx, in.subspan(1));
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
       *out[0].as<T>() = finite ? *in[0].as<T>() : std::numeric_limits<T>::quiet_NaN();
@@ -49,8 +49,8 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
     if (target.device.is_cpu()) return {{}};
     return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    if constexpr (kCuda) lr_if_finite_cuda(where, in, out[0], scratch);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) lr_if_finite_cuda(ctx, in, out[0], scratch);
   }
 
   const LrParams params{};
@@ -70,8 +70,8 @@ class UpdateGate final : public OpBase<UpdateGate> {
     if (in[0].shape.elements() != 1) check.fail("lr must have one element");
     return {{in[1].dtype, Shape(), {}}};
   }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    const bool updates = may_update(where, {in[0], in[1]});
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    const bool updates = may_update(ctx, {in[0], in[1]});
     visit_float(out[0].spec.dtype,
                 [&](auto zero) { *out[0].as<decltype(zero)>() = updates ? 1 : 0; });
   }
@@ -81,8 +81,8 @@ class UpdateGate final : public OpBase<UpdateGate> {
     if (target.device.is_cpu()) return {{}};
     return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer scratch) const override {
-    if constexpr (kCuda) update_gate_cuda(where, in, out[0], scratch);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) update_gate_cuda(ctx, in, out[0], scratch);
   }
 
   const GateParams params{};
@@ -94,9 +94,9 @@ struct CountParams {
 
 class CountUp final : public OpBase<CountUp> {
  public:
-  std::string_view name() const override { return "count_up"; }
+  std::string_view name() const override { return "increment_step"; }
   Specs infer(std::span<const TensorSpec> in) const override {
-    const InputCheck check("count_up", in, {"counter", "lr"});
+    const InputCheck check("increment_step", in, {"counter", "lr"});
     check.dtype(0, DType::i64);
     check.shape(0, {1}, "one counter");
     check.floats({1});
@@ -108,8 +108,8 @@ class CountUp final : public OpBase<CountUp> {
     if (std::isfinite(read_scalar(in[1]))) ++*out[0].as<int64_t>();
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) count_up_cuda(where, out[0], in[1]);
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) count_up_cuda(ctx, out[0], in[1]);
   }
 
   const CountParams params{};
@@ -122,7 +122,7 @@ Tensor update_gate(const Tensor& lr, const Tensor& gradient) {
   return apply1(std::make_shared<UpdateGate>(), {lr, gradient});
 }
 
-Tensor count_up(const Tensor& counter, const Tensor& lr) {
+Tensor increment_step(const Tensor& counter, const Tensor& lr) {
   const NoGradScope no_grad;
   return apply1(std::make_shared<CountUp>(), {counter, lr});
 }
@@ -135,10 +135,10 @@ Tensor lr_if_finite(const Tensor& lr, Tensors tensors) {
 
 const std::string& persistent_name(const Tensor& tensor) { return tensor.impl()->storage->name; }
 
-void Optimizer::check_count(std::string_view who, std::span<const Tensor> gradients) const {
+void Optimizer::check_count(std::string_view op_name, std::span<const Tensor> gradients) const {
   if (gradients.size() == parameters_.size()) return;
   throw ShapeError(fmt::format("{}: takes one gradient for each of its {} parameters, was given {}",
-                               who, parameters_.size(), gradients.size()));
+                               op_name, parameters_.size(), gradients.size()));
 }
 
 void Optimizer::set_scales(std::vector<ParameterScale> scales) {

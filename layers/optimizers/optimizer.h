@@ -34,7 +34,7 @@ class Optimizer {
   explicit Optimizer(Tensors parameters)
       : parameters_(std::move(parameters)), scales_(parameters_.size()) {}
   // Throws ShapeError unless there is a gradient for each parameter.
-  void check_count(std::string_view who, std::span<const Tensor> gradients) const;
+  void check_count(std::string_view op_name, std::span<const Tensor> gradients) const;
   // A state beside each parameter, or one, of zeros unless told, named
   // "optimizer.<what>.<parameter>".
   Tensors declare_states(Store& store, std::string_view what,
@@ -48,7 +48,7 @@ class Optimizer {
   // do. All gradients then stand in memory at the end of the backward pass, where the activations,
   // which were more, are gone.
   template <class F>
-  void for_joined(F&& update) const {
+  void for_each_group(F&& update) const {
     for (size_t first = 0, count = 0; first < parameters_.size(); first += count) {
       count = joined(first);
       update(first, count);
@@ -73,7 +73,7 @@ Tensor update_gate(const Tensor& lr, const Tensor& gradient);
 
 // The next version of a counter, int64[1]: one more, unless lr is not finite, as then nothing is
 // updated.
-Tensor count_up(const Tensor& counter, const Tensor& lr);
+Tensor increment_step(const Tensor& counter, const Tensor& lr);
 
 // The name a parameter or state was declared under.
 const std::string& persistent_name(const Tensor& tensor);

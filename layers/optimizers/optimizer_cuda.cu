@@ -33,8 +33,8 @@ struct Updated {
   double decay, lr_factor;
 };
 
-template <class T, int kStates, int kMost>
-struct Updates : TensorTable<Updated<T, kStates>, kMost> {
+template <class T, int kStates, int kMax>
+struct Updates : TensorTable<Updated<T, kStates>, kMax> {
   const int32_t* flags;  // of each block
   const void* lr;
   bool lr_is_double;
@@ -51,8 +51,8 @@ struct UpdatedPart {
 };
 
 // Threads of a block must come here together.
-template <class T, int kStates, int kMost>
-__device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMost>& updates) {
+template <class T, int kStates, int kMax>
+__device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMax>& updates) {
   const auto block = static_cast<int32_t>(blockIdx.x);
   const Updated<T, kStates>& tensor = updates.of_block(block);
   const double lr = read_lr(updates.lr, updates.lr_is_double);
@@ -84,13 +84,13 @@ __device__ void update_part(const UpdatedPart<T, kStates>& part, Step step) {
   }
   const int done = packs ? part.count / N * N : 0;
   for (int i = static_cast<int>(threadIdx.x) * N; i < done; i += kUpdateThreads * N) {
-    const Pack<T, N> slope = load_pack<N>(g + i);
+    const Pack<T, N> grad = load_pack<N>(g + i);
     Pack<T, N> value = load_pack<N>(p + i), states[kSlots];
     for (int k = 0; k < kStates; ++k) states[k] = load_pack<N>(s[k] + i);
     for (int j = 0; j < N; ++j) {
       T own[kSlots];
       for (int k = 0; k < kStates; ++k) own[k] = states[k][j];
-      step(slope[j], value[j], own);
+      step(grad[j], value[j], own);
       for (int k = 0; k < kStates; ++k) states[k][j] = own[k];
     }
     store_pack(p + i, value);
@@ -104,7 +104,7 @@ __device__ void update_part(const UpdatedPart<T, kStates>& part, Step step) {
   }
 }
 
-__global__ void count_up(int64_t* counter, const void* lr, bool lr_is_double) {
+__global__ void increment_step(int64_t* counter, const void* lr, bool lr_is_double) {
   const double rate = read_lr(lr, lr_is_double);
   if (rate - rate == 0) ++*counter;
 }
@@ -147,10 +147,10 @@ Updated<T, kStates> updated(const UpdateBuffers& tensors, size_t k, const Params
 }
 
 // One thread finds the rule: powers of doubles are slow, and all threads of a block need the same.
-template <class T, class Rule, int kMost, class Params>
+template <class T, class Rule, int kMax, class Params>
 __global__ void __launch_bounds__(kUpdateThreads)
-    joined_update(const __grid_constant__ Updates<T, Rule::kStates, kMost> updates,
-                  const Params params, const int64_t* t) {
+    multi_tensor_update(const __grid_constant__ Updates<T, Rule::kStates, kMax> updates,
+                        const Params params, const int64_t* t) {
   const auto part = part_to_update(updates);
   auto* shared = dynamic_shared<Rule>();
   __syncthreads();  // of what part_to_update() had there
@@ -163,18 +163,18 @@ __global__ void __launch_bounds__(kUpdateThreads)
 }
 
 // Launches a block for each flag of `count` tensors from `first` on, and gives their number.
-template <class T, class Rule, int kMost, class Params>
-int32_t launch_updates(const char* name, CudaContext& where, const Params& params,
+template <class T, class Rule, int kMax, class Params>
+int32_t launch_updates(const char* name, CudaContext& ctx, const Params& params,
                        const UpdateBuffers& tensors, size_t first, size_t count,
                        const int32_t* flags) {
   static_assert(sizeof(Rule) <= kUpdateShared);
-  Updates<T, Rule::kStates, kMost> updates{};
+  Updates<T, Rule::kStates, kMax> updates{};
   static_assert(sizeof(updates) + 2 * alignof(std::max_align_t) + sizeof(params) <=
-                kMostParameterBytes);
+                kMaxParameterBytes);
   updates.flags = flags;
   updates.lr = tensors.lr.data;
   updates.lr_is_double = tensors.lr.spec.dtype == DType::f64;
-  updates.refused = reinterpret_cast<unsigned long long*>(where.refused_counter());
+  updates.refused = reinterpret_cast<unsigned long long*>(ctx.refused_counter());
   int32_t blocks = 0;
   for (size_t k = first; k < first + count; ++k) {
     auto tensor = updated<T, Rule::kStates>(tensors, k, params);
@@ -184,23 +184,23 @@ int32_t launch_updates(const char* name, CudaContext& where, const Params& param
     blocks += parts.count;
     updates.add(tensor);
   }
-  launch(name, joined_update<T, Rule, kMost, Params>, static_cast<unsigned>(blocks), kUpdateThreads,
-         kUpdateShared, where.cuda_stream(), updates, params,
+  launch(name, multi_tensor_update<T, Rule, kMax, Params>, static_cast<unsigned>(blocks),
+         kUpdateThreads, kUpdateShared, ctx.cuda_stream(), updates, params,
          static_cast<const int64_t*>(tensors.t.data));
   return blocks;
 }
 
 template <class Params>
-void update_all(const char* name, CudaContext& where, const Params& params,
+void update_all(const char* name, CudaContext& ctx, const Params& params,
                 const UpdateBuffers& tensors, Buffer scratch) {
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   auto* flags = scratch.as<int32_t>();
-  flag_non_finite(where, tensors.gradients, flags);
+  flag_non_finite(ctx, tensors.gradients, flags);
   visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_rule<T>(params, [&](auto rule, auto) {
       for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
-        flags += launch_updates<T, decltype(rule), size>(name, where, params, tensors, first, count,
+        flags += launch_updates<T, decltype(rule), size>(name, ctx, params, tensors, first, count,
                                                          flags);
       });
     });
@@ -209,45 +209,45 @@ void update_all(const char* name, CudaContext& where, const Params& params,
 
 }  // namespace
 
-void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch) {
-  CudaDeviceGuard guard(where.index());
+void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch) {
+  CudaDeviceGuard guard(ctx.index());
   auto* flags = scratch.as<int32_t>();
-  flag_non_finite(where, in.subspan(1), flags);
+  flag_non_finite(ctx, in.subspan(1), flags);
   const int32_t count = FiniteParts(in[1].elements()).count;
   visit_float(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch("update_gate", update_gate<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
-           where.cuda_stream(), in[0].data, in[0].spec.dtype == DType::f64, flags, count,
-           out.as<T>(), reinterpret_cast<unsigned long long*>(where.refused_counter()));
+           ctx.cuda_stream(), in[0].data, in[0].spec.dtype == DType::f64, flags, count, out.as<T>(),
+           reinterpret_cast<unsigned long long*>(ctx.refused_counter()));
   });
 }
 
-void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch) {
-  CudaDeviceGuard guard(where.index());
+void lr_if_finite_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch) {
+  CudaDeviceGuard guard(ctx.index());
   auto* flags = scratch.as<int32_t>();
-  flag_non_finite(where, in.subspan(1), flags);
+  flag_non_finite(ctx, in.subspan(1), flags);
   int32_t count = 0;
   for (const Buffer& x : in.subspan(1)) count += FiniteParts(x.elements()).count;
   visit_float(out.spec.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch("lr_if_finite", lr_if_finite<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
-           where.cuda_stream(), in[0].as<const T>(), flags, count, out.as<T>());
+           ctx.cuda_stream(), in[0].as<const T>(), flags, count, out.as<T>());
   });
 }
 
-void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr) {
-  CudaDeviceGuard guard(where.index());
-  launch("count_up", count_up, 1, 1, 0, where.cuda_stream(), counter.as<int64_t>(), lr.data,
-         lr.spec.dtype == DType::f64);
+void count_up_cuda(CudaContext& ctx, const Buffer& counter, const Buffer& lr) {
+  CudaDeviceGuard guard(ctx.index());
+  launch("increment_step", increment_step, 1, 1, 0, ctx.cuda_stream(), counter.as<int64_t>(),
+         lr.data, lr.spec.dtype == DType::f64);
 }
 
-void update_cuda(CudaContext& where, const SgdParams& params, const UpdateBuffers& tensors,
+void update_cuda(CudaContext& ctx, const SgdParams& params, const UpdateBuffers& tensors,
                  Buffer scratch) {
-  update_all("sgd_update", where, params, tensors, scratch);
+  update_all("sgd_update", ctx, params, tensors, scratch);
 }
-void update_cuda(CudaContext& where, const AdamWParams& params, const UpdateBuffers& tensors,
+void update_cuda(CudaContext& ctx, const AdamWParams& params, const UpdateBuffers& tensors,
                  Buffer scratch) {
-  update_all("adamw_update", where, params, tensors, scratch);
+  update_all("adamw_update", ctx, params, tensors, scratch);
 }
 
 }  // namespace tessera

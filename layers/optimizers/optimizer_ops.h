@@ -46,9 +46,9 @@ struct UpdateBuffers {
 };
 // Their update on a GPU, defined only in builds with CUDA. Scratch: finite_scratch() of the
 // gradients.
-void update_cuda(CudaContext& where, const SgdParams& params, const UpdateBuffers& tensors,
+void update_cuda(CudaContext& ctx, const SgdParams& params, const UpdateBuffers& tensors,
                  Buffer scratch);
-void update_cuda(CudaContext& where, const AdamWParams& params, const UpdateBuffers& tensors,
+void update_cuda(CudaContext& ctx, const AdamWParams& params, const UpdateBuffers& tensors,
                  Buffer scratch);
 
 }  // namespace tessera

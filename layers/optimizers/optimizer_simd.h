@@ -51,18 +51,18 @@ TESSERA_HOST_DEVICE static inline void set_rule(AdamWRule<T, kCoupled>& rule,
 template <class T, SgdMode kMode>
 TESSERA_HOST_DEVICE static inline void update_element(const SgdRule<T, kMode>& s, T g, T& p,
                                                       T* states) {
-  T slope = g + s.decay * p;
+  T grad = g + s.decay * p;
   if constexpr (kMode != SgdMode::plain) {
-    states[0] = s.momentum * states[0] + slope;
-    slope = kMode == SgdMode::nesterov ? slope + s.momentum * states[0] : states[0];
+    states[0] = s.momentum * states[0] + grad;
+    grad = kMode == SgdMode::nesterov ? grad + s.momentum * states[0] : states[0];
   }
-  p -= s.rate * slope;
+  p -= s.rate * grad;
 }
 
 template <class T, bool kCoupled>
-TESSERA_HOST_DEVICE static inline void update_element(const AdamWRule<T, kCoupled>& s, T slope,
-                                                      T& p, T* states) {
-  const T g = kCoupled ? slope + s.decay * p : slope;
+TESSERA_HOST_DEVICE static inline void update_element(const AdamWRule<T, kCoupled>& s, T grad, T& p,
+                                                      T* states) {
+  const T g = kCoupled ? grad + s.decay * p : grad;
   T &m = states[0], &v = states[1];
   m = m + s.mix1 * (g - m);
   v = s.beta2 * v + s.mix2 * (g * g);

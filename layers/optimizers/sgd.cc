@@ -1,6 +1,6 @@
 #include "tessera/layers/optimizers/sgd.h"
 
-#include "tessera/layers/optimizers/joined_update.h"
+#include "tessera/layers/optimizers/multi_tensor_update.h"
 #include "tessera/layers/optimizers/update_programs.h"
 #include "tessera/runtime/error.h"
 
@@ -38,7 +38,7 @@ Sgd::Sgd(Store& store, Tensors parameters, const SgdParams& params)
 
 void Sgd::step(std::span<const Tensor> gradients, const Tensor& lr) {
   check_count("sgd", gradients);
-  for_joined([&](size_t first, size_t count) {
+  for_each_group([&](size_t first, size_t count) {
     const auto part = [&](std::span<const Tensor> all) { return all.subspan(first, count); };
     update_joined(params_, part(parameters_), part(gradients), {&lr, 1},
                   {momentum_.empty() ? std::span<const Tensor>() : part(momentum_)},

@@ -8,15 +8,15 @@
 
 namespace tessera {
 
-Tensor StepNumbers::lr(DType dtype) { return made(0, dtype); }
+Tensor StepScalars::lr(DType dtype) { return made(0, dtype); }
 
-Tensor StepNumbers::correction(double beta, DType dtype) {
+Tensor StepScalars::correction(double beta, DType dtype) {
   // Of 0 it is 1, as t counts from 1.
   return beta == 0 ? full({1}, 1, dtype) : made(beta, dtype);
 }
 
-Tensor StepNumbers::made(double beta, DType dtype) {
-  for (const Made& known : made_)
+Tensor StepScalars::made(double beta, DType dtype) {
+  for (const StepScalar& known : made_)
     if (known.beta == beta && known.value.dtype() == dtype) return known.value;
   Tensor value = lr_;
   if (beta != 0) {
@@ -29,14 +29,14 @@ Tensor StepNumbers::made(double beta, DType dtype) {
   return value;
 }
 
-UpdateProgram::UpdateProgram(Tensor persistent, Tensor gate, Tensors more)
-    : ScalarBuilder(2 + static_cast<int>(more.size())),
+UpdateProgram::UpdateProgram(Tensor persistent, Tensor gate, Tensors extra)
+    : ScalarBuilder(2 + static_cast<int>(extra.size())),
       inputs_{std::move(persistent), std::move(gate)} {
-  inputs_.insert(inputs_.end(), more.begin(), more.end());
+  inputs_.insert(inputs_.end(), extra.begin(), extra.end());
 }
 
-Tensor UpdateProgram::becomes(std::string_view name, int result) {
-  const int next = push(ScalarOp::select, in(1), result, old());
+Tensor UpdateProgram::apply(std::string_view name, int result) {
+  const int next = push(ScalarOp::select, in(1), result, previous());
   return pointwise_update(std::string(name), build(next), std::move(inputs_));
 }
 
@@ -62,25 +62,25 @@ std::pair<Tensor, Tensor> move_moments(std::string_view name, const Tensor& gate
                                        const Tensor& m, const Tensor& v, double beta1,
                                        double beta2) {
   UpdateProgram first(m, gate, {g}), second(v, gate, {g});
-  const int square = second.mul(second.more(0), second.more(0));
-  const int kept = second.mul(second.value(beta2), second.old());
-  return {first.becomes(name, first.towards(first.old(), first.more(0), 1 - beta1)),
-          second.becomes(name, second.add(kept, second.mul(second.value(1 - beta2), square)))};
+  const int square = second.mul(second.extra(0), second.extra(0));
+  const int kept = second.mul(second.value(beta2), second.previous());
+  return {first.apply(name, first.lerp(first.previous(), first.extra(0), 1 - beta1)),
+          second.apply(name, second.add(kept, second.mul(second.value(1 - beta2), square)))};
 }
 
-void check_share(std::string_view who, std::string_view name, double value) {
+void check_share(std::string_view op_name, std::string_view name, double value) {
   if (!(value >= 0 && value < 1))
-    throw ConfigError(fmt::format("{}: {} must be in [0, 1), is {}", who, name, value));
+    throw ConfigError(fmt::format("{}: {} must be in [0, 1), is {}", op_name, name, value));
 }
 
-void check_positive(std::string_view who, std::string_view name, double value) {
+void check_positive(std::string_view op_name, std::string_view name, double value) {
   if (!(value > 0))
-    throw ConfigError(fmt::format("{}: {} must be positive, is {}", who, name, value));
+    throw ConfigError(fmt::format("{}: {} must be positive, is {}", op_name, name, value));
 }
 
-void check_not_negative(std::string_view who, std::string_view name, double value) {
+void check_not_negative(std::string_view op_name, std::string_view name, double value) {
   if (!(value >= 0))
-    throw ConfigError(fmt::format("{}: {} must not be negative, is {}", who, name, value));
+    throw ConfigError(fmt::format("{}: {} must not be negative, is {}", op_name, name, value));
 }
 
 }  // namespace tessera

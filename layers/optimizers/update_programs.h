@@ -14,42 +14,42 @@
 namespace tessera {
 
 // Numbers of one step, each a tensor of one element of the dtype of what is updated.
-class StepNumbers {
+class StepScalars {
  public:
-  // t: count_up() of this step; undefined where nothing depends on it.
-  explicit StepNumbers(const Tensor& lr, const Tensor& t = {}) : lr_(lr), t_(t) {}
+  // t: increment_step() of this step; undefined where nothing depends on it.
+  explicit StepScalars(const Tensor& lr, const Tensor& t = {}) : lr_(lr), t_(t) {}
   Tensor lr(DType dtype);
   Tensor correction(double beta, DType dtype);  // 1 - beta^t
 
  private:
-  struct Made {
+  struct StepScalar {
     double beta;  // 0: lr
     Tensor value;
   };
   Tensor made(double beta, DType dtype);
   const Tensor lr_, t_;
-  std::vector<Made> made_;
+  std::vector<StepScalar> made_;
 };
 
 // A program of a persistent tensor's next version, which is given or, where `gate` (update_gate())
 // is 0, as before. Input 0 is the version before, input 1 the gate.
 class UpdateProgram : public ScalarBuilder {
  public:
-  // `more`: tensors besides the two.
-  UpdateProgram(Tensor persistent, Tensor gate, Tensors more);
-  int old() const { return in(0); }
-  int more(int i) const { return in(2 + i); }
+  // `extra`: tensors besides the two.
+  UpdateProgram(Tensor persistent, Tensor gate, Tensors extra);
+  int previous() const { return in(0); }
+  int extra(int i) const { return in(2 + i); }
   // a + share (b - a)
-  int towards(int a, int b, double share) { return add(a, mul(value(share), sub(b, a))); }
-  int root(int a) { return push(ScalarOp::sqrt, a); }
+  int lerp(int a, int b, double share) { return add(a, mul(value(share), sub(b, a))); }
+  int sqrt(int a) { return push(ScalarOp::sqrt, a); }
   // a factor, a where it is 1.
-  int times(int a, double factor) { return factor == 1 ? a : mul(a, value(factor)); }
-  // slope + decay p, slope where there is no decay.
-  int with_decay(int slope, int p, double decay) {
-    return decay == 0 ? slope : add(slope, mul(value(decay), p));
+  int scale(int a, double factor) { return factor == 1 ? a : mul(a, value(factor)); }
+  // grad + decay p, grad where there is no decay.
+  int with_decay(int grad, int p, double decay) {
+    return decay == 0 ? grad : add(grad, mul(value(decay), p));
   }
   // Runs the update; gives the next version.
-  Tensor becomes(std::string_view name, int result);
+  Tensor apply(std::string_view name, int result);
 
  private:
   Tensors inputs_;
@@ -67,14 +67,14 @@ std::pair<Tensor, Tensor> move_moments(std::string_view name, const Tensor& gate
                                        const Tensor& m, const Tensor& v, double beta1,
                                        double beta2);
 
-// Throw ConfigError "who: name must ...".
-void check_share(std::string_view who, std::string_view name, double value);  // in [0, 1)
-void check_positive(std::string_view who, std::string_view name, double value);
-void check_not_negative(std::string_view who, std::string_view name, double value);
+// Throw ConfigError "op_name: name must ...".
+void check_share(std::string_view op_name, std::string_view name, double value);  // in [0, 1)
+void check_positive(std::string_view op_name, std::string_view name, double value);
+void check_not_negative(std::string_view op_name, std::string_view name, double value);
 template <class Params>
-void check_decay(std::string_view who, const Params& params) {
-  check_not_negative(who, "weight_decay", params.weight_decay);
-  check_not_negative(who, "vector_lr", params.vector_lr);
+void check_decay(std::string_view op_name, const Params& params) {
+  check_not_negative(op_name, "weight_decay", params.weight_decay);
+  check_not_negative(op_name, "vector_lr", params.vector_lr);
 }
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 #include "tessera/layers/shared/channel_blocks.h"
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/shared/blockwise.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -9,11 +9,11 @@
 namespace tessera {
 namespace {
 
-class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, public HasSettings {
+class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, public HasAttributes {
  public:
   explicit BlockMoments(ChannelBlocks params) : params(params) {}
   std::string_view name() const override { return "block_moments"; }
-  std::vector<OpSetting> settings() const override {
+  std::vector<OpAttribute> attributes() const override {
     return {{"block_rows", {static_cast<double>(params.block_rows)}}};
   }
 
@@ -23,19 +23,17 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
     return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      block_moments<T>(where.pool(), params, in[0].spec.shape.back(), in[0].as<T>(),
-                       out[0].as<T>());
+      block_moments<T>(ctx.pool(), params, in[0].spec.shape.back(), in[0].as<T>(), out[0].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        block_moments_cuda<T>(where, params, in[0].spec.shape.back(), in[0].as<T>(),
-                              out[0].as<T>());
+        block_moments_cuda<T>(ctx, params, in[0].spec.shape.back(), in[0].as<T>(), out[0].as<T>());
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
@@ -69,20 +67,20 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
     return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[0].spec.shape.back();
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      block_gradient_sums<T>(where.pool(), params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+      block_gradient_sums<T>(ctx.pool(), params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
                              in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         const int64_t c = in[0].spec.shape.back();
-        block_gradient_sums_cuda<T>(where, params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+        block_gradient_sums_cuda<T>(ctx, params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
                                     in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0,
                                     out[0].as<T>());
       });
@@ -106,9 +104,9 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
   const ChannelBlocks params;
 };
 
-class FoldBlocks final : public OpBase<FoldBlocks> {
+class ReduceBlocks final : public OpBase<ReduceBlocks> {
  public:
-  std::string_view name() const override { return "fold_blocks"; }
+  std::string_view name() const override { return "reduce_blocks"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"sums"});
@@ -117,18 +115,18 @@ class FoldBlocks final : public OpBase<FoldBlocks> {
     return Specs(2, {in[0].dtype, {in[0].shape[2]}, {}});
   }
 
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      fold_blocks<T>(where.pool(), in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
-                     out[0].as<T>(), out[1].as<T>());
+      reduce_blocks<T>(ctx.pool(), in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
+                       out[0].as<T>(), out[1].as<T>());
     });
   }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       visit_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
-        fold_blocks_cuda<T>(where, in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
+        fold_blocks_cuda<T>(ctx, in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
                             out[0].as<T>(), out[1].as<T>());
       });
   }
@@ -147,10 +145,10 @@ ChannelBlocks channel_blocks(const TensorSpec& x) {
   const int64_t c = std::max<int64_t>(x.shape.back(), 1), rows = x.shape.elements() / c;
   if (x.device.is_cpu()) return {rows, std::max<int64_t>(64, 16384 / c)};
   // kTile channels stand side by side (channel_blocks_cuda.cu), each part of them a grid's block.
-  constexpr int64_t kTile = 128, kGrid = 1024, kMost = 512, kLeast = 8192;
+  constexpr int64_t kTile = 128, kGrid = 1024, kMax = 512, kMin = 8192;
   const int64_t tiles = (c + kTile - 1) / kTile;
-  const int64_t most = std::clamp<int64_t>(kGrid / tiles, 1, kMost);
-  return {rows, std::max((rows + most - 1) / most, kLeast / std::min(c, kTile))};
+  const int64_t most = std::clamp<int64_t>(kGrid / tiles, 1, kMax);
+  return {rows, std::max((rows + most - 1) / most, kMin / std::min(c, kTile))};
 }
 
 Tensor block_moments(const Tensor& x, ChannelBlocks blocks) {
@@ -162,6 +160,8 @@ Tensor block_gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& mean
   return apply1(std::make_shared<BlockGradientSums>(blocks), {dy, x, mean, scale});
 }
 
-Tensors fold_blocks(const Tensor& sums) { return apply(std::make_shared<FoldBlocks>(), {sums}); }
+Tensors reduce_blocks(const Tensor& sums) {
+  return apply(std::make_shared<ReduceBlocks>(), {sums});
+}
 
 }  // namespace tessera

@@ -39,7 +39,7 @@ Tensor block_gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& mean
                            const Tensor& scale, ChannelBlocks blocks);
 
 // The sums over the blocks of [blocks, 2, c]: two tensors [c].
-Tensors fold_blocks(const Tensor& sums);
+Tensors reduce_blocks(const Tensor& sums);
 
 // --- the kernels (channel_blocks_cpu.cc), over raw memory ---
 
@@ -57,6 +57,6 @@ void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, cons
                             const T* mean, const T* scale, int64_t stats_stride, T* sums);
 // first [c] and second [c] are the sums of the two halves of each block.
 template <class T>
-void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second);
+void reduce_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second);
 
 }  // namespace tessera

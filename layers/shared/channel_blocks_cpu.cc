@@ -77,7 +77,8 @@ void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, cons
 }
 
 template <class T>
-void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second) {
+void reduce_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first,
+                   T* second) {
   for_each_part(pool, 1, c, [&](int64_t, int64_t begin, int64_t channels) {
     block_microkernels<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
     block_microkernels<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
@@ -91,7 +92,7 @@ void fold_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* 
   template void moments_of_block(ChannelBlocks, int64_t, int64_t, const T*, T*);             \
   template void gradient_sums_of_block(ChannelBlocks, int64_t, int64_t, const T*, const T*,  \
                                        const T*, const T*, int64_t, T*);                     \
-  template void fold_blocks(ThreadPool&, int64_t, int64_t, const T*, T*, T*);
+  template void reduce_blocks(ThreadPool&, int64_t, int64_t, const T*, T*, T*);
 TESSERA_CHANNEL_BLOCKS(float)
 TESSERA_CHANNEL_BLOCKS(double)
 #undef TESSERA_CHANNEL_BLOCKS

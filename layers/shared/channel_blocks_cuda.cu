@@ -11,17 +11,17 @@ namespace {
 // Four rows at a time: so many loads are on their way together, and one division serves them all.
 template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnPlace place) {
+    moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N;
-  const bool together = takes_packs<N>(x);
+  const bool vectorized = takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
   ColumnMoments<T, N> mine;
   int64_t r = place.line();
   x += (blocks.begin(block) + r) * c + at;
   for (; r + 3 * place.lines() < rows; r += 4 * place.lines(), x += 4 * step) {
-    const Pack<T, N> a = load_some<N>(x, together), b = load_some<N>(x + step, together);
-    const Pack<T, N> d = load_some<N>(x + 2 * step, together);
-    const Pack<T, N> e = load_some<N>(x + 3 * step, together);
+    const Pack<T, N> a = load_vector<N>(x, vectorized), b = load_vector<N>(x + step, vectorized);
+    const Pack<T, N> d = load_vector<N>(x + 2 * step, vectorized);
+    const Pack<T, N> e = load_vector<N>(x + 3 * step, vectorized);
     ColumnMoments<T, N> four;
     four.count = 4;
     for (int k = 0; k < N; ++k) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
     mine.merge(four);
   }
   for (; r < rows; r += place.lines(), x += step) {
-    const Pack<T, N> value = load_some<N>(x, together);
+    const Pack<T, N> value = load_vector<N>(x, vectorized);
     ColumnMoments<T, N> one;
     one.count = 1;
     for (int k = 0; k < N; ++k) one.mean[k] = value[k];
@@ -58,9 +58,9 @@ __device__ void add_row(ColumnSums<T, 2 * N>& sums, const Pack<T, N>& dy, const 
 template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
     gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
-                            const T* scale, int64_t stats_stride, T* sums, ColumnPlace place) {
+                            const T* scale, int64_t stats_stride, T* sums, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N, stats = block * stats_stride + at;
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(x);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
   ColumnSums<T, 2 * N> mine;
   Pack<T, N> middle = {};
@@ -71,12 +71,14 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   dy += first;
   x += first;
   for (; r + place.lines() < rows; r += 2 * place.lines(), dy += 2 * step, x += 2 * step) {
-    const Pack<T, N> g0 = load_some<N>(dy, together), g1 = load_some<N>(dy + step, together);
-    const Pack<T, N> x0 = load_some<N>(x, together), x1 = load_some<N>(x + step, together);
+    const Pack<T, N> g0 = load_vector<N>(dy, vectorized),
+                     g1 = load_vector<N>(dy + step, vectorized);
+    const Pack<T, N> x0 = load_vector<N>(x, vectorized), x1 = load_vector<N>(x + step, vectorized);
     add_row(mine, g0, x0, mean_of);
     add_row(mine, g1, x1, mean_of);
   }
-  if (r < rows) add_row(mine, load_some<N>(dy, together), load_some<N>(x, together), mean_of);
+  if (r < rows)
+    add_row(mine, load_vector<N>(dy, vectorized), load_vector<N>(x, vectorized), mean_of);
   merge_lines(mine, place);
   if (at >= c || place.line() != 0) return;
   sums += block * 2 * c + at;
@@ -86,14 +88,15 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
 template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
     gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
-                          const T* scale, T* sums, ColumnPlace place) {
+                          const T* scale, T* sums, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N;
-  const bool together = takes_packs<N>(dy) && takes_packs<N>(x);
+  const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0;
   ColumnSums<T, 2 * N> mine;
   for (int64_t r = place.line(); r < rows; r += place.lines()) {
     const int64_t row = blocks.begin(block) + r, from = row * c + at;
-    const Pack<T, N> g = load_some<N>(dy + from, together), v = load_some<N>(x + from, together);
+    const Pack<T, N> g = load_vector<N>(dy + from, vectorized),
+                     v = load_vector<N>(x + from, vectorized);
     const T middle = mean[row], inverse = scale[row];
     for (int k = 0; k < N; ++k) {
       mine.at[k] += g[k];
@@ -109,7 +112,8 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
 // The two halves of a block stand side by side, as 2 c columns.
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    fold_columns(int64_t blocks, int64_t c, const T* sums, T* first, T* second, ColumnPlace place) {
+    reduce_columns(int64_t blocks, int64_t c, const T* sums, T* first, T* second,
+                   ColumnThread place) {
   const int64_t at = place.column();
   ColumnSums<T, 1> mine;
   for (int64_t b = place.line(); at < 2 * c && b < blocks; b += place.lines())
@@ -122,49 +126,48 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
 }  // namespace
 
 template <class T>
-void block_moments_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* x,
-                        T* moments) {
+void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* x, T* moments) {
   if (blocks.count() * c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
     launch_columns<ColumnMoments<T, pack()>>("block_moments", moments_of_blocks<pack(), T>,
-                                             blocks.count(), c, pack(), kWarp, where.cuda_stream(),
+                                             blocks.count(), c, pack(), kWarp, ctx.cuda_stream(),
                                              blocks, c, x, moments);
   });
 }
 
 template <class T>
-void block_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
                               const T* x, const T* mean, const T* scale, int64_t stats_stride,
                               T* sums) {
   if (blocks.count() * c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
     launch_columns<ColumnSums<T, 2 * pack()>>(
         "block_gradient_sums", gradient_sums_of_blocks<pack(), T>, blocks.count(), c, pack(), kWarp,
-        where.cuda_stream(), blocks, c, dy, x, mean, scale, stats_stride, sums);
+        ctx.cuda_stream(), blocks, c, dy, x, mean, scale, stats_stride, sums);
   });
 }
 
 template <class T>
-void row_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
                             const T* x, const T* mean, const T* scale, T* sums) {
   if (blocks.count() * c == 0) return;
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
     launch_columns<ColumnSums<T, 2 * pack()>>("row_gradient_sums", gradient_sums_of_rows<pack(), T>,
-                                              blocks.count(), c, pack(), kWarp, where.cuda_stream(),
+                                              blocks.count(), c, pack(), kWarp, ctx.cuda_stream(),
                                               blocks, c, dy, x, mean, scale, sums);
   });
 }
 
 template <class T>
-void fold_blocks_cuda(CudaContext& where, int64_t blocks, int64_t c, const T* sums, T* first,
+void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums, T* first,
                       T* second) {
   if (c == 0) return;
-  CudaDeviceGuard guard(where.index());
-  launch_columns<ColumnSums<T, 1>>("fold_blocks", fold_columns<T>, 1, 2 * c, 1, kFewColumns,
-                                   where.cuda_stream(), blocks, c, sums, first, second);
+  CudaDeviceGuard guard(ctx.index());
+  launch_columns<ColumnSums<T, 1>>("reduce_blocks", reduce_columns<T>, 1, 2 * c, 1, kFewColumns,
+                                   ctx.cuda_stream(), blocks, c, sums, first, second);
 }
 
 #define TESSERA_CHANNEL_BLOCKS(T)                                                                  \

@@ -25,9 +25,9 @@ void with_channels(int64_t c, F&& fn) {
 
 // How many sums there may be: as many as c where that is a constant.
 template <class C>
-constexpr int64_t kMost = kMomentChannels;
+constexpr int64_t kMax = kMomentChannels;
 template <int64_t kChannels>
-constexpr int64_t kMost<Fixed<kChannels>> = kChannels;
+constexpr int64_t kMax<Fixed<kChannels>> = kChannels;
 
 template <class T, class C>
 void sum_rows(const T* x, int64_t rows, int64_t stride, C c, T* __restrict sum) {
@@ -52,7 +52,7 @@ void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum)
 template <class T, class C>
 void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mean,
                 T* __restrict m2) {
-  T sums[kMost<C>], rest[kMost<C>], squares[kMost<C>];
+  T sums[kMax<C>], rest[kMax<C>], squares[kMax<C>];
   const T n = static_cast<T>(rows);
   sum_rows(x, rows, stride, c, sums);
   for (int64_t j = 0; j < c; ++j) sums[j] /= n, squares[j] = 0, rest[j] = 0;

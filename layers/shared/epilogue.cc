@@ -4,18 +4,18 @@
 
 namespace tessera {
 
-PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> more,
+PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
                             const TensorSpec& result) {
   std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs));
   for (size_t k = 0; k < broadcasts.size(); ++k)
-    broadcast_of(k == 0 ? result.shape : more[k - 1].shape, result.shape, &broadcasts[k]);
+    broadcast_of(k == 0 ? result.shape : extra[k - 1].shape, result.shape, &broadcasts[k]);
   return {program, result.dtype, broadcasts, result.shape.elements()};
 }
 
-EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers more, const Buffer& result) {
-  if (plan.does_nothing()) return;
+EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& result) {
+  if (plan.is_identity()) return;
   const void* inputs[kMaxScalarRegisters] = {result.data};
-  for (size_t k = 0; k < more.size(); ++k) inputs[k + 1] = more[k].data;
+  for (size_t k = 0; k < extra.size(); ++k) inputs[k + 1] = extra[k].data;
   run_.emplace(plan, inputs, result.data);
 }
 
@@ -66,7 +66,8 @@ std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const Scala
   return rename_inputs(whole, map, whole.inputs);
 }
 
-int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in) {
+int primary_input(const ScalarProgram& p, const TensorSpec& made,
+                  std::span<const TensorSpec> p_in) {
   int main = -1;
   if (std::any_of(p.code.begin(), p.code.end(), is_slow)) return -1;
   for (int k = 0; k < p.inputs; ++k) {
@@ -78,7 +79,7 @@ int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const T
   return main;
 }
 
-ScalarProgram main_first(const ScalarProgram& p, int main) {
+ScalarProgram move_input_first(const ScalarProgram& p, int main) {
   std::vector<int> map;
   for (int k = 0; k < p.inputs; ++k) map.push_back(k == main ? 0 : 1 + place_without(k, main));
   return rename_inputs(p, map, p.inputs);

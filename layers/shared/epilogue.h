@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-inline ScalarProgram no_epilogue() { return {.inputs = 1, .code = {}}; }
+inline ScalarProgram identity_program() { return {.inputs = 1, .code = {}}; }
 // Of an op that applies it to its result.
 inline int64_t epilogue_flops(const ScalarProgram& p, const TensorSpec& result) {
   return p.operations() * result.shape.elements();
@@ -27,15 +27,15 @@ class HasEpilogue {
   ~HasEpilogue() = default;
 };
 
-// For a kernel whose op has `program` applied to its result; `more` are the program's inputs after
+// For a kernel whose op has `program` applied to its result; `extra` are the program's inputs after
 // the result.
-PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> more,
+PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
                             const TensorSpec& result);
 
 // A plan over the inputs of one call. Made anew for each run; allocates nothing.
 class EpilogueRun {
  public:
-  EpilogueRun(const PointwisePlan& plan, Buffers more, const Buffer& result);
+  EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& result);
   // Elements [first, first + count) of the result, which have just been written.
   void apply(int64_t first, int64_t count) const {
     if (run_) run_->apply(first, count);
@@ -72,10 +72,10 @@ std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const Scala
 // Of a program that makes an input of an op: the first of its inputs that is as large as what it
 // makes, where the others are so too or vectors of channels and the like, and no function takes
 // long; else -1. Only then may it be computed on the way.
-int main_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in);
+int primary_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in);
 // `p` with its input `main` first, the others in order.
-ScalarProgram main_first(const ScalarProgram& p, int main);
-// Absorbed::inputs for an op with `own` inputs.
+ScalarProgram move_input_first(const ScalarProgram& p, int main);
+// FusedOp::inputs for an op with `own` inputs.
 std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int fused_input);
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ struct Plan {
   bool dots;              // few rows, B transposed: plain dot products
   bool packed;            // B is packed into panels; else read where it lies
   int64_t chunk;          // of k
-  int64_t together;       // columns packed at once
+  int64_t vectorized;     // columns packed at once
   int64_t rows, columns;  // of a task
   int64_t panel;          // two vectors
 };
@@ -44,16 +44,16 @@ Plan make_plan(const GemmShape& s) {
   plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b);
   const int64_t chunks = std::max<int64_t>(1, ceil_div(s.k * size, kChunkBytes));
   plan.chunk = std::max<int64_t>(1, ceil_div(s.k, chunks));
-  plan.together =
+  plan.vectorized =
       plan.packed ? kPackedBytes / (plan.chunk * size) / plan.panel * plan.panel : width;
-  plan.together = std::min(std::max(plan.together, plan.panel), round_up(width, plan.panel));
+  plan.vectorized = std::min(std::max(plan.vectorized, plan.panel), round_up(width, plan.panel));
 
   // Tasks: all columns and some rows while the rows suffice, then the columns are cut as well.
   const int64_t wanted =
       std::clamp<int64_t>(s.m * s.n * s.k / kProductTaskWork, 1, kMinProductTasks);
   plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kRows);
   const int64_t down = std::max<int64_t>(1, ceil_div(s.m, plan.rows));
-  plan.columns = round_up(ceil_div(plan.together, ceil_div(wanted, down)), plan.panel);
+  plan.columns = round_up(ceil_div(plan.vectorized, ceil_div(wanted, down)), plan.panel);
   return plan;
 }
 
@@ -68,7 +68,7 @@ template <class T>
 ProductBuffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, void* scratch) {
   ScratchLayout layout(scratch);
   ProductBuffers<T> buffers{};
-  const int64_t columns = plan.packed ? plan.together : plan.panel;
+  const int64_t columns = plan.packed ? plan.vectorized : plan.panel;
   if (!plan.outer && !plan.dots) buffers.b = layout.take<T>(columns * plan.chunk);
   if (!plan.outer && s.transpose_a) buffers.a = layout.take<T>(plan.rows * plan.chunk * threads);
   buffers.size = layout.size();
@@ -99,7 +99,7 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
   const GemmMicrokernelsOf<T>& microkernel = product_microkernels<T>();
   int64_t a_rows[kRows], c_rows[kRows];
   const Segment segment{0, part.depth};
-  GatherProduct<T> product{};
+  ImplicitGemmProduct<T> product{};
   product.a = a + part.row * s.k + part.k;
   int64_t stride = s.k;
   if (s.transpose_a) {
@@ -165,8 +165,8 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
     return;
   }
   const ProductBuffers<T> buffers = lay_out<T>(s, plan, pool.size(), scratch);
-  for (int64_t first = 0; first < s.n; first += plan.together) {
-    const int64_t last = std::min(s.n, first + plan.together);
+  for (int64_t first = 0; first < s.n; first += plan.vectorized) {
+    const int64_t last = std::min(s.n, first + plan.vectorized);
     for (int64_t k = 0; k < s.k; k += plan.chunk) {
       const int64_t depth = std::min(plan.chunk, s.k - k);
       const int64_t panels = ceil_div(last - first, plan.panel);

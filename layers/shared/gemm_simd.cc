@@ -45,7 +45,7 @@ inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* 
 
 // kFetch: of the next product's B; kAhead: of the rows of A after these, which are there.
 template <class T, int R, int N, bool kFetch, bool kAhead = false>
-inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
+inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
   using V = Vector<T>;
   const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
   const T* a[R];
@@ -97,7 +97,7 @@ inline void gather_tile(const GatherProduct<T>& p, int64_t first) {
 }
 
 template <class T, int N>
-void gather_vectors(const GatherProduct<T>& p) {
+void gather_vectors(const ImplicitGemmProduct<T>& p) {
   constexpr int R = N == 1 ? kNarrowRows : kGatherRows;
   int64_t row = 0;
   if (p.next && p.rows >= R) gather_tile<T, R, N, true>(p, row), row += R;
@@ -109,7 +109,7 @@ void gather_vectors(const GatherProduct<T>& p) {
 }
 
 template <class T>
-void gather(const GatherProduct<T>& p) {
+void gather(const ImplicitGemmProduct<T>& p) {
   if (p.vectors == 1) return gather_vectors<T, 1>(p);
   gather_vectors<T, 2>(p);
 }

@@ -18,7 +18,7 @@ struct Segment {
 //                       A[a_rows[i] + s.offset + l] * B[k * b_stride + j],   k counting all (s, l)
 // for i < rows and j < columns. B is read `vectors` whole vectors wide, columns or not.
 template <class T>
-struct GatherProduct {
+struct ImplicitGemmProduct {
   const T* a;
   const int64_t* a_rows;
   int64_t rows;
@@ -74,7 +74,7 @@ template <class T>
 struct GemmMicrokernelsOf {
   int lanes;     // elements of a vector
   int row_tile;  // rows of A that an outer product takes at once ("quad")
-  void (*gather)(const GatherProduct<T>&);
+  void (*gather)(const ImplicitGemmProduct<T>&);
   void (*outer)(const OuterProduct<T>&);
   void (*dots)(const DotProduct<T>&);
   // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: the product for a summed index of one value

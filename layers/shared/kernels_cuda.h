@@ -16,8 +16,8 @@ namespace tessera {
 // Norms.
 
 template <class T>
-void batch_norm_finalise_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, double eps,
-                              const T* moments, T* mean, T* inverse_deviation, T* variance);
+void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, double eps,
+                              const T* moments, T* mean, T* inv_stddev, T* variance);
 
 // running = (1 - momentum) old + momentum batch for both, each [c]. Where a value of the batch is
 // not finite, both stay as they are and the update counts as refused.
@@ -27,7 +27,7 @@ struct BatchNormRunning {
   T *running_mean, *running_variance;
 };
 template <class T>
-void batch_norm_update_cuda(CudaContext& where, double momentum, int64_t c,
+void batch_norm_update_cuda(CudaContext& ctx, double momentum, int64_t c,
                             const BatchNormRunning<T>& of);
 
 // From the sums of dy and dy xhat over blocks: dgamma, dbeta, and per channel what the gradient of
@@ -37,48 +37,47 @@ struct BatchNormGradOut {
   T *dgamma, *dbeta, *scale, *slope, *offset;
 };
 template <class T>
-void batch_norm_grad_finalise_cuda(CudaContext& where, int64_t blocks, int64_t rows, int64_t c,
-                                   const T* sums, const T* gamma, const T* inverse_deviation,
+void batch_norm_grad_finalise_cuda(CudaContext& ctx, int64_t blocks, int64_t rows, int64_t c,
+                                   const T* sums, const T* gamma, const T* inv_stddev,
                                    const BatchNormGradOut<T>& out);
 
 struct GroupShape {
   int64_t n, c, groups, pixels;
 };
 
-// moments [n, 2, c] of each channel -> mean, 1 / deviation of its group: [n, c] each
+// moments [n, 2, c] of each channel -> mean, 1 / stddev of its group: [n, c] each
 template <class T>
-void group_norm_finalise_cuda(CudaContext& where, const GroupShape& shape, double eps,
+void group_norm_finalise_cuda(CudaContext& ctx, const GroupShape& shape, double eps,
                               const T* moments, T* mean, T* inverse);
 // sums [n, 2, c] of dy and dy xhat, gamma [c] -> the means over its group of dy gamma and dy gamma
 // xhat: [n, c] each
 template <class T>
-void group_norm_grad_means_cuda(CudaContext& where, const GroupShape& shape, const T* sums,
+void group_norm_grad_means_cuda(CudaContext& ctx, const GroupShape& shape, const T* sums,
                                 const T* gamma, T* first, T* second);
 
-// x [rows, c] -> the mean and 1 / deviation of each row
+// x [rows, c] -> the mean and 1 / stddev of each row
 template <class T>
-void layer_moments_cuda(CudaContext& where, int64_t rows, int64_t c, double eps, const T* x,
-                        T* mean, T* inverse);
+void layer_moments_cuda(CudaContext& ctx, int64_t rows, int64_t c, double eps, const T* x, T* mean,
+                        T* inverse);
 // For each row the means over c of dy gamma and of dy gamma xhat.
 template <class T>
-void layer_gradient_means_cuda(CudaContext& where, int64_t rows, int64_t c, const T* dy, const T* x,
+void layer_gradient_means_cuda(CudaContext& ctx, int64_t rows, int64_t c, const T* dy, const T* x,
                                const T* gamma, const T* mean, const T* inverse, T* first,
                                T* second);
 
 template <class T>
-void block_moments_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* x,
-                        T* moments);
+void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* x, T* moments);
 // stats_stride: elements from one block's mean to the next, 0 or c
 template <class T>
-void block_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
                               const T* x, const T* mean, const T* scale, int64_t stats_stride,
                               T* sums);
 // The same where every row has a mean and a scale of its own.
 template <class T>
-void row_gradient_sums_cuda(CudaContext& where, ChannelBlocks blocks, int64_t c, const T* dy,
+void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
                             const T* x, const T* mean, const T* scale, T* sums);
 template <class T>
-void fold_blocks_cuda(CudaContext& where, int64_t blocks, int64_t c, const T* sums, T* first,
+void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums, T* first,
                       T* second);
 
 // Losses and metrics.
@@ -95,23 +94,23 @@ struct CrossEntropyCase {
 
 // rows: scratch, n values.
 template <class T>
-void cross_entropy_loss_cuda(CudaContext& where, const CrossEntropyCase<T>& in, T* loss,
+void cross_entropy_loss_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in, T* loss,
                              double* rows);
 template <class T>
-void cross_entropy_logits_grad_cuda(CudaContext& where, const CrossEntropyCase<T>& in,
+void cross_entropy_logits_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
                                     const T* d_loss, T* d_logits);
 template <class T>
-void cross_entropy_targets_grad_cuda(CudaContext& where, const CrossEntropyCase<T>& in,
+void cross_entropy_targets_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
                                      const T* d_loss, T* d_targets);
 
 // y may be x.
-void softmax_cuda(CudaContext& where, bool logarithm, const Buffer& x, const Buffer& y);
+void softmax_cuda(CudaContext& ctx, bool logarithm, const Buffer& x, const Buffer& y);
 // dx may be dy or y.
-void softmax_grad_cuda(CudaContext& where, bool logarithm, const Buffer& dy, const Buffer& y,
+void softmax_grad_cuda(CudaContext& ctx, bool logarithm, const Buffer& dy, const Buffer& y,
                        const Buffer& dx);
 
 // correct: scratch, one uint8_t for each row.
-void top_k_correct_cuda(CudaContext& where, int64_t k, const Buffer& logits, const Buffer& labels,
+void top_k_correct_cuda(CudaContext& ctx, int64_t k, const Buffer& logits, const Buffer& labels,
                         const Buffer& count, uint8_t* correct);
 
 // Pooling and maxima. They give the bits of the CPU, but for the global average, which is summed in
@@ -119,22 +118,22 @@ void top_k_correct_cuda(CudaContext& where, int64_t k, const Buffer& logits, con
 
 // positions may be null.
 template <class T>
-void max_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y,
+void max_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y,
                      uint8_t* positions);
 template <class T>
-void max_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy,
+void max_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy,
                           const uint8_t* positions, T* dx);
 template <class T>
-void average_pool2d_cuda(CudaContext& where, const PoolShape& shape, const T* x, T* y);
+void average_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y);
 template <class T>
-void average_pool2d_grad_cuda(CudaContext& where, const PoolShape& shape, const T* dy, T* dx);
+void average_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy, T* dx);
 
 // x [n, pixels, c], y [n, c]
 template <class T>
-void global_average_pool_cuda(CudaContext& where, int64_t n, int64_t pixels, int64_t c, const T* x,
+void global_average_pool_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c, const T* x,
                               T* y);
 template <class T>
-void global_average_pool_grad_cuda(CudaContext& where, int64_t n, int64_t pixels, int64_t c,
+void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c,
                                    const T* dy, T* dx);
 
 // x as [outer, n, inner].
@@ -144,9 +143,9 @@ struct AxisGeometry {
       : outer(x.elements(0, axis)), n(x[axis]), inner(x.elements(axis + 1, x.rank())) {}
 };
 
-void max_cuda(CudaContext& where, const AxisGeometry& g, const Buffer& x, const Buffer& y,
+void max_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& x, const Buffer& y,
               const Buffer& positions);
-void max_grad_cuda(CudaContext& where, const AxisGeometry& g, const Buffer& dy,
+void max_grad_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& dy,
                    const Buffer& positions, const Buffer& dx);
 
 // Dropout and pictures.
@@ -176,46 +175,46 @@ TESSERA_HOST_DEVICE inline uint64_t dropout_sample(int64_t step, int64_t sample)
   return static_cast<uint64_t>(step) << 32 ^ static_cast<uint64_t>(sample);
 }
 
-void dropout_cuda(CudaContext& where, const DropoutParams& params, const Buffer& x,
+void dropout_cuda(CudaContext& ctx, const DropoutParams& params, const Buffer& x,
                   const Buffer& position, const Buffer& y);
 
 template <class T>
-TESSERA_HOST_DEVICE T normalized_byte(int value, double mean, double deviation) {
-  return static_cast<T>((value / 255.0 - mean) / deviation);
+TESSERA_HOST_DEVICE T normalized_byte(int value, double mean, double stddev) {
+  return static_cast<T>((value / 255.0 - mean) / stddev);
 }
 
-void image_normalize_cuda(CudaContext& where, const ImageNormalizeParams& params, const Buffer& x,
+void image_normalize_cuda(CudaContext& ctx, const ImageNormalizeParams& params, const Buffer& x,
                           const Buffer& y);
 
 // Moving elements, and products.
 
-inline constexpr int kMostConcat = 32;  // tensors
+inline constexpr int kMaxConcat = 32;  // tensors
 
 // Each of the inputs is [outer, something], and so is y, which has them side by side.
-void concat_cuda(CudaContext& where, int64_t outer, Buffers in, const Buffer& y);
+void concat_cuda(CudaContext& ctx, int64_t outer, Buffers in, const Buffer& y);
 
-void slice_cuda(CudaContext& where, const SliceParams& box, const Buffer& x, const Buffer& y);
+void slice_cuda(CudaContext& ctx, const SliceParams& box, const Buffer& x, const Buffer& y);
 // x: the shape of what was sliced, of which dx is the gradient.
-void slice_grad_cuda(CudaContext& where, const SliceParams& box, const Shape& x, const Buffer& dy,
+void slice_grad_cuda(CudaContext& ctx, const SliceParams& box, const Shape& x, const Buffer& dy,
                      const Buffer& dx);
 
-void mirror_cuda(CudaContext& where, const Buffer& x, const Buffer& y);
+void flip_left_right_cuda(CudaContext& ctx, const Buffer& x, const Buffer& y);
 
 // The kernel for a and b, float32 or float64. A third input is added to the product along its last
 // axis: `bias` is a program of the product and that input. It has `scratch` bytes to work in, which
 // may be none, and chooses the library's algorithm by them here.
 std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
                                     std::span<const TensorSpec> in, const TensorSpec& out,
-                                    size_t scratch, Context& where);
+                                    size_t scratch, Context& ctx);
 
 // Updates.
 
 // in: lr, then what has to be finite; their flags (engine/kernels_cuda.h) stand in scratch.
-void lr_if_finite_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);
+void lr_if_finite_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch);
 // in: lr, the gradient; its flags stand in scratch.
-void update_gate_cuda(CudaContext& where, Buffers in, const Buffer& out, Buffer scratch);
+void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch);
 
 // counter + 1, unless lr is not finite.
-void count_up_cuda(CudaContext& where, const Buffer& counter, const Buffer& lr);
+void count_up_cuda(CudaContext& ctx, const Buffer& counter, const Buffer& lr);
 
 }  // namespace tessera

@@ -18,9 +18,9 @@ class Normalise : public Op {
   std::string_view name() const override { return step_.name(); }
   Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
   bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& where,
+  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    return step_.prepare(in, where, chosen);
+    return step_.prepare(in, ctx, chosen);
   }
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b01111}; }  // x, mean, inverse, gamma

@@ -25,9 +25,9 @@ class SamplePointwiseKernel final : public Kernel {
       strides_.push_back(x.shape == y ? size_ : x.shape.rank() == 2 ? y.back() : 0);
   }
 
-  void run(Context& where, Buffers in, Buffers out, Buffer) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
     const int64_t parts = (size_ + kTask - 1) / kTask;
-    static_cast<CpuContext&>(where).pool().parallel_for(samples_ * parts, [&](int64_t task) {
+    static_cast<CpuContext&>(ctx).pool().parallel_for(samples_ * parts, [&](int64_t task) {
       const int64_t sample = task / parts, first = task % parts * kTask;
       const void* inputs[kMaxScalarRegisters];
       for (size_t k = 0; k < in.size(); ++k)
@@ -70,10 +70,10 @@ Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
 
 bool SamplePointwise::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
 
-std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in, Context& where,
+std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in, Context& ctx,
                                                  const Algorithm&) const {
   if constexpr (kCuda) {
-    if (!where.device().is_cpu()) {
+    if (!ctx.device().is_cpu()) {
       const Shape& y = in[0].shape;
       const int64_t c = y.back(), size = y.elements(1, y.rank());
       std::vector<PointwiseRead> reads;

@@ -42,25 +42,25 @@ class Best : public Planner {
 
   Solution prove(const Problem& problem, const Limits& limits = {}) const override {
     const Deadline deadline(limits.seconds);
-    const Ready ready(problem);
+    const PreparedProblem prepared(problem);
     // The search costs less than most of the ways.
-    Plan plan = lowest_by_order(problem, ready, kEffort, deadline, true);
+    Plan plan = best_of_orders(problem, prepared, kEffort, deadline, true);
     const int64_t nodes = limits.nodes > 0 ? limits.nodes : nodes_for(std::ssize(problem.buffers));
-    Solution solution = judge(problem, ready, std::move(plan), nodes, deadline);
-    solution = refine(problem, ready, std::move(solution), nodes, deadline);
+    Solution solution = judge(problem, prepared, std::move(plan), nodes, deadline);
+    solution = refine(problem, prepared, std::move(solution), nodes, deadline);
     const auto done = [&] {
-      const int64_t enough = std::max(solution.bound, ready.enough);
-      return solution.verdict == Verdict::kInfeasible || solution.plan.bytes <= enough ||
+      const int64_t enough = std::max(solution.bound, prepared.good_enough);
+      return solution.status == SolveStatus::kInfeasible || solution.plan.bytes <= enough ||
              deadline.passed();
     };
     const auto take = [&](Plan other) {
       if (other.bytes >= solution.plan.bytes) return;
       solution.plan = std::move(other);
-      solution.verdict = verdict_of(problem, solution);
+      solution.status = verdict_of(problem, solution);
     };
-    if (!done()) take(lowest_by_order(problem, ready, kEffort, deadline));
+    if (!done()) take(best_of_orders(problem, prepared, kEffort, deadline));
     for (const Placer* other : {&local_search_planner(), &xla_planner(), &tflite_planner()}) {
-      if (!done()) take(other->plan_until(ready, deadline));
+      if (!done()) take(other->plan_until(prepared, deadline));
     }
     return solution;
   }

@@ -40,8 +40,8 @@ std::vector<int> clash_of(const Problem& problem) {
 }
 
 // Suspects to begin with where the lower bound is above the capacity: those of one time.
-std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t capacity,
-                             const Deadline& deadline) {
+std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prepared,
+                             int64_t capacity, const Deadline& deadline) {
   std::vector<int> all;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& b = problem.buffers[i];
@@ -49,10 +49,10 @@ std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t
     if (std::max<int64_t>(b.offset, 0) > capacity - b.size) return {static_cast<int>(i)};
     all.push_back(static_cast<int>(i));
   }
-  const auto most = std::max_element(ready.load.begin(), ready.load.end());
-  if (most != ready.load.end() && *most > capacity) {
-    const auto time = static_cast<int32_t>(most - ready.load.begin());
-    std::erase_if(all, [&](int i) { return !ready.lives(ready.items[i], time); });
+  const auto most = std::max_element(prepared.load.begin(), prepared.load.end());
+  if (most != prepared.load.end() && *most > capacity) {
+    const auto time = static_cast<int32_t>(most - prepared.load.begin());
+    std::erase_if(all, [&](int i) { return !prepared.lives(prepared.items[i], time); });
     return all;
   }
   // Then it takes what rounding adds to the sizes.
@@ -63,8 +63,8 @@ std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t
     for (int32_t b : sections.members(s)) {
       const Block& block = sections.blocks[b];
       live.push_back(block.buffer);
-      room += block.room;
-      spare = std::max(spare, block.room - block.size);
+      room += block.padded_size;
+      spare = std::max(spare, block.padded_size - block.size);
     }
     if (room - spare > capacity) return live;
   }
@@ -74,8 +74,9 @@ std::vector<int> crowd_above(const Problem& problem, const Ready& ready, int64_t
 // Returns some of the suspects, which cannot be planned within the capacity: of these that still
 // holds, though not when any one of them is left out. Empty when that takes more decisions or time
 // than given.
-std::vector<int> conflict_of(const Problem& problem, const Ready& ready, std::vector<int> suspects,
-                             int64_t capacity, int64_t nodes, const Deadline& deadline) {
+std::vector<int> conflict_of(const Problem& problem, const PreparedProblem& prepared,
+                             std::vector<int> suspects, int64_t capacity, int64_t nodes,
+                             const Deadline& deadline) {
   const int64_t step = step_of(problem);
   capacity = capacity / step * step;
   std::vector<int>& kept = suspects;
@@ -87,7 +88,7 @@ std::vector<int> conflict_of(const Problem& problem, const Ready& ready, std::ve
           kept.begin() + static_cast<std::ptrdiff_t>(std::min(from + chunk, kept.size()));
       std::vector<int> others(kept.begin(), begin);
       others.insert(others.end(), end, kept.end());
-      const Peeled peeled = peel(ready, std::move(others), step, capacity);
+      const Peeled peeled = peel(prepared, std::move(others), step, capacity);
       const Sections sections(problem, peeled.core, deadline);
       if (!sections.complete) return {};
       Search search(sections, capacity, {}, deadline);
@@ -112,9 +113,9 @@ int64_t conflict_nodes(int64_t nodes) { return 16 * std::min<int64_t>(nodes, 6'0
 
 constexpr int64_t kMaxNodes = int64_t{1} << 50;
 
-std::vector<int> all_of(const Ready& ready) {
-  std::vector<int> all = ready.movable;
-  all.insert(all.end(), ready.fixed.begin(), ready.fixed.end());
+std::vector<int> all_of(const PreparedProblem& prepared) {
+  std::vector<int> all = prepared.movable;
+  all.insert(all.end(), prepared.fixed.begin(), prepared.fixed.end());
   std::sort(all.begin(), all.end());
   return all;
 }
@@ -137,14 +138,14 @@ std::vector<std::vector<int>> apart_in_time(const Problem& problem, std::vector<
 // The question whether there is a plan within a capacity, which may be taken up again.
 class Question {
  public:
-  Question(const Problem& problem, const Ready& ready, int64_t step, int64_t capacity,
+  Question(const Problem& problem, const PreparedProblem& prepared, int64_t step, int64_t capacity,
            const Inferences& inferences, const Deadline& deadline)
       : problem_(problem),
-        ready_(ready),
+        prepared_(prepared),
         deadline_(deadline),
         capacity_(capacity / step * step),
-        peeled_(inferences.peeling ? peel(ready, all_of(ready), step, capacity_)
-                                   : Peeled{all_of(ready), {}}) {
+        peeled_(inferences.peeling ? peel(prepared, all_of(prepared), step, capacity_)
+                                   : Peeled{all_of(prepared), {}}) {
     const Stopwatch watch;
     add_parts();
     // The search is built in about twice the time.
@@ -221,11 +222,11 @@ class Question {
         plan.offsets[blocks[i].buffer] = part->search->offsets()[i];
       }
     }
-    return place_around(ready_, peeled_.core, std::move(plan), peeled_.rest, deadline_);
+    return place_around(prepared_, peeled_.core, std::move(plan), peeled_.rest, deadline_);
   }
 
   const Problem& problem_;
-  const Ready& ready_;
+  const PreparedProblem& prepared_;
   const Deadline& deadline_;
   const int64_t capacity_;
   const Peeled peeled_;
@@ -237,10 +238,10 @@ class Question {
 
 class Refinement {
  public:
-  Refinement(const Problem& problem, const Ready& ready, Solution judged, int64_t nodes,
-             const Deadline& deadline, const Inferences& inferences)
+  Refinement(const Problem& problem, const PreparedProblem& prepared, Solution judged,
+             int64_t nodes, const Deadline& deadline, const Inferences& inferences)
       : problem_(problem),
-        ready_(ready),
+        prepared_(prepared),
         budget_(std::min(nodes, kMaxNodes)),
         deadline_(deadline),
         inferences_(inferences),
@@ -256,7 +257,7 @@ class Refinement {
   bool spent() const { return solution_.nodes >= budget_ || deadline_.passed(); }
 
   std::unique_ptr<Question> question(int64_t capacity) const {
-    return std::make_unique<Question>(problem_, ready_, step_, capacity, inferences_, deadline_);
+    return std::make_unique<Question>(problem_, prepared_, step_, capacity, inferences_, deadline_);
   }
 
   Outcome ask(Question& question, int64_t nodes) {
@@ -271,11 +272,11 @@ class Refinement {
   void fit() {
     const auto fits = question(problem_.capacity);
     const Outcome outcome = ask(*fits, budget_);
-    solution_.verdict = verdict_of(problem_, solution_);
+    solution_.status = verdict_of(problem_, solution_);
     if (outcome == Outcome::kNone) {
-      solution_.verdict = Verdict::kInfeasible;
+      solution_.status = SolveStatus::kInfeasible;
       solution_.bound = std::max(solution_.bound, problem_.capacity + 1);
-      solution_.conflict = conflict_of(problem_, ready_, fits->core(), problem_.capacity,
+      solution_.conflict = conflict_of(problem_, prepared_, fits->core(), problem_.capacity,
                                        conflict_nodes(budget_), deadline_);
     }
   }
@@ -304,15 +305,15 @@ class Refinement {
         lowest = capacity + step_;
         if (outcome == Outcome::kNone) bound = lowest;
       }
-      solution_.verdict = verdict_of(problem_, solution_);
-      if (solution_.verdict == Verdict::kOptimal) return;
+      solution_.status = verdict_of(problem_, solution_);
+      if (solution_.status == SolveStatus::kOptimal) return;
       // What is asked next must be the new bound: a no to the old one says nothing more.
       if (bound > asked) lowest_question = question(asked = bound);
     }
   }
 
   const Problem& problem_;
-  const Ready& ready_;
+  const PreparedProblem& prepared_;
   const int64_t budget_;
   const Deadline& deadline_;
   const Inferences inferences_;
@@ -334,34 +335,34 @@ int64_t step_of(const Problem& problem) {
 
 int64_t judge_nodes(const Limits& limits) { return limits.nodes > 0 ? limits.nodes : 10'000; }
 
-Verdict verdict_of(const Problem& problem, const Solution& solution) {
+SolveStatus verdict_of(const Problem& problem, const Solution& solution) {
   const int64_t bytes = solution.plan.bytes;
-  if (problem.capacity >= 0 && bytes > problem.capacity) return Verdict::kNotFound;
-  return bytes == solution.bound ? Verdict::kOptimal : Verdict::kWithin;
+  if (problem.capacity >= 0 && bytes > problem.capacity) return SolveStatus::kUnknown;
+  return bytes == solution.bound ? SolveStatus::kOptimal : SolveStatus::kFeasible;
 }
 
-Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t nodes,
+Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan plan, int64_t nodes,
                const Deadline& deadline) {
-  Solution solution{std::move(plan), Verdict::kWithin, ready.bound, 0, {}};
-  solution.verdict = verdict_of(problem, solution);
+  Solution solution{std::move(plan), SolveStatus::kFeasible, prepared.bound, 0, {}};
+  solution.status = verdict_of(problem, solution);
   solution.conflict = clash_of(problem);
   if (!solution.conflict.empty()) {
-    solution.verdict = Verdict::kInfeasible;
+    solution.status = SolveStatus::kInfeasible;
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
-    solution.verdict = Verdict::kInfeasible;
+    solution.status = SolveStatus::kInfeasible;
     solution.conflict =
-        conflict_of(problem, ready, crowd_above(problem, ready, problem.capacity, deadline),
+        conflict_of(problem, prepared, crowd_above(problem, prepared, problem.capacity, deadline),
                     problem.capacity, conflict_nodes(nodes), deadline);
   }
   return solution;
 }
 
-Solution refine(const Problem& problem, const Ready& ready, Solution judged, int64_t nodes,
-                const Deadline& deadline, const Inferences& inferences) {
+Solution refine(const Problem& problem, const PreparedProblem& prepared, Solution judged,
+                int64_t nodes, const Deadline& deadline, const Inferences& inferences) {
   const bool fits = problem.capacity >= 0 && judged.plan.bytes <= problem.capacity;
-  if (judged.verdict == Verdict::kOptimal || fits) return judged;
-  if (judged.verdict == Verdict::kInfeasible || deadline.passed()) return judged;
-  return Refinement(problem, ready, std::move(judged), nodes, deadline, inferences).run();
+  if (judged.status == SolveStatus::kOptimal || fits) return judged;
+  if (judged.status == SolveStatus::kInfeasible || deadline.passed()) return judged;
+  return Refinement(problem, prepared, std::move(judged), nodes, deadline, inferences).run();
 }
 
 }  // namespace tessera::planning
@@ -375,7 +376,7 @@ double Solution::gap() const {
 
 Solution Planner::prove(const Problem& problem, const Limits& limits) const {
   const planning::Deadline deadline(limits.seconds);
-  return planning::judge(problem, planning::Ready(problem), solve(problem),
+  return planning::judge(problem, planning::PreparedProblem(problem), solve(problem),
                          planning::judge_nodes(limits), deadline);
 }
 

@@ -17,15 +17,15 @@ int64_t judge_nodes(const Limits& limits);
 
 // The verdict as far as the lower bound tells. Where it is infeasible it shows a conflict, if one
 // is found in as many decisions as go with a search of so many.
-Solution judge(const Problem& problem, const Ready& ready, Plan plan, int64_t nodes,
+Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan plan, int64_t nodes,
                const Deadline& deadline);
 
 // What a plan that is known to be valid proves, next to the bound.
-Verdict verdict_of(const Problem& problem, const Solution& solution);
+SolveStatus verdict_of(const Problem& problem, const Solution& solution);
 
 // Searches below the plan that was judged, until it is proved lowest, fits the capacity if there is
 // one, or so many decisions are made.
-Solution refine(const Problem& problem, const Ready& ready, Solution judged, int64_t nodes,
-                const Deadline& deadline, const Inferences& inferences = {});
+Solution refine(const Problem& problem, const PreparedProblem& prepared, Solution judged,
+                int64_t nodes, const Deadline& deadline, const Inferences& inferences = {});
 
 }  // namespace tessera::planning

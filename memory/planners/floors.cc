@@ -28,7 +28,7 @@ Floors::Floors(const Sections& sections, bool sums)
     int64_t most = 0;
     fixed_here.clear();
     for (int32_t b : members) {
-      most = std::max(most, sections.blocks[b].room - sections.blocks[b].size);
+      most = std::max(most, sections.blocks[b].padded_size - sections.blocks[b].size);
       if (sections.blocks[b].fixed >= 0) fixed_here.push_back(b);
       for (const Span span : sections.spans(b)) {
         if (span.lower == s) starts_.push_back(b);
@@ -57,7 +57,7 @@ Floors::Floors(const Sections& sections, bool sums)
     places += block.hull.upper - block.hull.lower;
   }
   places_.resize(places);
-  blame_.assign(sections.count(), 10);
+  conflict_weight_.assign(sections.count(), 10);
   changed_at_.assign(sections.count(), 0);
 }
 
@@ -69,7 +69,7 @@ bool Floors::reset(int64_t capacity) {
   floor_.assign(count, 0);
   rest_.assign(count, 0);
   top_.assign(count, capacity);
-  few_.assign(count, {.others = -1});
+  lowest_.assign(count, {.others = -1});
   live_.assign(count, 0);
   live_starts_.assign(count, 0);
   links_.assign(count, 0);
@@ -87,7 +87,7 @@ bool Floors::reset(int64_t capacity) {
       for (int s = span.lower; s < span.upper; ++s) {
         place_of(block, s) = live_[s];
         members_[first_[s] + live_[s]++] = block;
-        rest_[s] += blocks[b].room;
+        rest_[s] += blocks[b].padded_size;
       }
     }
   }
@@ -122,7 +122,7 @@ void Floors::undo(size_t mark) {
         note(change.index);
         break;
       case Kind::kFew:
-        few_[change.index] = {.others = -1};
+        lowest_[change.index] = {.others = -1};
         break;
       case Kind::kTop:
         top_[change.index] = change.before;
@@ -143,8 +143,8 @@ void Floors::note_starts(int block) {
   for (const Span span : sections_.spans(block)) note(span.lower);
 }
 
-void Floors::accuse(int section) {
-  ++blame_[section];
+void Floors::bump_weight(int section) {
+  ++conflict_weight_[section];
   note(section);
 }
 
@@ -160,7 +160,7 @@ void Floors::take_out(int block, int64_t offset) {
   for (const Span span : sections_.spans(block)) {
     take_out_start(span.lower, start_places_[index++]);
     for (int s = span.lower; s < span.upper; ++s) {
-      rest_[s] -= b.room;
+      rest_[s] -= b.padded_size;
       int32_t& place = place_of(block, s);
       const int32_t end = --live_[s];
       int32_t* const members = members_.data() + first_[s];
@@ -192,7 +192,7 @@ void Floors::put_back(int block) {
   for (const Span span : sections_.spans(block)) {
     ++live_starts_[span.lower];
     for (int s = span.lower; s < span.upper; ++s) {
-      rest_[s] += b.room;
+      rest_[s] += b.padded_size;
       ++live_[s];
     }
   }
@@ -241,14 +241,14 @@ bool Floors::raise(int block, int64_t offset) {
 bool Floors::raise_above(Span span, int64_t height) {
   for (int32_t b : left(span.lower)) {
     if (low_[b] < height && !raise(b, height)) {
-      accuse(span.lower);
+      bump_weight(span.lower);
       return false;
     }
   }
   for (int s = span.lower + 1; s < span.upper; ++s) {
     for (int32_t b : starts(s)) {
       if (low_[b] < height && !raise(b, height)) {
-        accuse(s);
+        bump_weight(s);
         return false;
       }
     }
@@ -258,56 +258,57 @@ bool Floors::raise_above(Span span, int64_t height) {
 
 // The lowest offset of a block left there, or some offset not above the floor.
 int64_t Floors::lowest(int section) {
-  Few& few = few_[section];
+  LowestCandidates& candidates = lowest_[section];
   int64_t lowest = kNever;
-  for (int32_t i = 0; i < few.count; ++i) {
-    const int32_t b = few.blocks[i];
+  for (int32_t i = 0; i < candidates.count; ++i) {
+    const int32_t b = candidates.blocks[i];
     if (placed_[b] || low_[b] >= lowest) continue;
     lowest = low_[b];
-    if (i > 0) std::swap(few.blocks[0], few.blocks[i]);
+    if (i > 0) std::swap(candidates.blocks[0], candidates.blocks[i]);
     if (lowest <= floor_[section]) return lowest;
   }
-  return lowest <= few.others ? lowest : find_few(section);
+  return lowest <= candidates.others ? lowest : find_lowest_candidates(section);
 }
 
 // Adds a block to the lowest ones, from which the highest may have to go.
-void Floors::add(Few& few, int32_t block) const {
+void Floors::add(LowestCandidates& candidates, int32_t block) const {
   const int64_t low = low_[block];
-  if (few.count == kFew) {
-    const int64_t last = low_[few.blocks[kFew - 1]];
-    few.others = std::min(few.others, std::max(low, last));
+  if (candidates.count == kFew) {
+    const int64_t last = low_[candidates.blocks[kFew - 1]];
+    candidates.others = std::min(candidates.others, std::max(low, last));
     if (low >= last) return;
   }
-  int32_t at = few.count < kFew ? few.count++ : kFew - 1;
-  for (; at > 0 && low_[few.blocks[at - 1]] > low; --at) few.blocks[at] = few.blocks[at - 1];
-  few.blocks[at] = block;
+  int32_t at = candidates.count < kFew ? candidates.count++ : kFew - 1;
+  for (; at > 0 && low_[candidates.blocks[at - 1]] > low; --at)
+    candidates.blocks[at] = candidates.blocks[at - 1];
+  candidates.blocks[at] = block;
 }
 
-int64_t Floors::find_few(int section) {
-  Few few;
+int64_t Floors::find_lowest_candidates(int section) {
+  LowestCandidates candidates;
   // Most are those of the section before, next to which only those matter that begin here.
   if (section > 0) {
-    const Few& before = few_[section - 1];
-    few.others = before.others;
+    const LowestCandidates& before = lowest_[section - 1];
+    candidates.others = before.others;
     for (int32_t i = 0; i < before.count; ++i) {
       const int32_t b = before.blocks[i];
-      if (!placed_[b] && sections_.passes(b, section)) add(few, b);
+      if (!placed_[b] && sections_.passes(b, section)) add(candidates, b);
     }
-    for (int32_t b : starts(section)) add(few, b);
+    for (int32_t b : starts(section)) add(candidates, b);
   }
-  if (section == 0 || few.count == 0 || low_[few.blocks[0]] > few.others) {
-    few = {};
+  if (section == 0 || candidates.count == 0 || low_[candidates.blocks[0]] > candidates.others) {
+    candidates = {};
     for (int32_t b : left(section)) {
-      if (few.count == kFew && low_[few.blocks[kFew - 1]] <= floor_[section]) {
-        few.others = floor_[section];  // none is lower than these
+      if (candidates.count == kFew && low_[candidates.blocks[kFew - 1]] <= floor_[section]) {
+        candidates.others = floor_[section];  // none is lower than these
         break;
       }
-      add(few, b);
+      add(candidates, b);
     }
   }
   trail_.push_back({Kind::kFew, section, 0});
-  few_[section] = few;
-  return low_[few.blocks[0]];
+  lowest_[section] = candidates;
+  return low_[candidates.blocks[0]];
 }
 
 // Brings the floors up to date where blocks have risen, unless all is lost already.
@@ -319,7 +320,7 @@ bool Floors::clean(bool fits) {
     set(Kind::kFloor, floor_, s, height);
     note(s);
     if (sums_ && slack(s) < 0) {
-      accuse(s);
+      bump_weight(s);
       fits = false;
     }
   }
@@ -336,14 +337,14 @@ void Floors::set_floors(int block, int64_t height) {
 bool Floors::place(int block, int64_t offset) {
   take_out(block, offset);
   changed_ = sections_.blocks[block].hull;
-  const int64_t above = offset + sections_.blocks[block].room;
+  const int64_t above = offset + sections_.blocks[block].padded_size;
   trail_.push_back({Kind::kPlaced, block, offset});
   set_floors(block, above);
   bool fits = true;
   for (const Span span : sections_.spans(block)) {
     for (int s = span.lower; s < span.upper && fits; ++s) {
       fits = !sums_ || live_[s] == 0 || slack(s) >= 0;
-      if (!fits) accuse(s);
+      if (!fits) bump_weight(s);
     }
   }
   lifted_ = !fits;
@@ -357,7 +358,7 @@ bool Floors::rise(int section, int64_t height) {
   for (int32_t b : left(section)) {
     if (fits && low_[b] < height) fits = raise(b, height);
   }
-  if (!fits) accuse(section);
+  if (!fits) bump_weight(section);
   return clean(fits);
 }
 
@@ -371,7 +372,7 @@ bool Floors::lift_long(Span part, bool& any) {
       continue;
     }
     any = true;
-    const int64_t offset = top_[part.lower] - block.room;
+    const int64_t offset = top_[part.lower] - block.padded_size;
     if (low_[b] > offset) return false;
     take_out(b, offset);
     for (int s = part.lower; s < part.upper; ++s) {

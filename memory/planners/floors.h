@@ -48,8 +48,10 @@ class Floors {
   // Its lowest offset; when placed, its offset.
   int64_t low(int block) const { return low_[block]; }
   const std::vector<int64_t>& offsets() const { return low_; }
-  uint64_t hash(int section) const { return hash_[section]; }   // of what is left and begins there
-  int64_t blame(int section) const { return blame_[section]; }  // how often it ended a try, and 10
+  uint64_t hash(int section) const { return hash_[section]; }  // of what is left and begins there
+  int64_t conflict_weight(int section) const {
+    return conflict_weight_[section];
+  }  // how often it ended a try, and 10
   // When a floor, a ceiling, the blame there or the lowest offset of a block that begins there has
   // last changed, by a clock that every change moves on.
   int64_t changed(int section) const { return changed_at_[section]; }
@@ -70,7 +72,7 @@ class Floors {
   // Some of the lowest blocks of a section, so that not all have to be asked which is lowest now.
   // Going on, blocks only rise; what is undone forgets them.
   static constexpr int32_t kFew = 8;
-  struct Few {
+  struct LowestCandidates {
     int64_t others = std::numeric_limits<int64_t>::max();  // no other block is lower than this
     int32_t count = 0;
     std::array<int32_t, kFew> blocks = {};
@@ -83,7 +85,7 @@ class Floors {
   void note(int section) { changed_at_[section] = ++clock_; }
   void note_block(int block);
   void note_starts(int block);
-  void accuse(int section);
+  void bump_weight(int section);
   int32_t& place_of(int block, int section) { return places_[first_place_[block] + section]; }
   void take_out(int block, int64_t offset);
   void take_out_start(int section, int32_t& place);
@@ -94,8 +96,8 @@ class Floors {
   bool raise(int block, int64_t offset);
   bool raise_above(Span span, int64_t height);
   int64_t lowest(int section);
-  int64_t find_few(int section);
-  void add(Few& few, int32_t block) const;
+  int64_t find_lowest_candidates(int section);
+  void add(LowestCandidates& candidates, int32_t block) const;
   bool clean(bool fits);
 
   const Sections& sections_;
@@ -107,13 +109,13 @@ class Floors {
   std::vector<int64_t> floor_;  // per section, as all that follow
   std::vector<int64_t> rest_;   // the room of what is left
   std::vector<int64_t> top_;    // the ceiling
-  std::vector<Few> few_;
+  std::vector<LowestCandidates> lowest_;
   std::vector<int32_t> live_;     // how many are left
   std::vector<int32_t> first_;    // where its members begin
   std::vector<int32_t> members_;  // those that are left first
   std::vector<int32_t> links_;    // blocks left that reach into the next section
   std::vector<uint64_t> hash_;
-  std::vector<int64_t> blame_;
+  std::vector<int64_t> conflict_weight_;
   std::vector<int64_t> changed_at_;
   int64_t clock_ = 0;
   std::vector<int32_t> live_starts_, first_start_, starts_;  // as live_, first_ and members_

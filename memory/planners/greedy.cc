@@ -18,8 +18,9 @@ class Greedy final : public Placer {
 
   std::string_view name() const override { return name_; }
   std::string_view explanation() const override { return explanation_; }
-  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
-    return place(ready, order_by(ready, [&](const Item& item) { return key_(ready, item); }), fit_,
+  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
+    return place(prepared,
+                 order_by(prepared, [&](const Item& item) { return key_(prepared, item); }), fit_,
                  deadline);
   }
 
@@ -29,7 +30,7 @@ class Greedy final : public Placer {
   const Key key_;
 };
 
-constexpr auto size_then_lifetime = [](const Ready&, const Item& item) {
+constexpr auto size_then_lifetime = [](const PreparedProblem&, const Item& item) {
   return std::pair(item.size, item.upper - item.lower);
 };
 
@@ -50,7 +51,7 @@ const Planner& in_order_planner() {
   static const Greedy planner(
       "in_order",
       "in the order of allocation, each at the lowest free address, as an eager allocator would",
-      Fit::kLowest, [](const Ready&, const Item& item) { return -item.lower; });
+      Fit::kLowest, [](const PreparedProblem&, const Item& item) { return -item.lower; });
   return planner;
 }
 
@@ -90,7 +91,7 @@ const Planner& first_fit_area_planner() {
   static const Greedy planner(
       "first_fit_area",
       "the largest size x lifetime first, each at the lowest address at which it fits",
-      Fit::kLowest, [](const Ready&, const Item& item) {
+      Fit::kLowest, [](const PreparedProblem&, const Item& item) {
         // A size times a time need not fit an integer.
         return static_cast<double>(item.size) * (item.upper - item.lower);
       });
@@ -111,8 +112,9 @@ const Planner& first_fit_area_planner() {
 const Planner& first_fit_lifetime_planner() {
   static const Greedy planner(
       "first_fit_lifetime", "the longest-lived first, each at the lowest address at which it fits",
-      Fit::kLowest,
-      [](const Ready&, const Item& item) { return std::pair(item.upper - item.lower, item.size); });
+      Fit::kLowest, [](const PreparedProblem&, const Item& item) {
+        return std::pair(item.upper - item.lower, item.size);
+      });
   return planner;
 }
 
@@ -148,8 +150,8 @@ const Planner& best_fit_planner() {
 const planning::Placer& tflite_planner() {
   static const Greedy planner(
       "tflite", "TensorFlow Lite's: what lives throughout first, then by size in the tightest gap",
-      Fit::kTightest, [](const Ready& ready, const Item& item) {
-        const auto last = static_cast<int32_t>(ready.load.size()) - 1;
+      Fit::kTightest, [](const PreparedProblem& prepared, const Item& item) {
+        const auto last = static_cast<int32_t>(prepared.load.size()) - 1;
         const bool throughout = item.lower == 0 && item.upper == last;
         return throughout ? std::tuple(true, int64_t{0}, 0)
                           : std::tuple(false, item.size, -item.lower);

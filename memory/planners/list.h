@@ -11,7 +11,7 @@ namespace planning {
 class Placer : public Planner {
  public:
   // Past the deadline it still returns a plan, but one that it no longer thinks about.
-  virtual Plan plan_until(const Ready& ready, const Deadline& deadline) const = 0;
+  virtual Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const = 0;
 
   Plan solve(const Problem& problem) const final;
   Solution prove(const Problem& problem, const Limits& limits = {}) const final;

@@ -28,11 +28,11 @@ constexpr size_t kLate = 32;           // changes after which one may be as high
 constexpr size_t kPatience = 1000;     // changes that bring nothing lower, after which it gives up
 
 // One of the places in the order, at random, whose buffer ends at the top; 0 when there is none.
-size_t to_blame(const Ready& ready, const std::vector<int>& order, const Plan& plan,
+size_t to_blame(const PreparedProblem& prepared, const std::vector<int>& order, const Plan& plan,
                 std::mt19937& random) {
   size_t seen = 0, chosen = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    if (plan.offsets[order[i]] + ready.items[order[i]].size != plan.bytes) continue;
+    if (plan.offsets[order[i]] + prepared.items[order[i]].size != plan.bytes) continue;
     if (random() % ++seen == 0) chosen = i;
   }
   return chosen;
@@ -45,26 +45,26 @@ class LocalSearch : public Placer {
     return "from the order by size on, moves what ends at the top to earlier places";
   }
 
-  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
+  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
     Effort effort = 0;
     std::mt19937 random(1);  // the same plan for the same problem
     std::vector<int> order = order_by(
-        ready, [](const Item& item) { return std::pair(item.size, item.upper - item.lower); });
-    Plan current = place(ready, order, Fit::kLowest, INT64_MAX, &effort, deadline);
+        prepared, [](const Item& item) { return std::pair(item.size, item.upper - item.lower); });
+    Plan current = place(prepared, order, Fit::kLowest, INT64_MAX, &effort, deadline);
     Plan best = current;
     std::array<int64_t, kLate> late;
     late.fill(current.bytes);
     size_t give_up = kPatience;
     const auto done = [&] {
-      return best.bytes <= ready.enough || effort >= kBudget || deadline.passed();
+      return best.bytes <= prepared.good_enough || effort >= kBudget || deadline.passed();
     };
     for (size_t round = 0; round < give_up && !done(); ++round) {
-      const size_t from = to_blame(ready, order, current, random);
+      const size_t from = to_blame(prepared, order, current, random);
       if (from == 0) break;  // a fixed buffer or the first one: nothing can go before it
       const size_t to = random() % from;
       std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
       const int64_t allowed = std::max(current.bytes, late[round % kLate]);
-      Plan plan = place(ready, order, Fit::kLowest, allowed + 1, &effort, deadline);
+      Plan plan = place(prepared, order, Fit::kLowest, allowed + 1, &effort, deadline);
       if (plan.bytes <= allowed) {
         current = std::move(plan);
         if (current.bytes < best.bytes) {

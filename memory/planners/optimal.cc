@@ -19,11 +19,11 @@ constexpr int64_t kNodes = 600'000;
 
 Solution prove_with(const Inferences& inferences, const Problem& problem, const Limits& limits) {
   const Deadline deadline(limits.seconds);
-  const Ready ready(problem);
-  Plan known = lowest_by_order(problem, ready, 0, deadline, true);
+  const PreparedProblem prepared(problem);
+  Plan known = best_of_orders(problem, prepared, 0, deadline, true);
   const int64_t nodes = limits.nodes > 0 ? limits.nodes : kNodes;
-  return refine(problem, ready, judge(problem, ready, std::move(known), nodes, deadline), nodes,
-                deadline, inferences);
+  return refine(problem, prepared, judge(problem, prepared, std::move(known), nodes, deadline),
+                nodes, deadline, inferences);
 }
 
 class Optimal : public Planner {
@@ -50,7 +50,7 @@ constexpr Switch kSwitches[] = {
      &Inferences::splits},
     {{"ceiling", "a block as long as its part of time goes to the top of it"},
      &Inferences::ceiling},
-    {{"twins", "of blocks that are alike, the first comes lowest"}, &Inferences::twins},
+    {{"duplicates", "of blocks that are alike, the first comes lowest"}, &Inferences::duplicates},
     {{"hatless", "a block that lifts no other need not be tried elsewhere"}, &Inferences::hatless},
     {{"nogoods", "what failed once is not tried again"}, &Inferences::nogoods},
     {{"restarts", "several strategies take turns, for longer and longer"}, &Inferences::restarts},

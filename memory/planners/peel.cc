@@ -14,10 +14,10 @@ struct Sum {
 
 class Company {
  public:
-  Company(const Ready& ready, const std::vector<int>& core)
-      : begun_(ready.load.size() + 1), ended_(ready.load.size() + 1) {
+  Company(const PreparedProblem& prepared, const std::vector<int>& core)
+      : begun_(prepared.load.size() + 1), ended_(prepared.load.size() + 1) {
     for (int i : core) {
-      const Item& item = ready.items[i];
+      const Item& item = prepared.items[i];
       add(begun_[item.lower + 1], item.size);
       add(ended_[item.upper], item.size);
     }
@@ -59,14 +59,15 @@ bool can_wait(const Item& item, const Sum& others, int64_t step, int64_t capacit
 
 }  // namespace
 
-Peeled peel(const Ready& ready, std::vector<int> chosen, int64_t step, int64_t capacity) {
+Peeled peel(const PreparedProblem& prepared, std::vector<int> chosen, int64_t step,
+            int64_t capacity) {
   Peeled peeled{std::move(chosen), {}};
   std::vector<int>& core = peeled.core;
   for (size_t before = core.size() + 1; core.size() < before;) {
     before = core.size();
-    const Company company(ready, core);
+    const Company company(prepared, core);
     const auto waits = [&](int i) {
-      return can_wait(ready.items[i], company.of(ready.items[i]), step, capacity);
+      return can_wait(prepared.items[i], company.of(prepared.items[i]), step, capacity);
     };
     const auto from =
         std::stable_partition(core.begin(), core.end(), [&](int i) { return !waits(i); });

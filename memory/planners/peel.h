@@ -23,6 +23,7 @@ struct Peeled {
 
 // Of the chosen buffers. Requires offsets that are multiples of `step`, as all sizes and alignments
 // above 1 are.
-Peeled peel(const Ready& ready, std::vector<int> chosen, int64_t step, int64_t capacity);
+Peeled peel(const PreparedProblem& prepared, std::vector<int> chosen, int64_t step,
+            int64_t capacity);
 
 }  // namespace tessera::planning

@@ -63,15 +63,15 @@ class Pile {
 // all of time: what lives within one slice meets nothing outside of it.
 class Shelf {
  public:
-  explicit Shelf(const Ready& ready) : ready_(ready) {
-    for (size_t count = 1 + ready.items.size() / kPerSlice; count > 1; count = (count + 3) / 4) {
+  explicit Shelf(const PreparedProblem& prepared) : prepared_(prepared) {
+    for (size_t count = 1 + prepared.items.size() / kPerSlice; count > 1; count = (count + 3) / 4) {
       add_level(count);
     }
     add_level(1);
   }
 
   void put(int index, int64_t offset) {
-    const Item& item = ready_.items[index];
+    const Item& item = prepared_.items[index];
     const Placed entry{offset, offset + item.size, item.lower, item.upper,
                        index,  item.gap_count > 0};
     for (Level& level : levels_) {
@@ -83,14 +83,14 @@ class Shelf {
 
   // Walks upwards past what is live at the same time, looking at each hole in between.
   int64_t find(int index, Fit fit) {
-    const Item& item = ready_.items[index];
+    const Item& item = prepared_.items[index];
     const bool gaps = item.gap_count > 0;
     int64_t candidate = 0;
     int64_t tightest = INT64_MAX;
     int64_t chosen = -1;
     effort_ += kEffortToPlace + around(item).walk([&](const Placed& at) {
       if (at.lower >= item.upper || item.lower >= at.upper) return false;
-      if ((gaps || at.gaps) && !ready_.meet(item, ready_.items[at.item])) return false;
+      if ((gaps || at.gaps) && !prepared_.meet(item, prepared_.items[at.item])) return false;
       const int64_t left = at.offset - candidate - item.size;
       if (left >= 0) {
         if (fit == Fit::kLowest) return true;
@@ -116,7 +116,7 @@ class Shelf {
   };
 
   void add_level(size_t count) {
-    const size_t times = ready_.load.size();
+    const size_t times = prepared_.load.size();
     levels_.push_back({static_cast<int32_t>(1 + times / count), std::vector<Pile>(count)});
   }
 
@@ -127,7 +127,7 @@ class Shelf {
     return level->slices[level->slice(item.lower)];
   }
 
-  const Ready& ready_;
+  const PreparedProblem& prepared_;
   std::vector<Level> levels_;
   int64_t top_ = 0;
   Effort effort_ = 0;
@@ -157,8 +157,8 @@ class RangeMaximum {
 
 }  // namespace
 
-Ready::Ready(const Problem& problem)
-    : bound(lower_bound(problem)), enough(std::max(bound, problem.capacity)) {
+PreparedProblem::PreparedProblem(const Problem& problem)
+    : bound(lower_bound(problem)), good_enough(std::max(bound, problem.capacity)) {
   rank_times(problem);
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].size == 0 || items[i].lower >= items[i].upper) continue;
@@ -167,7 +167,7 @@ Ready::Ready(const Problem& problem)
   measure_load();
 }
 
-void Ready::rank_times(const Problem& problem) {
+void PreparedProblem::rank_times(const Problem& problem) {
   std::vector<int64_t> times;
   for (const Interval& buffer : problem.buffers) {
     times.push_back(buffer.lower);
@@ -192,7 +192,7 @@ void Ready::rank_times(const Problem& problem) {
   load.assign(times.size(), 0);
 }
 
-void Ready::measure_load() {
+void PreparedProblem::measure_load() {
   const auto add = [&](int32_t lower, int32_t upper, int64_t bytes) {
     load[lower] += bytes;
     load[upper] -= bytes;
@@ -206,24 +206,24 @@ void Ready::measure_load() {
   }
   for (size_t i = 1; i < load.size(); ++i) load[i] += load[i - 1];
   const RangeMaximum maximum(load);
-  crowd.assign(items.size(), 0);
+  peak_load.assign(items.size(), 0);
   for (size_t i = 0; i < items.size(); ++i) {
-    if (items[i].lower < items[i].upper) crowd[i] = maximum(items[i].lower, items[i].upper);
+    if (items[i].lower < items[i].upper) peak_load[i] = maximum(items[i].lower, items[i].upper);
   }
 }
 
-bool Ready::meet(const Item& a, const Item& b) const {
+bool PreparedProblem::meet(const Item& a, const Item& b) const {
   if (a.lower >= b.upper || b.lower >= a.upper) return false;
   return (a.gap_count | b.gap_count) == 0 || meet_outside_gaps(a, b);
 }
 
-bool Ready::lives(const Item& item, int32_t time) const {
+bool PreparedProblem::lives(const Item& item, int32_t time) const {
   if (time < item.lower || item.upper <= time) return false;
   return std::none_of(gaps.begin() + item.first_gap, gaps.begin() + item.first_gap + item.gap_count,
                       [&](const RankedGap& gap) { return gap.lower <= time && time < gap.upper; });
 }
 
-bool Ready::meet_outside_gaps(const Item& a, const Item& b) const {
+bool PreparedProblem::meet_outside_gaps(const Item& a, const Item& b) const {
   // Looks for a time in both lifetimes and in no gap: whichever gap covers it moves it on.
   int32_t time = std::max(a.lower, b.lower);
   const int32_t end = std::min(a.upper, b.upper);
@@ -242,7 +242,7 @@ bool Ready::meet_outside_gaps(const Item& a, const Item& b) const {
 
 namespace {
 
-void fill(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
+void fill(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit, int64_t stop_at,
           const Deadline& deadline, Shelf& shelf, Plan& plan) {
   size_t i = 0;
   for (; i < order.size() && shelf.top() < stop_at; ++i) {
@@ -251,38 +251,39 @@ void fill(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t st
     shelf.put(order[i], plan.offsets[order[i]]);
   }
   plan.bytes = shelf.top();
-  if (plan.bytes < stop_at) stack(ready, order, i, plan);
+  if (plan.bytes < stop_at) stack(prepared, order, i, plan);
 }
 
 }  // namespace
 
-void stack(const Ready& ready, const std::vector<int>& order, size_t first, Plan& plan) {
+void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_t first,
+           Plan& plan) {
   for (size_t i = first; i < order.size(); ++i) {
-    const Item& item = ready.items[order[i]];
+    const Item& item = prepared.items[order[i]];
     plan.offsets[order[i]] = aligned_to(plan.bytes, item.alignment);
     plan.bytes = plan.offsets[order[i]] + item.size;
   }
 }
 
-Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at,
+Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit, int64_t stop_at,
            Effort* effort, const Deadline& deadline) {
   Plan plan;
-  plan.offsets.resize(ready.items.size());
-  for (size_t i = 0; i < ready.items.size(); ++i) {
-    plan.offsets[i] = std::max<int64_t>(ready.items[i].fixed, 0);
+  plan.offsets.resize(prepared.items.size());
+  for (size_t i = 0; i < prepared.items.size(); ++i) {
+    plan.offsets[i] = std::max<int64_t>(prepared.items[i].fixed, 0);
   }
-  Shelf shelf(ready);
-  for (int index : ready.fixed) shelf.put(index, ready.items[index].fixed);
-  fill(ready, order, fit, stop_at, deadline, shelf, plan);
+  Shelf shelf(prepared);
+  for (int index : prepared.fixed) shelf.put(index, prepared.items[index].fixed);
+  fill(prepared, order, fit, stop_at, deadline, shelf, plan);
   if (effort != nullptr) *effort += shelf.effort();
   return plan;
 }
 
-Plan place_around(const Ready& ready, const std::vector<int>& there, Plan plan,
+Plan place_around(const PreparedProblem& prepared, const std::vector<int>& there, Plan plan,
                   const std::vector<int>& order, const Deadline& deadline) {
-  Shelf shelf(ready);
+  Shelf shelf(prepared);
   for (int index : there) shelf.put(index, plan.offsets[index]);
-  fill(ready, order, Fit::kLowest, INT64_MAX, deadline, shelf, plan);
+  fill(prepared, order, Fit::kLowest, INT64_MAX, deadline, shelf, plan);
   return plan;
 }
 

@@ -27,17 +27,17 @@ struct RankedGap {
   int32_t upper;
 };
 
-struct Ready {
-  explicit Ready(const Problem& problem);
+struct PreparedProblem {
+  explicit PreparedProblem(const Problem& problem);
 
-  std::vector<Item> items;      // one per buffer
-  std::vector<RankedGap> gaps;  // of all items
-  std::vector<int> movable;     // takes room and is not fixed, in the problem's order
-  std::vector<int> fixed;       // takes room at an offset that is given
-  std::vector<int64_t> load;    // live bytes at each rank, lifetimes without their gaps
-  std::vector<int64_t> crowd;   // per item: the largest load within its lifetime
-  int64_t bound = 0;            // lower_bound()
-  int64_t enough = 0;           // a plan of so many bytes is not worth making lower
+  std::vector<Item> items;         // one per buffer
+  std::vector<RankedGap> gaps;     // of all items
+  std::vector<int> movable;        // takes room and is not fixed, in the problem's order
+  std::vector<int> fixed;          // takes room at an offset that is given
+  std::vector<int64_t> load;       // live bytes at each rank, lifetimes without their gaps
+  std::vector<int64_t> peak_load;  // per item: the largest load within its lifetime
+  int64_t bound = 0;               // lower_bound()
+  int64_t good_enough = 0;         // a plan of so many bytes is not worth making lower
 
   // Whether both are live at some time.
   bool meet(const Item& a, const Item& b) const;
@@ -61,41 +61,42 @@ using Effort = int64_t;
 // Places the fixed buffers and then the movable ones in that order. Stops early when the plan grows
 // to `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at. Past the deadline
 // it looks for no more holes, and stacks what is left on top.
-Plan place(const Ready& ready, const std::vector<int>& order, Fit fit, int64_t stop_at = INT64_MAX,
-           Effort* effort = nullptr, const Deadline& deadline = {});
+Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit,
+           int64_t stop_at = INT64_MAX, Effort* effort = nullptr, const Deadline& deadline = {});
 
-inline Plan place(const Ready& ready, const std::vector<int>& order, Fit fit,
+inline Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit,
                   const Deadline& deadline) {
-  return place(ready, order, fit, INT64_MAX, nullptr, deadline);
+  return place(prepared, order, fit, INT64_MAX, nullptr, deadline);
 }
 
 // Those from the first one on go on top of the plan, each above the one before.
-void stack(const Ready& ready, const std::vector<int>& order, size_t first, Plan& plan);
+void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_t first,
+           Plan& plan);
 
 // Places others, in that order and as low as they fit, around the buffers that are there already.
-Plan place_around(const Ready& ready, const std::vector<int>& there, Plan plan,
+Plan place_around(const PreparedProblem& prepared, const std::vector<int>& there, Plan plan,
                   const std::vector<int>& order, const Deadline& deadline = {});
 
 // The movable buffers, sorted by descending key; equals keep the problem's order.
 template <class Key>
-std::vector<int> order_by(const Ready& ready, Key key) {
-  std::vector<int> order = ready.movable;
+std::vector<int> order_by(const PreparedProblem& prepared, Key key) {
+  std::vector<int> order = prepared.movable;
   std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return key(ready.items[a]) > key(ready.items[b]); });
+                   [&](int a, int b) { return key(prepared.items[a]) > key(prepared.items[b]); });
   return order;
 }
 
 // The order in which a rising skyline takes the buffers, see skyline.cc; past the deadline, the
 // rest by the rule alone.
 enum class SkylineRule { kLongest, kLargest, kMaxArea };
-std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort = nullptr,
-                               const Deadline& deadline = {});
+std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule,
+                               Effort* effort = nullptr, const Deadline& deadline = {});
 
-// Returns the lowest of many cheap plans, see ways.cc. Places the buffers in a number of orders,
-// the likeliest first, until the plan is as low as the lower bound or fits the capacity. Those that
-// other planners stand for are tried in any case, the others while the effort is below a limit; the
-// first alone where only `few` are wanted.
-Plan lowest_by_order(const Problem& problem, const Ready& ready, Effort limit,
-                     const Deadline& deadline, bool few = false);
+// Returns the lowest of many cheap plans, see order_search.cc. Places the buffers in a number of
+// orders, the likeliest first, until the plan is as low as the lower bound or fits the capacity.
+// Those that other planners stand for are tried in any case, the others while the effort is below a
+// limit; the first alone where only `few` are wanted.
+Plan best_of_orders(const Problem& problem, const PreparedProblem& prepared, Effort limit,
+                    const Deadline& deadline, bool few = false);
 
 }  // namespace tessera::planning

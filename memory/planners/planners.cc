@@ -27,12 +27,14 @@ std::vector<const Planner*>& all_planners() {
 
 namespace planning {
 
-Plan Placer::solve(const Problem& problem) const { return plan_until(Ready(problem), {}); }
+Plan Placer::solve(const Problem& problem) const {
+  return plan_until(PreparedProblem(problem), {});
+}
 
 Solution Placer::prove(const Problem& problem, const Limits& limits) const {
   const Deadline deadline(limits.seconds);
-  const Ready ready(problem);
-  return judge(problem, ready, plan_until(ready, deadline), judge_nodes(limits), deadline);
+  const PreparedProblem prepared(problem);
+  return judge(problem, prepared, plan_until(prepared, deadline), judge_nodes(limits), deadline);
 }
 
 }  // namespace planning

@@ -51,7 +51,7 @@ Search::Search(const Sections& sections, int64_t capacity, const Inferences& inf
       use_(inferences),
       deadline_(deadline),
       floors_(sections, inferences.sums),
-      crowd_(sections.blocks.size()),
+      peak_load_(sections.blocks.size()),
       rank_(sections.blocks.size()),
       seen_blocks_(sections.blocks.size()),
       seen_sections_(sections.count()),
@@ -60,8 +60,8 @@ Search::Search(const Sections& sections, int64_t capacity, const Inferences& inf
       possible_(floors_.reset(capacity)) {
   for (int s = 0; s < sections.count(); ++s) {
     int64_t live = 0;
-    for (int32_t b : sections.members(s)) live += sections.blocks[b].room;
-    for (int32_t b : sections.members(s)) crowd_[b] = std::max(crowd_[b], live);
+    for (int32_t b : sections.members(s)) live += sections.blocks[b].padded_size;
+    for (int32_t b : sections.members(s)) peak_load_[b] = std::max(peak_load_[b], live);
   }
 }
 
@@ -90,11 +90,11 @@ void Search::order_blocks(BlockRule rule, int64_t round) {
     const double blur = round == 0 ? 1 : 0.5 + static_cast<double>(random >> 11) * 0x1p-53;
     const double length = blur * (blocks[b].hull.upper - blocks[b].hull.lower);
     const double size = blur * static_cast<double>(blocks[b].size);
-    const double crowd = blur * static_cast<double>(crowd_[b]);
+    const double peak_load = blur * static_cast<double>(peak_load_[b]);
     const int32_t index = -static_cast<int32_t>(b);  // of equals the first
-    if (rule == BlockRule::kLong) keys[b] = {length, size, crowd, index};
-    if (rule == BlockRule::kCrowded) keys[b] = {crowd, length * size, length, index};
-    if (rule == BlockRule::kLarge) keys[b] = {size, length, crowd, index};
+    if (rule == BlockRule::kLong) keys[b] = {length, size, peak_load, index};
+    if (rule == BlockRule::kCrowded) keys[b] = {peak_load, length * size, length, index};
+    if (rule == BlockRule::kLarge) keys[b] = {size, length, peak_load, index};
   }
   std::sort(keys.begin(), keys.end(), std::greater<>());
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -224,8 +224,9 @@ bool Search::choose(Frame& frame) {
 }
 
 bool Search::allowed(int block, int64_t height) const {
-  const int32_t twin = sections_.blocks[block].twin;
-  return floors_.low(block) == height && (!use_.twins || twin < 0 || floors_.placed(twin));
+  const int32_t duplicate = sections_.blocks[block].duplicate_of;
+  return floors_.low(block) == height &&
+         (!use_.duplicates || duplicate < 0 || floors_.placed(duplicate));
 }
 
 // Finds the section with the fewest choices by weight, in a stretch lower than its neighbours.
@@ -275,7 +276,7 @@ Search::Low Search::look_at_low(Span stretch, int64_t height) {
     if (strategy_.section == SectionRule::kTightest) {
       score *= static_cast<double>(slack) + static_cast<double>(floors_.top(s)) / 64;
     } else if (strategy_.section == SectionRule::kBlamed) {
-      score /= static_cast<double>(floors_.blame(s));
+      score /= static_cast<double>(floors_.conflict_weight(s));
     }
     const Low low{stretch, s, score, slack, floors_.clock()};
     if (best.section < 0 || low.before(best)) best = low;
@@ -294,8 +295,9 @@ void Search::sort_choices(const Frame& frame, Span stretch) {
   const auto edges = [&](int32_t b) {
     if (strategy_.edge == EdgeRule::kNone) return 0;
     const Span hull = sections_.blocks[b].hull;
-    const int64_t level =
-        strategy_.edge == EdgeRule::kLevel ? frame.height + sections_.blocks[b].room : kWall - 1;
+    const int64_t level = strategy_.edge == EdgeRule::kLevel
+                              ? frame.height + sections_.blocks[b].padded_size
+                              : kWall - 1;
     return (hull.lower == stretch.lower ? 1 + 2 * (level == left) : 0) +
            (hull.upper == stretch.upper ? 1 + 2 * (level == right) : 0);
   };
@@ -362,7 +364,7 @@ int64_t Search::next_height(const Frame& frame) {
   const auto see = [&](std::span<const int32_t> blocks) {
     for (int32_t c : blocks) {
       if (seen_blocks_[c] == now_) continue;
-      height = std::min(height, floors_.low(c) + sections_.blocks[c].room);
+      height = std::min(height, floors_.low(c) + sections_.blocks[c].padded_size);
     }
   };
   for (int32_t b : here) {

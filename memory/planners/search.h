@@ -12,14 +12,14 @@ namespace tessera::planning {
 
 // Each inference can be switched off, to see what it is worth. None changes what is found true.
 struct Inferences {
-  bool peeling = true;   // what can be placed whatever the others do waits for them (peel.h)
-  bool sums = true;      // what a section still has to take must fit above its floor
-  bool splits = true;    // parts of time that no block links any more are solved on their own
-  bool ceiling = true;   // a block as long as its part goes to the top of it
-  bool twins = true;     // of blocks that are alike, the first comes lowest
-  bool hatless = true;   // a block that lifts no other need not be tried elsewhere
-  bool nogoods = true;   // what failed once is not tried again
-  bool restarts = true;  // several strategies in turn, for longer and longer
+  bool peeling = true;     // what can be placed whatever the others do waits for them (peel.h)
+  bool sums = true;        // what a section still has to take must fit above its floor
+  bool splits = true;      // parts of time that no block links any more are solved on their own
+  bool ceiling = true;     // a block as long as its part goes to the top of it
+  bool duplicates = true;  // of blocks that are alike, the first comes lowest
+  bool hatless = true;     // a block that lifts no other need not be tried elsewhere
+  bool nogoods = true;     // what failed once is not tried again
+  bool restarts = true;    // several strategies in turn, for longer and longer
 };
 
 enum class Outcome { kFound, kNone, kSpent };
@@ -108,8 +108,8 @@ class Search {
   const Deadline deadline_;
   Floors floors_;
   Strategy strategy_{};
-  std::vector<int64_t> crowd_;  // per block: the most bytes live at one of its sections
-  std::vector<int32_t> rank_;   // per block: which is tried first
+  std::vector<int64_t> peak_load_;  // per block: the most bytes live at one of its sections
+  std::vector<int32_t> rank_;       // per block: which is tried first
   std::vector<Frame> frames_;
   std::vector<Part> parts_;
   std::vector<Span> pieces_;    // of open()

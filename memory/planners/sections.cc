@@ -59,7 +59,7 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen, const De
   }
   unit = std::max<int64_t>(shared, 1);
   uniform = widest == unit;
-  for (Block& block : blocks) block.room = (block.size + unit - 1) / unit * unit;
+  for (Block& block : blocks) block.padded_size = (block.size + unit - 1) / unit * unit;
   sweep(problem, deadline);
   if (!complete) {
     blocks.clear();
@@ -67,7 +67,7 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen, const De
     first_member_.resize(1);
     return;
   }
-  find_twins();
+  find_duplicates();
 }
 
 void Sections::sweep(const Problem& problem, const Deadline& deadline) {
@@ -121,16 +121,16 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
   }
 }
 
-void Sections::find_twins() {
+void Sections::find_duplicates() {
   std::map<std::tuple<int32_t, int32_t, int64_t, int64_t>, std::vector<int32_t>> alike;
   for (size_t b = 0; b < blocks.size(); ++b) {
     Block& block = blocks[b];
     if (block.fixed >= 0) continue;
     std::vector<int32_t>& others =
         alike[{block.hull.lower, block.hull.upper, block.size, block.alignment}];
-    for (auto other = others.rbegin(); other != others.rend() && block.twin < 0; ++other) {
+    for (auto other = others.rbegin(); other != others.rend() && block.duplicate_of < 0; ++other) {
       const std::span<const Span> a = spans(static_cast<int>(b)), c = spans(*other);
-      if (std::equal(a.begin(), a.end(), c.begin(), c.end())) block.twin = *other;
+      if (std::equal(a.begin(), a.end(), c.begin(), c.end())) block.duplicate_of = *other;
     }
     others.push_back(static_cast<int32_t>(b));
   }

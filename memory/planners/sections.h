@@ -27,12 +27,12 @@ struct Span {
 // A buffer that takes room.
 struct Block {
   int64_t size;
-  int64_t room;       // the size rounded up to Sections::unit: what stands above it starts there
-  int64_t alignment;  // of its offset
-  int64_t fixed;      // its offset, or -1
-  Span hull;          // from its first section to its last
-  int32_t buffer;     // its index in the problem
-  int32_t twin;       // the block before it that is like it in everything, or -1
+  int64_t padded_size;   // the size rounded up to Sections::unit: what stands above it starts there
+  int64_t alignment;     // of its offset
+  int64_t fixed;         // its offset, or -1
+  Span hull;             // from its first section to its last
+  int32_t buffer;        // its index in the problem
+  int32_t duplicate_of;  // the block before it that is like it in everything, or -1
 };
 
 struct Sections {
@@ -68,7 +68,7 @@ struct Sections {
 
  private:
   void sweep(const Problem& problem, const Deadline& deadline);
-  void find_twins();
+  void find_duplicates();
 
   std::vector<Span> spans_;
   std::vector<int32_t> first_span_;  // per block, and the end

@@ -31,21 +31,22 @@ constexpr size_t kTurnsPerLook = 64;  // at the clock
 // that order, whose nodes know the latest beginning and the earliest end below them.
 class Candidates {
  public:
-  Candidates(const Ready& ready, std::vector<int> ranked) : ranked_(std::move(ranked)) {
+  Candidates(const PreparedProblem& prepared, std::vector<int> ranked)
+      : ranked_(std::move(ranked)) {
     while (leaves_ < ranked_.size()) leaves_ *= 2;
     nodes_.assign(2 * leaves_, kNothing);
     for (size_t i = 0; i < ranked_.size(); ++i) {
-      const Item& item = ready.items[ranked_[i]];
+      const Item& item = prepared.items[ranked_[i]];
       nodes_[leaves_ + i] = {item.lower, item.upper};
     }
     for (size_t i = leaves_; i-- > 1;) merge(i);
-    starts_.assign(ready.load.size() + 1, 0);
-    for (int index : ranked_) ++starts_[ready.items[index].lower + 1];
+    starts_.assign(prepared.load.size() + 1, 0);
+    for (int index : ranked_) ++starts_[prepared.items[index].lower + 1];
     for (size_t time = 1; time < starts_.size(); ++time) starts_[time] += starts_[time - 1];
     by_lower_.resize(ranked_.size());
     std::vector<int32_t> next = starts_;
     for (size_t i = 0; i < ranked_.size(); ++i) {
-      by_lower_[next[ready.items[ranked_[i]].lower]++] = static_cast<int32_t>(leaves_ + i);
+      by_lower_[next[prepared.items[ranked_[i]].lower]++] = static_cast<int32_t>(leaves_ + i);
     }
   }
 
@@ -180,8 +181,8 @@ class Skyline {
   std::set<std::pair<int64_t, int32_t>> by_height_;
 };
 
-std::vector<int> ranked_by(const Ready& ready, SkylineRule rule) {
-  return order_by(ready, [rule](const Item& item) {
+std::vector<int> ranked_by(const PreparedProblem& prepared, SkylineRule rule) {
+  return order_by(prepared, [rule](const Item& item) {
     const int64_t time = item.upper - item.lower;
     // As a float, because a size times a time need not fit an integer.
     const double area = static_cast<double>(time) * static_cast<double>(item.size);
@@ -193,13 +194,13 @@ std::vector<int> ranked_by(const Ready& ready, SkylineRule rule) {
 
 }  // namespace
 
-std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* effort,
+std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule, Effort* effort,
                                const Deadline& deadline) {
   std::vector<int> order;
-  order.reserve(ready.movable.size());
-  Candidates candidates(ready, ranked_by(ready, rule));
-  Skyline skyline(static_cast<int32_t>(ready.load.size()));
-  for (size_t turn = 0; order.size() < ready.movable.size(); ++turn) {
+  order.reserve(prepared.movable.size());
+  Candidates candidates(prepared, ranked_by(prepared, rule));
+  Skyline skyline(static_cast<int32_t>(prepared.load.size()));
+  for (size_t turn = 0; order.size() < prepared.movable.size(); ++turn) {
     if (turn % kTurnsPerLook == 0 && deadline.passed()) {
       candidates.take_all(order);
       break;
@@ -210,7 +211,7 @@ std::vector<int> skyline_order(const Ready& ready, SkylineRule rule, Effort* eff
       skyline.level(lowest);
     } else {
       order.push_back(index);
-      const Item& item = ready.items[index];
+      const Item& item = prepared.items[index];
       skyline.stack(lowest, item.lower, item.upper, item.size);
     }
   }
@@ -232,8 +233,8 @@ class SkylinePlanner : public Placer {
     return "fills memory from the bottom, by area (size x lifetime)";
   }
 
-  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
-    return place(ready, skyline_order(ready, SkylineRule::kMaxArea, nullptr, deadline),
+  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
+    return place(prepared, skyline_order(prepared, SkylineRule::kMaxArea, nullptr, deadline),
                  Fit::kLowest, deadline);
   }
 };

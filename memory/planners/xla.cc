@@ -24,19 +24,19 @@ using namespace planning;
 
 class Heap {
  public:
-  explicit Heap(const Ready& ready) : ready_(ready) {
-    plan_.offsets.assign(ready.items.size(), 0);
-    for (int index : ready.fixed) put(index, ready.items[index].fixed);
-    for (size_t i = 0; i < ready.items.size(); ++i)
-      plan_.offsets[i] = std::max<int64_t>(ready.items[i].fixed, 0);
+  explicit Heap(const PreparedProblem& prepared) : prepared_(prepared) {
+    plan_.offsets.assign(prepared.items.size(), 0);
+    for (int index : prepared.fixed) put(index, prepared.items[index].fixed);
+    for (size_t i = 0; i < prepared.items.size(); ++i)
+      plan_.offsets[i] = std::max<int64_t>(prepared.items[i].fixed, 0);
   }
 
   Plan fill(const std::vector<int>& order, const Deadline& deadline) && {
     size_t i = 0;
     for (; i < order.size() && !deadline.passed(); ++i) {
-      put(order[i], smallest_chunk(ready_.items[order[i]]));
+      put(order[i], smallest_chunk(prepared_.items[order[i]]));
     }
-    stack(ready_, order, i, plan_);
+    stack(prepared_, order, i, plan_);
     return std::move(plan_);
   }
 
@@ -50,7 +50,7 @@ class Heap {
   };
 
   void put(int index, int64_t offset) {
-    const Item& item = ready_.items[index];
+    const Item& item = prepared_.items[index];
     const int64_t end = offset + item.size;
     const auto after = std::upper_bound(
         blocks_.begin(), blocks_.end(), offset,
@@ -74,7 +74,7 @@ class Heap {
     };
     for (const Block& block : blocks_) {
       if (item.lower >= block.upper || block.lower >= item.upper) continue;
-      if (!ready_.meet(item, ready_.items[block.index])) continue;
+      if (!prepared_.meet(item, prepared_.items[block.index])) continue;
       consider(block.offset);
       free = std::max(free, block.end);
     }
@@ -82,7 +82,7 @@ class Heap {
     return chosen >= 0 ? chosen : aligned(free);
   }
 
-  const Ready& ready_;
+  const PreparedProblem& prepared_;
   std::vector<Block> blocks_;  // those placed, by offset
   Plan plan_;
 };
@@ -94,15 +94,15 @@ class Xla : public Placer {
     return "XLA's: best fit by size and by lifetime, the lower of the two";
   }
 
-  Plan plan_until(const Ready& ready, const Deadline& deadline) const override {
+  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
     const auto spatial = [](const Item& i) {
       return std::pair<int64_t, int64_t>(i.size, i.upper - i.lower);
     };
     const auto temporal = [](const Item& i) {
       return std::pair<int64_t, int64_t>(i.upper - i.lower, i.size);
     };
-    Plan by_size = Heap(ready).fill(order_by(ready, spatial), deadline);
-    Plan by_time = Heap(ready).fill(order_by(ready, temporal), deadline);
+    Plan by_size = Heap(prepared).fill(order_by(prepared, spatial), deadline);
+    Plan by_time = Heap(prepared).fill(order_by(prepared, temporal), deadline);
     return by_time.bytes < by_size.bytes ? by_time : by_size;
   }
 };

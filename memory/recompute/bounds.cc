@@ -26,7 +26,8 @@ class Stages {
   int64_t pinned(int s) const { return pinned_[s]; }
   // The first step at which a value cannot be made again any more though it is needed later.
   int pinned_from(int v) const {
-    return t_.maker[v] < 0 ? t_.steps : std::max(t_.maker[v] + 1, t_.rerun_before[t_.maker[v]]);
+    return t_.producer[v] < 0 ? t_.steps
+                              : std::max(t_.producer[v] + 1, t_.rerun_before[t_.producer[v]]);
   }
   // The first step at which nobody needs it any more, but as what it reads.
   int last_of(int v) const { return t_.last_read[v]; }
@@ -39,7 +40,7 @@ class Stages {
   }
 
   void look_at(int s) {
-    int64_t sum = t_.outside + t_.scratch[s];
+    int64_t sum = t_.external + t_.scratch[s];
     for (int v : t_.makes[s]) sum += t_.bytes[v];
     for (int v : t_.reads[s]) {
       sum += t_.bytes[v];
@@ -62,12 +63,12 @@ class Crossing {
     begins_.resize(t_.steps + 1);
     ends_.resize(t_.steps + 1);
     for (int v = 0; v < t_.values; ++v) {
-      const int from = t_.maker[v] + 1;
+      const int from = t_.producer[v] + 1;
       const int to = std::min(stages_.last_of(v), stages_.pinned_from(v));
       if (!t_.is_counted(v) || from >= to) continue;
       begins_[from].push_back(v);
       ends_[to].push_back(v);
-      share_[t_.maker[v]] += static_cast<double>(t_.bytes[v]);
+      share_[t_.producer[v]] += static_cast<double>(t_.bytes[v]);
     }
     for (int s = 0; s < t_.steps; ++s) {
       if (share_[s] == 0) continue;
@@ -87,9 +88,9 @@ class Crossing {
     double cost = 0;
     int64_t excess = sum_ - room;
     for (size_t i = 0; excess > 0 && i < cheapest_first_.size(); ++i) {
-      const int maker = cheapest_first_[i];
-      const int64_t made = std::min(bytes_[maker], excess);
-      cost += share_[maker] * static_cast<double>(made);
+      const int producer = cheapest_first_[i];
+      const int64_t made = std::min(bytes_[producer], excess);
+      cost += share_[producer] * static_cast<double>(made);
       excess -= made;
     }
     for (int v : t_.reads[s]) hide(s, v, 1);
@@ -98,7 +99,7 @@ class Crossing {
 
  private:
   void change(int v, int64_t bytes) {
-    bytes_[t_.maker[v]] += bytes;
+    bytes_[t_.producer[v]] += bytes;
     sum_ += bytes;
   }
   void hide(int s, int v, int sign) {
@@ -120,7 +121,7 @@ class Crossing {
 PeakBound peak_bound(const RecomputeProblem& problem) {
   const Tables tables(problem);
   const Stages stages(tables);
-  PeakBound bound{tables.outside, -1, {}};
+  PeakBound bound{tables.external, -1, {}};
   for (int s = 0; s < tables.steps; ++s) {
     const int64_t bytes = stages.own(s) + stages.pinned(s);
     if (bound.step >= 0 && bytes <= bound.bytes) continue;
@@ -130,12 +131,12 @@ PeakBound peak_bound(const RecomputeProblem& problem) {
   const int s = bound.step;
   for (int v = 0; v < tables.values && s >= 0; ++v) {
     const auto reads = tables.reads[s];
-    const bool needed = tables.maker[v] < 0 || tables.maker[v] == s ||
+    const bool needed = tables.producer[v] < 0 || tables.producer[v] == s ||
                         std::find(reads.begin(), reads.end(), v) != reads.end() ||
                         (stages.pinned_from(v) <= s && s < stages.last_of(v));
-    if (needed && tables.bytes[v] > 0) bound.holders.push_back(v);
+    if (needed && tables.bytes[v] > 0) bound.live_values.push_back(v);
   }
-  std::stable_sort(bound.holders.begin(), bound.holders.end(),
+  std::stable_sort(bound.live_values.begin(), bound.live_values.end(),
                    [&](int a, int b) { return tables.bytes[a] > tables.bytes[b]; });
   return bound;
 }

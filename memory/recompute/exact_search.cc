@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "tessera/memory/recompute/explore.h"
-#include "tessera/memory/recompute/ledger.h"
+#include "tessera/memory/recompute/live_bytes.h"
 
 namespace tessera::recomputing {
 namespace {
@@ -23,7 +23,7 @@ using Mask = uint64_t;
 struct ExactAnswer {
   bool complete = false;  // all states were looked at, or the cheapest way is found
   bool found = false;
-  Runs runs;
+  StepSequence runs;
   int64_t extra = 0;  // cost of what runs again; where the search is not complete, none has less
 };
 
@@ -61,13 +61,13 @@ class ExactSearch {
       reads_.push_back(mask(t_.reads[s]));
       makes_.push_back(mask(t_.makes[s]));
       may_die_.push_back(0);
-      for (int v : t_.makes[s]) may_die_.back() |= mask(t_.may_take[v]);
+      for (int v : t_.makes[s]) may_die_.back() |= mask(t_.may_reuse[v]);
     }
     for (int first = 0; first <= t_.steps; ++first) useful_.push_back(useful_from(first));
   }
 
   // Before each first run any of what is made by then and may still be wanted can be there.
-  double most_states() const {
+  double max_states() const {
     double sum = 0;
     Mask made = 0;
     for (int first = 0; first <= t_.steps; ++first) {
@@ -160,7 +160,7 @@ class ExactSearch {
   bool leave(Mask there, Mask dies) {
     const auto is_dying = [&](int v) { return (dies >> bit_[v] & 1) != 0; };
     const int64_t taken = taken_bytes(t_, step_, taken_, is_dying);
-    const int64_t needed = t_.outside + bytes(there) + bytes(makes_[step_]) + t_.scratch[step_];
+    const int64_t needed = t_.external + bytes(there) + bytes(makes_[step_]) + t_.scratch[step_];
     const int64_t excess = budget_ < 0 ? 0 : needed - taken - budget_;
     dies_ = dies;
     free_some(there, there & ~reads_[step_], excess);
@@ -180,8 +180,8 @@ class ExactSearch {
     free_some(there, from & ~lowest, excess);
   }
 
-  Runs way_to(int index) const {
-    Runs runs;
+  StepSequence way_to(int index) const {
+    StepSequence runs;
     for (; nodes_[index].parent >= 0; index = nodes_[index].parent)
       runs.push_back(nodes_[index].step);
     std::reverse(runs.begin(), runs.end());
@@ -212,21 +212,21 @@ class ExactSearch {
 };
 
 // Stops at so many states. Requires a finite number of them.
-ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t most_states) {
-  return ExactSearch(tables, budget, most_states).answer();
+ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t max_states) {
+  return ExactSearch(tables, budget, max_states).answer();
 }
 
 }  // namespace
 
-double most_states(const Tables& tables) {
-  constexpr int kMostValues = 60;
+double max_states(const Tables& tables) {
+  constexpr int kMaxValues = 60;
   int counted = 0;
   for (int v = 0; v < tables.values; ++v) counted += tables.is_counted(v) ? 1 : 0;
-  if (counted > kMostValues) return std::numeric_limits<double>::infinity();
-  return ExactSearch(tables, -1, 0).most_states();
+  if (counted > kMaxValues) return std::numeric_limits<double>::infinity();
+  return ExactSearch(tables, -1, 0).max_states();
 }
 
-void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t most_states,
+void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t max_states,
                    RecomputePlan& plan) {
   const Tables tables(problem);
   const auto take = [&](const ExactAnswer& answer) {
@@ -235,9 +235,9 @@ void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t most_
     plan.peak = measured.peak;
     plan.cost = measured.cost;
     plan.extra = plan.cost - base_cost(problem);
-    plan.holders = measured.holders;
+    plan.live_values = measured.live_values;
   };
-  const ExactAnswer answer = cheapest_within(tables, budget, most_states);
+  const ExactAnswer answer = cheapest_within(tables, budget, max_states);
   if (!answer.complete) {
     plan.bound = std::max(plan.bound, base_cost(problem) + answer.extra);
     return;
@@ -245,15 +245,15 @@ void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t most_
   if (answer.found) {
     take(answer);
     plan.bound = plan.cost;
-    plan.verdict = Verdict::kOptimal;
-    plan.holders.clear();
+    plan.status = SolveStatus::kOptimal;
+    plan.live_values.clear();
     return;
   }
-  plan.verdict = Verdict::kInfeasible;
+  plan.status = SolveStatus::kInfeasible;
   plan.lowest = std::max(plan.lowest, budget + 1);
   while (plan.lowest < plan.peak) {
     const int64_t middle = plan.lowest + (plan.peak - plan.lowest) / 2;
-    const ExactAnswer lower = cheapest_within(tables, middle, most_states / 8);
+    const ExactAnswer lower = cheapest_within(tables, middle, max_states / 8);
     if (!lower.complete) return;
     if (lower.found)
       take(lower);

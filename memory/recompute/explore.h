@@ -23,13 +23,13 @@ void cut_in_segments(const Tables& tables, Frontier& frontier);
 // Looks for better ones all along the frontier.
 void improve(const Tables& tables, Frontier& frontier);
 
-std::vector<Runs> ways_of(const Tables& tables, const Frontier& frontier);
+std::vector<StepSequence> candidates_of(const Tables& tables, const Frontier& frontier);
 
 // No problem has more states than this says; infinity where it has too many values to be searched.
-double most_states(const Tables& tables);
+double max_states(const Tables& tables);
 // Replaces a plan by the cheapest within the budget, or, where there is none, by one of a lower
 // peak, the lowest there is if an eighth of so many states tell for each peak that is tried.
-void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t most_states,
+void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t max_states,
                    RecomputePlan& plan);
 
 }  // namespace tessera::recomputing

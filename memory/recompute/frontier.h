@@ -10,69 +10,69 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/memory/recompute/ledger.h"
+#include "tessera/memory/recompute/live_bytes.h"
 
 namespace tessera::recomputing {
 
 // After the first run of `step`, `value` is no longer there.
-struct Forget {
+struct Evict {
   int step;
   int value;
-  auto operator<=>(const Forget&) const = default;
+  auto operator<=>(const Evict&) const = default;
 };
 
-using Policy = std::vector<Forget>;  // ascending
+using EvictionPolicy = std::vector<Evict>;  // ascending
 
-struct Way {
+struct Candidate {
   int64_t peak, cost;
-  Policy policy;
+  EvictionPolicy policy;
 };
 
 // Of all ways seen, those that none is as low and as cheap as; the lowest first.
 class Frontier {
  public:
-  void add(int64_t peak, int64_t cost, const Policy& policy);
+  void add(int64_t peak, int64_t cost, const EvictionPolicy& policy);
   // The cheapest within the budget, or nullptr.
-  const Way* within(int64_t budget) const;
-  const std::vector<Way>& ways() const { return ways_; }
+  const Candidate* within(int64_t budget) const;
+  const std::vector<Candidate>& candidates() const { return candidates_; }
 
  private:
-  std::vector<Way> ways_;
+  std::vector<Candidate> candidates_;
 };
 
 // Makes the sequences of policies.
-class Replay {
+class PolicySimulator {
  public:
-  explicit Replay(const Tables& tables) : tables_(tables), ledger_(tables) {}
+  explicit PolicySimulator(const Tables& tables) : tables_(tables), live_bytes_(tables) {}
 
   // The sequence of a policy is in the ledger then. False where something would have to be made
   // again that cannot be, or where it would be longer than any that is of use.
-  bool play(const Policy& policy);
+  bool simulate(const EvictionPolicy& policy);
   // Plays, and keeps what it comes by for vary().
-  bool play_and_remember(const Policy& policy);
+  bool simulate_and_remember(const EvictionPolicy& policy);
   // A policy that differs from the remembered one in this only: whether a value is there between a
   // first run and that of step `from`, with which it is read next. Plays what is not the same.
-  bool vary(const Policy& policy, Forget after, bool is_there, int from);
+  bool simulate_change(const EvictionPolicy& policy, Evict after, bool is_there, int from);
 
-  const Ledger& ledger() const { return ledger_; }
+  const LiveBytes& live_bytes() const { return live_bytes_; }
   // So many runs were played, which is the time that it took.
-  int64_t played() const { return played_; }
+  int64_t simulated() const { return simulated_; }
 
  private:
-  struct Milestone {
+  struct Snapshot {
     std::vector<char> there;
-    Ledger::Entries entries;
+    LiveBytes::Entries entries;
   };
-  bool play_on(const Policy& policy, int step, bool remember);
+  bool simulate_from(const EvictionPolicy& policy, int step, bool remember);
   bool make_again(int value, int before);
   void run(int step);
 
   const Tables& tables_;
-  Ledger ledger_;
+  LiveBytes live_bytes_;
   std::vector<char> there_;
   std::vector<int> wanted_;
-  std::vector<Milestone> milestones_;
-  int64_t played_ = 0;
+  std::vector<Snapshot> snapshots_;
+  int64_t simulated_ = 0;
 };
 
 }  // namespace tessera::recomputing

@@ -35,10 +35,10 @@ namespace tessera {
 
 // A value that no step makes is from outside: there from the beginning to the end.
 struct RecomputeValue {
-  int64_t bytes = 0;            // 0: they are elsewhere (parameters, slots), or there are none
-  bool result = false;          // must be there at the end
-  std::vector<int> may_take{};  // values its step reads whose block it may take, the first first
-  std::string id{};             // for files, faults and tables only
+  int64_t bytes = 0;             // 0: they are elsewhere (parameters, slots), or there are none
+  bool result = false;           // must be there at the end
+  std::vector<int> may_reuse{};  // values its step reads whose block it may take, the first first
+  std::string id{};              // for files, faults and tables only
   bool operator==(const RecomputeValue&) const = default;
 };
 
@@ -49,7 +49,7 @@ struct RecomputeStep {
   // Values whose bytes it overwrites, as an update of a parameter does: no run may read them after
   // it. Such a step never runs again.
   std::vector<int> overwrites{};
-  bool again = true;   // it may run more than once, with the same bits
+  bool recomputable = true;  // it may run more than once, with the same bits
   bool cheap = false;  // element-wise, a norm, a copy: the strategy `cheap` runs only these again
   std::string id{};
   bool operator==(const RecomputeStep&) const = default;
@@ -64,7 +64,7 @@ struct RecomputeProblem {
 
 // Steps in the order they run. Each runs at least once, the first runs stand in the problem's
 // order.
-using Runs = std::vector<int>;
+using StepSequence = std::vector<int>;
 
 struct RecomputeFault {
   int step = -1, value = -1;  // where it was found; -1: not in one
@@ -77,19 +77,19 @@ struct RecomputeFault {
 std::optional<RecomputeFault> malformed(const RecomputeProblem& problem);
 
 struct RunsMeasure {
-  int64_t peak = 0;          // the most bytes that are live at one time
-  int64_t cost = 0;          // of all runs
-  int highest = -1;          // the first run at which `peak` bytes are live; -1: there are no steps
-  std::vector<int> holders;  // values that have bytes then, the largest first
-  std::vector<int64_t> live;  // bytes, of each run
+  int64_t peak = 0;  // the most bytes that are live at one time
+  int64_t cost = 0;  // of all runs
+  int highest = -1;  // the first run at which `peak` bytes are live; -1: there are no steps
+  std::vector<int> live_values;  // values that have bytes then, the largest first
+  std::vector<int64_t> live;     // bytes, of each run
 };
 
 // Nothing where this is no sequence: a run reads what is not there, a step runs again that may not,
 // first runs are missing or out of order. O(number of runs and what they read).
-std::optional<RunsMeasure> measure(const RecomputeProblem& problem, const Runs& runs);
+std::optional<RunsMeasure> measure(const RecomputeProblem& problem, const StepSequence& runs);
 
 // Every step once, in order: what it is without recomputation.
-Runs once_each(const RecomputeProblem& problem);
+StepSequence once_each(const RecomputeProblem& problem);
 // The cost of it.
 int64_t base_cost(const RecomputeProblem& problem);
 
@@ -97,8 +97,8 @@ int64_t base_cost(const RecomputeProblem& problem);
 // reads, makes and uses as scratch, with what is then needed later and cannot be made again).
 struct PeakBound {
   int64_t bytes = 0;
-  int step = -1;             // which needs so much; -1: there are no steps
-  std::vector<int> holders;  // values that are there then, the largest first
+  int step = -1;                 // which needs so much; -1: there are no steps
+  std::vector<int> live_values;  // values that are there then, the largest first
 };
 PeakBound peak_bound(const RecomputeProblem& problem);
 // What every sequence within the budget costs at least. While step t runs first, what is needed
@@ -109,15 +109,16 @@ int64_t cost_bound(const RecomputeProblem& problem, int64_t budget);
 
 // A sequence and what is known of it.
 struct RecomputePlan {
-  Runs runs;           // the cheapest known within the budget; where none is, that of lowest peak
+  StepSequence runs;   // the cheapest known within the budget; where none is, that of lowest peak
   int64_t peak = 0;    // so a budget that could not be met is met when `peak` is asked for
   int64_t cost = 0;    // of all runs
   int64_t extra = 0;   // cost above base_cost()
   int64_t bound = 0;   // no sequence within the budget costs less
   int64_t lowest = 0;  // no sequence has a lower peak
-  Verdict verdict = Verdict::kNotFound;  // kOptimal: none within the budget is cheaper; kWithin: it
-                                         // fits; kInfeasible: none can; kNotFound: none is known
-  std::vector<int> holders{};            // where it does not fit: values that are there at the peak
+  SolveStatus status =
+      SolveStatus::kUnknown;       // kOptimal: none within the budget is cheaper; kFeasible: it
+                                   // fits; kInfeasible: none can; kUnknown: none is known
+  std::vector<int> live_values{};  // where it does not fit: values that are there at the peak
   // By which part of the bound the cost is above it: 0.01 means within 1 %.
   double gap() const;
 };
@@ -142,7 +143,7 @@ class RecomputeStrategy {
   // Sequences for a problem that is not malformed(), the same on every run, for budgets large and
   // small: problem.budget is not to be looked at. The cheapest that fits is taken, so a larger
   // budget never costs more. That of once_each() need not be among them.
-  virtual std::vector<Runs> ways(const RecomputeProblem& problem) const = 0;
+  virtual std::vector<StepSequence> candidates(const RecomputeProblem& problem) const = 0;
   // A plan for each budget (below 0: no limit). Unless a strategy can prove more, this measures
   // ways(), leaves out what cannot run, and holds the cheapest that fits against the bounds.
   virtual std::vector<RecomputePlan> solve(const RecomputeProblem& problem,

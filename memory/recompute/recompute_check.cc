@@ -24,7 +24,7 @@ class Checker {
     const int64_t peak = peak_backwards();
     if (peak != plan_.peak)
       return fmt::format("the peak is {} bytes, the plan says {}", peak, plan_.peak);
-    return verdict();
+    return status();
   }
 
  private:
@@ -43,7 +43,7 @@ class Checker {
         return fmt::format("run {}: there is no step {}", run, step);
       if (step > 0 && times[step - 1] == 0)
         return fmt::format("{}: step {} has not run before it", run_text(run), step - 1);
-      if (++times[step] > 1 && !p_.steps[step].again)
+      if (++times[step] > 1 && !p_.steps[step].recomputable)
         return fmt::format("{}: it must not run again", run_text(run));
     }
     const auto never = std::find(times.begin(), times.end(), 0);
@@ -75,7 +75,7 @@ class Checker {
 
   // From the end to the beginning: what is needed after a run, and so before it.
   int64_t peak_backwards() const {
-    int64_t outside = 0, needed_bytes = 0;
+    int64_t external = 0, needed_bytes = 0;
     std::vector<bool> needed(p_.values.size(), false);
     const auto set = [&](int v, bool now) {
       if (made_by_step_[v] && needed[v] != now)
@@ -83,16 +83,16 @@ class Checker {
       needed[v] = now;
     };
     for (size_t v = 0; v < p_.values.size(); ++v) {
-      if (!made_by_step_[v]) outside += p_.values[v].bytes;
+      if (!made_by_step_[v]) external += p_.values[v].bytes;
       if (p_.values[v].result) set(static_cast<int>(v), true);
     }
-    int64_t peak = outside;
+    int64_t peak = external;
     for (size_t run = plan_.runs.size(); run-- > 0;) {
       const RecomputeStep& step = p_.steps[plan_.runs[run]];
       const int64_t shared = shared_blocks(step, needed);
       for (int v : step.makes) set(v, true);
       for (int v : step.reads) set(v, true);
-      peak = std::max(peak, outside + needed_bytes + step.scratch - shared);
+      peak = std::max(peak, external + needed_bytes + step.scratch - shared);
       for (int v : step.makes) set(v, false);
     }
     return peak;
@@ -103,7 +103,7 @@ class Checker {
     int64_t bytes = 0;
     std::vector<int> gone;
     for (int made : step.makes) {
-      const std::vector<int>& from = p_.values[made].may_take;
+      const std::vector<int>& from = p_.values[made].may_reuse;
       const auto takes = std::find_if(from.begin(), from.end(), [&](int v) {
         return !needed_after[v] && std::find(gone.begin(), gone.end(), v) == gone.end();
       });
@@ -114,7 +114,7 @@ class Checker {
     return bytes;
   }
 
-  Fault verdict() const {
+  Fault status() const {
     int64_t cost = 0, once = 0;
     for (int step : plan_.runs) cost += p_.steps[step].cost;
     for (const RecomputeStep& step : p_.steps) once += step.cost;
@@ -125,7 +125,8 @@ class Checker {
       return fmt::format("the peak of {} bytes is below what no peak is below, {}", plan_.peak,
                          plan_.lowest);
     const bool fits = p_.budget < 0 || plan_.peak <= p_.budget;
-    const bool says_fits = plan_.verdict == Verdict::kOptimal || plan_.verdict == Verdict::kWithin;
+    const bool says_fits =
+        plan_.status == SolveStatus::kOptimal || plan_.status == SolveStatus::kFeasible;
     if (fits != says_fits)
       return fmt::format("the peak is {} bytes of {}, the verdict says it {}", plan_.peak,
                          p_.budget, says_fits ? "fits" : "does not fit");
@@ -149,7 +150,7 @@ std::string name_of(const char* kind, const std::string& id, int index) {
 class Inspection {
  public:
   explicit Inspection(const RecomputeProblem& problem)
-      : p_(problem), maker_(problem.values.size(), -1), overwriter_(problem.values.size(), -1) {}
+      : p_(problem), producer_(problem.values.size(), -1), overwriter_(problem.values.size(), -1) {}
 
   std::optional<RecomputeFault> fault() {
     const int values = static_cast<int>(p_.values.size());
@@ -159,7 +160,7 @@ class Inspection {
     for (int s = 0; s < steps; ++s)
       if (auto text = of_numbers(s); !text.empty()) return {{s, -1, text}};
     for (int s = 0; s < steps; ++s)
-      if (auto text = find_maker(s); !text.empty()) return {{s, -1, text}};
+      if (auto text = find_producer(s); !text.empty()) return {{s, -1, text}};
     for (int s = 0; s < steps; ++s)
       if (auto text = of_step(s); !text.empty()) return {{s, -1, text}};
     for (int v = 0; v < values; ++v)
@@ -198,12 +199,13 @@ class Inspection {
     return {};
   }
 
-  std::string find_maker(int s) {
+  std::string find_producer(int s) {
     for (int v : p_.steps[s].makes) {
-      if (maker_[v] == s) return fmt::format("{}: it makes {} twice", step(s), value(v));
-      if (maker_[v] >= 0)
-        return fmt::format("{}: it makes {}, which {} makes", step(s), value(v), step(maker_[v]));
-      maker_[v] = s;
+      if (producer_[v] == s) return fmt::format("{}: it makes {} twice", step(s), value(v));
+      if (producer_[v] >= 0)
+        return fmt::format("{}: it makes {}, which {} makes", step(s), value(v),
+                           step(producer_[v]));
+      producer_[v] = s;
     }
     return {};
   }
@@ -212,17 +214,17 @@ class Inspection {
   std::string of_step(int s) {
     const RecomputeStep& at = p_.steps[s];
     for (int v : at.reads) {
-      if (maker_[v] >= s)
+      if (producer_[v] >= s)
         return fmt::format("{}: it reads {} before {} makes it", step(s), value(v),
-                           maker_[v] == s ? "it" : step(maker_[v]));
+                           producer_[v] == s ? "it" : step(producer_[v]));
       if (overwriter_[v] >= 0)
         return fmt::format("{}: it reads {} after {} has overwritten it", step(s), value(v),
                            step(overwriter_[v]));
     }
     for (int v : at.overwrites) {
-      if (at.again)
+      if (at.recomputable)
         return fmt::format("{}: it overwrites {}, so it must not run again", step(s), value(v));
-      if (maker_[v] >= s)
+      if (producer_[v] >= s)
         return fmt::format("{}: it overwrites {} before it is made", step(s), value(v));
       if (overwriter_[v] >= 0)
         return fmt::format("{}: it overwrites {}, as {} does", step(s), value(v),
@@ -235,17 +237,17 @@ class Inspection {
   }
 
   std::string of_blocks(int v) const {
-    for (int other : p_.values[v].may_take) {
+    for (int other : p_.values[v].may_reuse) {
       const std::string name = value(v);
       if (!known(other))
         return fmt::format("{}: it may take value {}, there are {}", name, other, p_.values.size());
-      if (maker_[v] < 0 || maker_[other] < 0)
+      if (producer_[v] < 0 || producer_[other] < 0)
         return fmt::format("{}: it may take {}, and no step makes {}", name, value(other),
-                           maker_[v] < 0 ? "it" : "that");
-      const std::vector<int>& reads = p_.steps[maker_[v]].reads;
+                           producer_[v] < 0 ? "it" : "that");
+      const std::vector<int>& reads = p_.steps[producer_[v]].reads;
       if (std::find(reads.begin(), reads.end(), other) == reads.end())
         return fmt::format("{}: it may take {}, which {} does not read", name, value(other),
-                           step(maker_[v]));
+                           step(producer_[v]));
       if (p_.values[other].bytes != p_.values[v].bytes)
         return fmt::format("{}: it may take {}, and has {} bytes where that has {}", name,
                            value(other), p_.values[v].bytes, p_.values[other].bytes);
@@ -254,7 +256,7 @@ class Inspection {
   }
 
   const RecomputeProblem& p_;
-  std::vector<int> maker_, overwriter_;
+  std::vector<int> producer_, overwriter_;
   int64_t sum_of_bytes_ = 0, sum_of_costs_ = 0;
 };
 

@@ -34,7 +34,7 @@ class Reader {
     }
     for (const auto& [value, at, line] : takes_) {
       lines_.number = line;
-      problem_.values[value].may_take = values_of(at);
+      problem_.values[value].may_reuse = values_of(at);
     }
     if (problem_.steps.empty()) {
       ++lines_.number;
@@ -147,7 +147,7 @@ class Reader {
                    if (key == "makes=") return step.makes = values_of(at), true;
                    if (key == "overwrites=") return step.overwrites = values_of(at), true;
                    if (key == "scratch=") return step.scratch = number(at), true;
-                   if (key == "once") return step.again = false, true;
+                   if (key == "once") return step.recomputable = false, true;
                    if (key == "cheap") return step.cheap = true;
                    return false;
                  });
@@ -214,7 +214,7 @@ std::string write_recompute(const RecomputeProblem& problem) {
   if (problem.budget >= 0) text += fmt::format("budget {}\n", problem.budget);
   for (size_t i = 0; i < values.size(); ++i) {
     const RecomputeValue& v = problem.values[i];
-    text += fmt::format("value {} {}{}{}\n", values[i], v.bytes, list("takes", v.may_take, values),
+    text += fmt::format("value {} {}{}{}\n", values[i], v.bytes, list("takes", v.may_reuse, values),
                         v.result ? " result" : "");
   }
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -223,7 +223,7 @@ std::string write_recompute(const RecomputeProblem& problem) {
         fmt::format("step {} {}{}{}{}{}{}{}\n", steps[i], s.cost, list("reads", s.reads, values),
                     list("makes", s.makes, values), list("overwrites", s.overwrites, values),
                     s.scratch > 0 ? fmt::format(" scratch={}", s.scratch) : "",
-                    s.again ? "" : " once", s.cheap ? " cheap" : "");
+                    s.recomputable ? "" : " once", s.cheap ? " cheap" : "");
   }
   return text;
 }

@@ -10,8 +10,8 @@ constexpr size_t kTried = 4;
 // How far an estimate of costs looks for what else has to be made again.
 constexpr int kDepth = 4;
 
-Policy with(const Policy& policy, Forget forget) {
-  Policy more;
+EvictionPolicy with(const EvictionPolicy& policy, Evict forget) {
+  EvictionPolicy more;
   more.reserve(policy.size() + 1);
   const auto at = std::lower_bound(policy.begin(), policy.end(), forget);
   more.insert(more.end(), policy.begin(), at);
@@ -20,60 +20,61 @@ Policy with(const Policy& policy, Forget forget) {
   return more;
 }
 
-void forget_no_more(Policy& policy, int value, int first, int last) {
-  std::erase_if(policy, [&](const Forget& f) {
+void evict_no_more(EvictionPolicy& policy, int value, int first, int last) {
+  std::erase_if(policy, [&](const Evict& f) {
     return f.value == value && first <= f.step && f.step <= last;
   });
 }
 
 }  // namespace
 
-Search::Search(const Tables& tables, const std::vector<char>& again, Frontier& frontier)
+Search::Search(const Tables& tables, const std::vector<char>& recomputable, Frontier& frontier)
     : tables_(tables),
       frontier_(frontier),
-      replay_(tables),
-      may_forget_(tables.values, 0),
+      simulator_(tables),
+      may_evict_(tables.values, 0),
       banned_(tables.values, 0) {
   for (int v = 0; v < tables.values; ++v)
-    may_forget_[v] = tables.is_counted(v) && again[tables.maker[v]] != 0 &&
-                     tables.rerun_before[tables.maker[v]] > tables.maker[v];
+    may_evict_[v] = tables.is_counted(v) && recomputable[tables.producer[v]] != 0 &&
+                    tables.rerun_before[tables.producer[v]] > tables.producer[v];
 }
 
-Way Search::start() {
-  Policy policy;
+Candidate Search::start() {
+  EvictionPolicy policy;
   for (int v = 0; v < tables_.values; ++v)
-    if (may_forget_[v] && tables_.last_read[v] < tables_.steps)
+    if (may_evict_[v] && tables_.last_read[v] < tables_.steps)
       policy.push_back({tables_.last_read[v], v});
   std::sort(policy.begin(), policy.end());
-  play(policy);
-  return {replay_.ledger().peak(), replay_.ledger().cost(), std::move(policy)};
+  simulate(policy);
+  return {simulator_.live_bytes().peak(), simulator_.live_bytes().cost(), std::move(policy)};
 }
 
-void Search::look_at(const Policy& policy) { play(policy); }
+void Search::look_at(const EvictionPolicy& policy) { simulate(policy); }
 
-bool Search::play(const Policy& policy, bool remember) {
-  if (!(remember ? replay_.play_and_remember(policy) : replay_.play(policy))) return false;
-  frontier_.add(replay_.ledger().peak(), replay_.ledger().cost(), policy);
+bool Search::simulate(const EvictionPolicy& policy, bool remember) {
+  if (!(remember ? simulator_.simulate_and_remember(policy) : simulator_.simulate(policy)))
+    return false;
+  frontier_.add(simulator_.live_bytes().peak(), simulator_.live_bytes().cost(), policy);
   return true;
 }
 
-bool Search::vary(const Policy& policy, Forget after, bool is_there, int from) {
-  if (!replay_.vary(policy, after, is_there, from)) return false;
-  frontier_.add(replay_.ledger().peak(), replay_.ledger().cost(), policy);
+bool Search::simulate_change(const EvictionPolicy& policy, Evict after, bool is_there, int from) {
+  if (!simulator_.simulate_change(policy, after, is_there, from)) return false;
+  frontier_.add(simulator_.live_bytes().peak(), simulator_.live_bytes().cost(), policy);
   return true;
 }
 
 double Search::excess(int64_t budget) const {
   double sum = 0;
-  for (int64_t live : replay_.ledger().live())
+  for (int64_t live : simulator_.live_bytes().live())
     if (live > budget) sum += static_cast<double>(live - budget);
   return sum;
 }
 
 // Of the sequence played last.
 void Search::find_gaps(int64_t budget) {
-  const Runs& runs = replay_.ledger().runs();
-  const std::vector<int64_t>& live = replay_.ledger().live();
+  const StepSequence& runs = simulator_.live_bytes().runs();
+  const std::vector<int64_t>& live = simulator_.live_bytes().live();
   gaps_.clear();
   used_with_.assign(tables_.values, -1);
   used_above_.assign(tables_.values, 0);
@@ -97,7 +98,7 @@ void Search::find_gaps(int64_t budget) {
 }
 
 void Search::add_gap(int v, int step, int64_t above) {
-  if (!may_forget_[v] || banned_[v] || step > tables_.rerun_before[tables_.maker[v]]) return;
+  if (!may_evict_[v] || banned_[v] || step > tables_.rerun_before[tables_.producer[v]]) return;
   const auto runs = static_cast<double>(above - used_above_[v]);
   const double saved = runs * static_cast<double>(tables_.bytes[v]);
   gaps_.push_back({{used_with_[v], v}, step, saved / (cost_again(v, step, kDepth) + 1)});
@@ -105,24 +106,24 @@ void Search::add_gap(int v, int step, int64_t above) {
 
 // About what making it again with a step costs: with what is not read after that otherwise.
 double Search::cost_again(int value, int step, int depth) const {
-  const int maker = tables_.maker[value];
-  auto cost = static_cast<double>(tables_.cost[maker]);
+  const int producer = tables_.producer[value];
+  auto cost = static_cast<double>(tables_.cost[producer]);
   if (depth == 0) return cost;
-  for (int v : tables_.reads[maker])
-    if (may_forget_[v] && tables_.last_read[v] < step) cost += cost_again(v, step, depth - 1);
+  for (int v : tables_.reads[producer])
+    if (may_evict_[v] && tables_.last_read[v] < step) cost += cost_again(v, step, depth - 1);
   return cost;
 }
 
-bool Search::keep_what_it_reads(Policy& policy, const Gap& gap) const {
+bool Search::keep_what_it_reads(EvictionPolicy& policy, const Gap& gap) const {
   const size_t before = policy.size();
-  for (int v : tables_.reads[tables_.maker[gap.after.value]])
-    if (may_forget_[v] && tables_.last_read[v] < gap.to)
-      forget_no_more(policy, v, tables_.last_read[v], gap.to);
+  for (int v : tables_.reads[tables_.producer[gap.after.value]])
+    if (may_evict_[v] && tables_.last_read[v] < gap.to)
+      evict_no_more(policy, v, tables_.last_read[v], gap.to);
   return policy.size() < before;
 }
 
-bool Search::forget_best(Way& way, int64_t budget) {
-  if (!play(way.policy)) return false;
+bool Search::evict_best(Candidate& candidate, int64_t budget) {
+  if (!simulate(candidate.policy)) return false;
   const double excess_now = excess(budget);
   find_gaps(budget);
   const auto better = [](const Gap& a, const Gap& b) {
@@ -130,70 +131,73 @@ bool Search::forget_best(Way& way, int64_t budget) {
   };
   std::sort(gaps_.begin(), gaps_.end(), better);
   double best = 0;
-  Way next{-1, 0, {}};
-  const auto consider = [&](bool can, Policy& policy) {
+  Candidate next{-1, 0, {}};
+  const auto consider = [&](bool can, EvictionPolicy& policy) {
     const double saved = can ? excess_now - excess(budget) : 0;
     if (saved <= 0) return;
-    const int64_t cost = replay_.ledger().cost();
-    const double worth = saved / static_cast<double>(std::max<int64_t>(cost - way.cost, 0) + 1);
+    const int64_t cost = simulator_.live_bytes().cost();
+    const double worth =
+        saved / static_cast<double>(std::max<int64_t>(cost - candidate.cost, 0) + 1);
     if (worth <= best) return;
     best = worth;
-    next = {replay_.ledger().peak(), cost, policy};
+    next = {simulator_.live_bytes().peak(), cost, policy};
   };
   for (size_t i = 0; i < gaps_.size() && (i < kTried || next.peak < 0); ++i) {
-    Policy policy = with(way.policy, gaps_[i].after);
-    consider(vary(policy, gaps_[i].after, false, gaps_[i].to), policy);
-    if (keep_what_it_reads(policy, gaps_[i])) consider(play(policy, false), policy);
+    EvictionPolicy policy = with(candidate.policy, gaps_[i].after);
+    consider(simulate_change(policy, gaps_[i].after, false, gaps_[i].to), policy);
+    if (keep_what_it_reads(policy, gaps_[i])) consider(simulate(policy, false), policy);
   }
   if (next.peak < 0) return false;
-  way = std::move(next);
+  candidate = std::move(next);
   return true;
 }
 
-bool Search::descend(Way& way, int64_t budget, int64_t most) {
-  while (way.peak > budget)
-    if (played() >= most || !forget_best(way, budget)) return false;
+bool Search::descend(Candidate& candidate, int64_t budget, int64_t most) {
+  while (candidate.peak > budget)
+    if (simulated() >= most || !evict_best(candidate, budget)) return false;
   return true;
 }
 
 // Of the sequence played last, which is that of the way: what is forgotten in vain, the dearest
 // first.
-std::vector<Search::Forgotten> Search::forgotten(const Way& way) const {
-  std::vector<Forget> since(tables_.values, {-1, -1});  // when it was forgotten, and that repeated
-  std::vector<Forgotten> result;
-  auto next = way.policy.begin();
+std::vector<Search::Evicted> Search::evicted(const Candidate& candidate) const {
+  std::vector<Evict> since(tables_.values, {-1, -1});  // when it was forgotten, and that repeated
+  std::vector<Evicted> result;
+  auto next = candidate.policy.begin();
   int first = 0;
-  for (int step : replay_.ledger().runs()) {
+  for (int step : simulator_.live_bytes().runs()) {
     for (int v : tables_.makes[step]) {
-      if (since[v].step >= 0 && may_forget_[v])
+      if (since[v].step >= 0 && may_evict_[v])
         result.push_back({{since[v].step, v}, since[v].value, first});
       since[v] = {-1, -1};
     }
     if (step < first) continue;
-    for (; next != way.policy.end() && next->step == step; ++next) {
-      Forget& when = since[next->value];
+    for (; next != candidate.policy.end() && next->step == step; ++next) {
+      Evict& when = since[next->value];
       when = {when.step < 0 ? step : when.step, step};
     }
     ++first;
   }
-  std::stable_sort(result.begin(), result.end(), [&](const Forgotten& a, const Forgotten& b) {
-    return tables_.cost[tables_.maker[a.after.value]] > tables_.cost[tables_.maker[b.after.value]];
+  std::stable_sort(result.begin(), result.end(), [&](const Evicted& a, const Evicted& b) {
+    return tables_.cost[tables_.producer[a.after.value]] >
+           tables_.cost[tables_.producer[b.after.value]];
   });
   return result;
 }
 
-void Search::keep(Way& way, int64_t budget, int64_t most) {
-  if (!play(way.policy)) return;
-  std::vector<Forgotten> all = forgotten(way);
-  for (size_t i = 0; i < all.size() && played() < most;) {
-    const Forgotten one = all[i++];
-    Policy policy = way.policy;
-    forget_no_more(policy, one.after.value, one.after.step, one.last);
-    if (!vary(policy, one.after, true, one.to)) continue;
-    if (replay_.ledger().peak() > budget || replay_.ledger().cost() >= way.cost) continue;
-    way = {replay_.ledger().peak(), replay_.ledger().cost(), std::move(policy)};
-    play(way.policy);
-    all = forgotten(way);
+void Search::keep(Candidate& candidate, int64_t budget, int64_t most) {
+  if (!simulate(candidate.policy)) return;
+  std::vector<Evicted> all = evicted(candidate);
+  for (size_t i = 0; i < all.size() && simulated() < most;) {
+    const Evicted one = all[i++];
+    EvictionPolicy policy = candidate.policy;
+    evict_no_more(policy, one.after.value, one.after.step, one.last);
+    if (!simulate_change(policy, one.after, true, one.to)) continue;
+    if (simulator_.live_bytes().peak() > budget || simulator_.live_bytes().cost() >= candidate.cost)
+      continue;
+    candidate = {simulator_.live_bytes().peak(), simulator_.live_bytes().cost(), std::move(policy)};
+    simulate(candidate.policy);
+    all = evicted(candidate);
     --i;
   }
 }
@@ -203,27 +207,27 @@ size_t Search::random_below(size_t n) {
   return static_cast<size_t>((random_ >> 33) % n);
 }
 
-void Search::exchange(Way& way, int64_t budget, int times, int64_t most) {
-  for (int i = 0; i < times && played() < most; ++i) {
-    play(way.policy);
-    const std::vector<Forgotten> all = forgotten(way);
+void Search::exchange(Candidate& candidate, int64_t budget, int times, int64_t most) {
+  for (int i = 0; i < times && simulated() < most; ++i) {
+    simulate(candidate.policy);
+    const std::vector<Evicted> all = evicted(candidate);
     if (all.empty()) return;
-    Way other = way;
+    Candidate other = candidate;
     std::vector<int> kept;
     for (size_t k = 0, count = 1 + random_below(3); k < count; ++k) {
-      const Forgotten& one = all[std::min(random_below(all.size()), random_below(all.size()))];
-      forget_no_more(other.policy, one.after.value, one.after.step, one.last);
+      const Evicted& one = all[std::min(random_below(all.size()), random_below(all.size()))];
+      evict_no_more(other.policy, one.after.value, one.after.step, one.last);
       kept.push_back(one.after.value);
       banned_[one.after.value] = 1;
     }
-    bool fits = play(other.policy);
-    other.peak = replay_.ledger().peak();
-    other.cost = replay_.ledger().cost();
+    bool fits = simulate(other.policy);
+    other.peak = simulator_.live_bytes().peak();
+    other.cost = simulator_.live_bytes().cost();
     fits = fits && descend(other, budget, most);
     for (int v : kept) banned_[v] = 0;
-    if (!fits || other.cost > way.cost) continue;
+    if (!fits || other.cost > candidate.cost) continue;
     keep(other, budget, most);
-    if (other.cost <= way.cost) way = std::move(other);
+    if (other.cost <= candidate.cost) candidate = std::move(other);
   }
 }
 

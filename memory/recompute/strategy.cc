@@ -4,7 +4,7 @@
 
 #include "tessera/memory/by_name.h"
 #include "tessera/memory/recompute/explore.h"
-#include "tessera/memory/recompute/ledger.h"
+#include "tessera/memory/recompute/live_bytes.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +21,7 @@ class OnceEach final : public RecomputeStrategy {
  public:
   std::string_view name() const override { return "none"; }
   std::string_view explanation() const override { return "every step runs once"; }
-  std::vector<Runs> ways(const RecomputeProblem& problem) const override {
+  std::vector<StepSequence> candidates(const RecomputeProblem& problem) const override {
     return {once_each(problem)};
   }
 };
@@ -35,11 +35,11 @@ class Exploring : public RecomputeStrategy {
 
   std::string_view name() const final { return name_; }
   std::string_view explanation() const final { return explanation_; }
-  std::vector<Runs> ways(const RecomputeProblem& problem) const final {
+  std::vector<StepSequence> candidates(const RecomputeProblem& problem) const final {
     const Tables tables(problem);
     Frontier frontier;
     fill_(tables, frontier);
-    return ways_of(tables, frontier);
+    return candidates_of(tables, frontier);
   }
 
  private:
@@ -77,7 +77,8 @@ void fill_best(const Tables& tables, Frontier& frontier) {
 void prove_all(const RecomputeProblem& problem, std::span<const int64_t> budgets, size_t states,
                std::vector<RecomputePlan>& plans) {
   for (size_t i = 0; i < plans.size(); ++i)
-    if (plans[i].verdict != Verdict::kOptimal) prove_exactly(problem, budgets[i], states, plans[i]);
+    if (plans[i].status != SolveStatus::kOptimal)
+      prove_exactly(problem, budgets[i], states, plans[i]);
 }
 
 // best is the default: what `cheap`, `segments` and `greedy` find, then a search all along it that
@@ -97,10 +98,9 @@ class BestOfAll final : public Exploring {
   // The exact search is there for all budgets or for none, so that a larger one never costs more.
   std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
                                    std::span<const int64_t> budgets) const override {
-    constexpr size_t kMostStates = 1 << 19;
+    constexpr size_t kMaxStates = 1 << 19;
     std::vector<RecomputePlan> plans = RecomputeStrategy::solve(problem, budgets);
-    if (most_states(Tables(problem)) <= kMostStates)
-      prove_all(problem, budgets, kMostStates, plans);
+    if (max_states(Tables(problem)) <= kMaxStates) prove_all(problem, budgets, kMaxStates, plans);
     return plans;
   }
 };
@@ -120,25 +120,26 @@ class AllStates final : public Exploring {
   using Exploring::Exploring;
   std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
                                    std::span<const int64_t> budgets) const override {
-    constexpr size_t kMostStates = 1'000'000;
+    constexpr size_t kMaxStates = 1'000'000;
     std::vector<RecomputePlan> plans = RecomputeStrategy::solve(problem, budgets);
-    if (!std::isinf(most_states(Tables(problem)))) prove_all(problem, budgets, kMostStates, plans);
+    if (!std::isinf(max_states(Tables(problem)))) prove_all(problem, budgets, kMaxStates, plans);
     return plans;
   }
 };
 
 struct Measured {
-  const Runs* runs;
+  const StepSequence* runs;
   int64_t peak, cost;
 };
 
 // Those that can run; the cheapest first, of equal ones the lowest.
-std::vector<Measured> measured(const RecomputeProblem& problem, const std::vector<Runs>& ways) {
+std::vector<Measured> measured(const RecomputeProblem& problem,
+                               const std::vector<StepSequence>& candidates) {
   const Tables tables(problem);
-  Ledger ledger(tables);
+  LiveBytes live_bytes(tables);
   std::vector<Measured> result;
-  for (const Runs& runs : ways)
-    if (ledger.enter(runs)) result.push_back({&runs, ledger.peak(), ledger.cost()});
+  for (const StepSequence& runs : candidates)
+    if (live_bytes.enter(runs)) result.push_back({&runs, live_bytes.peak(), live_bytes.cost()});
   std::stable_sort(result.begin(), result.end(), [](const Measured& a, const Measured& b) {
     return std::pair(a.cost, a.peak) < std::pair(b.cost, b.peak);
   });
@@ -172,7 +173,7 @@ double RecomputePlan::gap() const {
 
 std::vector<RecomputePlan> RecomputeStrategy::solve(const RecomputeProblem& problem,
                                                     std::span<const int64_t> budgets) const {
-  std::vector<Runs> known = ways(problem);
+  std::vector<StepSequence> known = candidates(problem);
   known.push_back(once_each(problem));
   const std::vector<Measured> by_cost = measured(problem, known);
   const auto lowest =
@@ -181,16 +182,19 @@ std::vector<RecomputePlan> RecomputeStrategy::solve(const RecomputeProblem& prob
   const int64_t base = base_cost(problem), lowest_peak = peak_bound(problem).bytes;
   std::vector<RecomputePlan> plans;
   for (int64_t budget : budgets) {
-    const auto fits = [&](const Measured& way) { return budget < 0 || way.peak <= budget; };
+    const auto fits = [&](const Measured& candidate) {
+      return budget < 0 || candidate.peak <= budget;
+    };
     const auto found = std::find_if(by_cost.begin(), by_cost.end(), fits);
-    const Measured& way = found == by_cost.end() ? *lowest : *found;
-    RecomputePlan plan{*way.runs, way.peak, way.cost, way.cost - base, 0, lowest_peak};
+    const Measured& candidate = found == by_cost.end() ? *lowest : *found;
+    RecomputePlan plan{*candidate.runs, candidate.peak, candidate.cost, candidate.cost - base, 0,
+                       lowest_peak};
     plan.bound = cost_bound(problem, budget);
     if (found != by_cost.end()) {
-      plan.verdict = plan.cost <= plan.bound ? Verdict::kOptimal : Verdict::kWithin;
+      plan.status = plan.cost <= plan.bound ? SolveStatus::kOptimal : SolveStatus::kFeasible;
     } else {
-      plan.verdict = budget < lowest_peak ? Verdict::kInfeasible : Verdict::kNotFound;
-      plan.holders = measure(problem, plan.runs)->holders;
+      plan.status = budget < lowest_peak ? SolveStatus::kInfeasible : SolveStatus::kUnknown;
+      plan.live_values = measure(problem, plan.runs)->live_values;
     }
     plans.push_back(std::move(plan));
   }

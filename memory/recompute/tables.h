@@ -36,21 +36,21 @@ struct Tables {
   explicit Tables(const RecomputeProblem& problem);
 
   // Whether a value is in the lists.
-  bool is_counted(int value) const { return maker[value] >= 0 && bytes[value] > 0; }
+  bool is_counted(int value) const { return producer[value] >= 0 && bytes[value] > 0; }
 
   const RecomputeProblem& problem;
   int steps, values;
   Lists reads, makes;             // of each step
-  Lists may_take;                 // of each value
+  Lists may_reuse;                // of each value
   std::vector<int> results;       // those in the lists
-  std::vector<int> maker;         // of each value: its step; -1: from outside
+  std::vector<int> producer;      // of each value: its step; -1: from outside
   std::vector<int> last_read;     // of each value: the last step that reads it, n: it is a result,
                                   // its maker where nobody does
   std::vector<int> rerun_before;  // of each step: it may run again before this one runs first
   std::vector<int64_t> bytes;     // of each value
   std::vector<int64_t> cost, scratch;  // of each step
   std::vector<char> takes;             // of each step: what it makes may take what it reads
-  int64_t outside = 0;                 // bytes that are always there
+  int64_t external = 0;                // bytes that are always there
 
  private:
   std::vector<int> counted(std::vector<int> list) const;
@@ -63,7 +63,7 @@ int64_t taken_bytes(const Tables& tables, int step, std::vector<int>& taken, Die
   int64_t sum = 0;
   taken.clear();
   for (int made : tables.makes[step]) {
-    for (int candidate : tables.may_take[made]) {
+    for (int candidate : tables.may_reuse[made]) {
       bool free = dies(candidate);
       for (int other : taken) free = free && other != candidate;
       if (!free) continue;

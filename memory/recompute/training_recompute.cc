@@ -54,7 +54,7 @@ class Training {
   int gradient(const Image& x, int writer_reads) {
     const int g = add_value("d_" + problem_.values[x.value].id, bytes_of(x));
     if (writer_reads >= 0 && bytes_of(x) == problem_.values[writer_reads].bytes)
-      problem_.values[g].may_take.push_back(writer_reads);
+      problem_.values[g].may_reuse.push_back(writer_reads);
     return g;
   }
 
@@ -65,9 +65,9 @@ class Training {
       for (int v : list) bytes += moved_[v];
     const double ns =
         std::max(work.flops / n_.flops_per_ns, static_cast<double>(bytes) / n_.bytes_per_ns);
-    const bool again = overwrites.empty();
+    const bool recomputable = overwrites.empty();
     problem_.steps.push_back({static_cast<int64_t>(ns), 0, std::move(reads), std::move(makes),
-                              std::move(overwrites), again, work.cheap, id});
+                              std::move(overwrites), recomputable, work.cheap, id});
   }
 
   // A parameter with its momentum, and its update once the gradient is there.
@@ -123,7 +123,7 @@ class Training {
     std::vector<int> reads = {y.value, moments, scale};
     if (shortcut >= 0) reads.push_back(shortcut);
     add_step("norm." + id, {}, reads, {z.value});
-    if (shortcut >= 0) problem_.values[z.value].may_take = {shortcut};
+    if (shortcut >= 0) problem_.values[z.value].may_reuse = {shortcut};
     backward_.push_back([=, this] {
       int dz = gradient_[z.value];
       if (relu) {

@@ -163,7 +163,7 @@ template <> inline constexpr auto kEnumNames<CropBorder> =
 struct AugmentConfig {
   std::string kind = "crop";
   int padding = 0;  // pixels on each side
-  Named<CropBorder> border = CropBorder::kZero;
+  NamedEnum<CropBorder> border = CropBorder::kZero;
   std::string flip = "horizontal";
   int size = 0;                                                       // pixels a side
   std::vector<double> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // [low, high]
@@ -200,12 +200,12 @@ struct DataConfig {
   std::string class_names;
   double test_part = 0.1;
   ByteSize cache{int64_t{256} << 20};
-  Named<Damaged> damaged = Damaged::kError;
-  Named<Channels> channels = Channels::kColour;
+  NamedEnum<Damaged> damaged = Damaged::kError;
+  NamedEnum<Channels> channels = Channels::kColour;
   bool follow_links = false;
   int64_t train_count = 0;  // use only so many training images; 0: all
   int64_t test_count = 0;   // the same for the test images
-  Named<Sampling> sampling = Sampling::kShuffled;
+  NamedEnum<Sampling> sampling = Sampling::kShuffled;
   ValidationSource validation;  // held out of the training images, or a folder
   std::vector<AugmentConfig> augment;
   std::vector<double> mean, std;  // per channel, in units of x / 255; empty: the data set's own
@@ -213,7 +213,7 @@ struct DataConfig {
 
 // The formulas stand in models/training/session.h.
 struct LossConfig {
-  Named<LossKind> name = LossKind::kCrossEntropy;
+  NamedEnum<LossKind> name = LossKind::kCrossEntropy;
   double label_smoothing = 0;
   std::vector<double> class_weights = {};  // one for each class; empty: 1
   std::optional<double> target_threshold = {};
@@ -243,7 +243,7 @@ struct OptimizerConfig {
 
 // The formulas stand in models/config/schedule.h.
 struct ScheduleConfig {
-  Named<ScheduleKind> name = ScheduleKind::kConstant;
+  NamedEnum<ScheduleKind> name = ScheduleKind::kConstant;
   Duration warmup;  // linear from 0 to lr
   Duration every{30, Duration::Unit::kEpochs};
   std::vector<Duration> milestones;  // rising
@@ -259,14 +259,14 @@ struct ScheduleConfig {
 };
 
 struct TrainConfig {
-  double epochs = 10;                                   // how long; a fraction is allowed
-  std::optional<int64_t> steps;                         // when given, how long instead of epochs
-  Duration evaluate_every{1, Duration::Unit::kEpochs};  // 0: only at the end
-  Named<OnNonFinite> non_finite = OnNonFinite::kStop;   // a batch with such a loss or gradients
-  Duration log_every{50, Duration::Unit::kSteps};       // 0: only at the end of an epoch
-  int accumulate = 1;                                   // parts of a batch, one after the other
-  int patience = 0;                                     // evaluations without a new best; 0: any
-  std::vector<std::string> freeze, freeze_all_but;      // parts of the network
+  double epochs = 10;                                      // how long; a fraction is allowed
+  std::optional<int64_t> steps;                            // when given, how long instead of epochs
+  Duration evaluate_every{1, Duration::Unit::kEpochs};     // 0: only at the end
+  NamedEnum<OnNonFinite> non_finite = OnNonFinite::kStop;  // a batch with such a loss or gradients
+  Duration log_every{50, Duration::Unit::kSteps};          // 0: only at the end of an epoch
+  int accumulate = 1;                                      // parts of a batch, one after the other
+  int patience = 0;                                        // evaluations without a new best; 0: any
+  std::vector<std::string> freeze, freeze_all_but;         // parts of the network
 
   int64_t total_steps(int64_t steps_per_epoch) const;
 };
@@ -286,8 +286,8 @@ struct EvalConfig {
 };
 
 struct CpuConfig {
-  Named<CpuKernels> kernels = CpuKernels::automatic;  // auto | native | eigen
-  Named<Winograd> winograd = Winograd::automatic;     // auto | off
+  NamedEnum<CpuKernels> kernels = CpuKernels::automatic;  // auto | native | eigen
+  NamedEnum<Winograd> winograd = Winograd::automatic;     // auto | off
 };
 
 struct GpuConfig {
@@ -295,7 +295,7 @@ struct GpuConfig {
   ByteSize workspace{int64_t{256} << 20};  // that one op may take for scratch
   bool cuda_graph = true;                  // a step is launched as a whole
   bool synchronous = false;                // wait after each op
-  Named<GpuPlans> plans = GpuPlans::rule;  // rule | tuned
+  NamedEnum<GpuPlans> plans = GpuPlans::rule;  // rule | tuned
 };
 
 // Limits of the logical devices that cpu:0 and gpu:0 are cut into; empty: it stays whole.
@@ -320,8 +320,8 @@ struct MemoryConfig {
 struct CheckpointConfig {
   Duration every{1, Duration::Unit::kEpochs};  // 0: only at the end; may be a time
   int keep = 2;  // how many of the newest stay; 0: none are written at all
-  Named<BestBy> best = BestBy::kAccuracy;  // keep the best too: on the validation images, where
-                                           // there are none on those of the test
+  NamedEnum<BestBy> best = BestBy::kAccuracy;  // keep the best too: on the validation images, where
+                                               // there are none on those of the test
   std::string use =
       "best";  // with data.validation, weights.safetensors and the test are of: best | last
 };
@@ -340,7 +340,7 @@ using GivenKeys = std::map<std::string, SourceRange>;
 struct Config {
   uint64_t seed = 1;
   std::string device = "cpu";
-  Named<Mode> mode = Mode::kGraph;
+  NamedEnum<Mode> mode = Mode::kGraph;
   bool deterministic = true;
   int threads = 0;  // 0: all cores
   ModelConfig model;

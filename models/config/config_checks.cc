@@ -13,7 +13,7 @@
 #include "tessera/models/data/sets/published.h"
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/data/sets/synthetic.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/text/spelling.h"
 

@@ -35,14 +35,14 @@ ResizeCrop resize_crop_of(const AugmentConfig& step) {
 // Names classes that may be none: those with an odd name, such as "_old", "ants (1)" or "ants
 // copy", and those with less than a tenth of the median's images.
 std::string odd_classes(const Dataset& data) {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMax = 8;
   const auto mark = [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; };
   const std::vector<int64_t> images = images_of_classes(data);
   std::vector<int64_t> sorted = images;
   const auto middle = sorted.begin() + static_cast<int64_t>(sorted.size() / 2);
   std::ranges::nth_element(sorted, middle);
   std::vector<std::string> odd;
-  for (size_t c = 0; c < data.class_names().size() && odd.size() < kMost; ++c) {
+  for (size_t c = 0; c < data.class_names().size() && odd.size() < kMax; ++c) {
     const std::string& name = data.class_names()[c];
     if (name.empty() || mark(name.front()) || mark(name.back()) || name.ends_with(" copy") ||
         name.ends_with(" Copy") || 10 * images[c] < *middle)

@@ -141,9 +141,9 @@ class ValueSchema {
   Json operator()(const double*) const { return number("number", rule_); }
   Json operator()(const std::string*) const {
     if (rule_.names.empty()) return Json::object({{"type", "string"}});
-    return (*this)(static_cast<const NamedValue*>(nullptr));
+    return (*this)(static_cast<const NamedEnumValue*>(nullptr));
   }
-  Json operator()(const NamedValue*) const {
+  Json operator()(const NamedEnumValue*) const {
     std::vector<Json> names(rule_.names.begin(), rule_.names.end());
     for (const std::string& name : rule_.names)  // YAML takes the text 1 for a number
       if (int64_t whole = 0; parse_number(name, whole) == std::errc()) names.emplace_back(whole);

@@ -32,7 +32,7 @@ struct TypeText {
   Text operator()(const uint64_t*) const { return {"a whole number", ""}; }
   Text operator()(const double*) const { return {"a number", ""}; }
   Text operator()(const std::string*) const { return {"a text", ""}; }
-  Text operator()(const NamedValue*) const { return {"a name", ""}; }
+  Text operator()(const NamedEnumValue*) const { return {"a name", ""}; }
   Text operator()(const Duration*) const {
     return {"a length in epochs or steps", " (such as 2ep or 500st)"};
   }

@@ -74,7 +74,7 @@ struct When {
 struct ConfigKey {
   using Target =
       std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, Duration*, ByteSize*,
-                   NamedValue*, ValidationSource*, Workers*, std::optional<int64_t>*,
+                   NamedEnumValue*, ValidationSource*, Workers*, std::optional<int64_t>*,
                    std::optional<ByteSize>*, std::optional<double>*, std::vector<int64_t>*,
                    std::vector<double>*, std::vector<Duration>*, std::vector<ByteSize>*,
                    std::vector<std::string>*, std::vector<AugmentConfig>*,

@@ -22,7 +22,7 @@ std::string quoted_if_needed(int64_t value) { return fmt::format("{}", value); }
 std::string quoted_if_needed(uint64_t value) { return fmt::format("{}", value); }
 std::string quoted_if_needed(const Duration& value) { return value.text(); }
 std::string quoted_if_needed(const ByteSize& value) { return value.text(); }
-std::string quoted_if_needed(const NamedValue& value) { return value.text(); }
+std::string quoted_if_needed(const NamedEnumValue& value) { return value.text(); }
 std::string quoted_if_needed(const Workers& value) { return value.text(); }
 std::string quoted_if_needed(const std::string& value);
 std::string quoted_if_needed(const ValidationSource& value) {

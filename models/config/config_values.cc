@@ -233,7 +233,7 @@ class Reader {
       refuse(node, problem->remark, problem->instead);
   }
 
-  void read(const YamlNode& node, NamedValue& value) {
+  void read(const YamlNode& node, NamedEnumValue& value) {
     std::string name;
     read(node, name);
     value.set(name);

@@ -19,12 +19,12 @@ namespace tessera {
 
 namespace {
 
-using Made = std::unique_ptr<Module>;
+using BuiltLayer = std::unique_ptr<Module>;
 
 constexpr double kMaxWeights = 1e12;  // of a layer
 
 // What a layer takes and hands on for each sample: an image, or features alone.
-struct Reached {
+struct LayerShape {
   int64_t height = 0, width = 0;  // 0 when there is no image any more
   int64_t features = 0;           // channels of an image
 
@@ -33,12 +33,12 @@ struct Reached {
     return is_image() ? fmt::format("[n x {} x {} x {}]", height, width, features)
                       : fmt::format("[n x {}]", features);
   }
-  bool operator==(const Reached&) const = default;
+  bool operator==(const LayerShape&) const = default;
 };
 
 class Residual final : public Module {
  public:
-  Residual(std::string name, Made layers, Made shortcut)
+  Residual(std::string name, BuiltLayer layers, BuiltLayer shortcut)
       : Module(std::move(name)), layers_(std::move(layers)), shortcut_(std::move(shortcut)) {}
 
  protected:
@@ -48,17 +48,17 @@ class Residual final : public Module {
   }
 
  private:
-  Made layers_, shortcut_;
+  BuiltLayer layers_, shortcut_;
 };
 
 // Makes layers one after the other, and knows the shape that was reached.
 class Builder {
  public:
-  Builder(Store& store, const Reached& start) : store_(store), at_(start) {}
+  Builder(Store& store, const LayerShape& start) : store_(store), at_(start) {}
 
-  const Reached& reached() const { return at_; }
+  const LayerShape& reached() const { return at_; }
 
-  Made all(const std::vector<LayerConfig>& layers, const std::string& prefix) {
+  BuiltLayer all(const std::vector<LayerConfig>& layers, const std::string& prefix) {
     auto made = std::make_unique<Sequential>();
     for (const LayerConfig& layer : layers)
       made->add(one(layer, fmt::format("{}{}{}", prefix, layer.kind, made->modules().size())));
@@ -66,23 +66,23 @@ class Builder {
   }
 
   // One of each kind of layer, which takes what is reached and moves on.
-  Made flat(const LayerConfig&, std::string name) {
+  BuiltLayer flat(const LayerConfig&, std::string name) {
     if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
     return std::make_unique<FunctionModule>(std::move(name), flatten);
   }
 
-  Made dropout(const LayerConfig& layer, std::string name) {
+  BuiltLayer dropout(const LayerConfig& layer, std::string name) {
     return std::make_unique<Dropout>(std::move(name), layer.probability);
   }
 
-  Made conv(const LayerConfig& layer, std::string name) {
+  BuiltLayer conv(const LayerConfig& layer, std::string name) {
     need_image(layer);
     if (at_.features % layer.groups != 0 || layer.filters % layer.groups != 0)
       refuse(layer, fmt::format("{} groups do not divide {} channels and {} filters", layer.groups,
                                 at_.features, layer.filters));
     const int64_t reach = layer.dilation * (layer.kernel - 1) + 1;
-    const Reached next{windows(layer, at_.height, reach, layer.stride),
-                       windows(layer, at_.width, reach, layer.stride), layer.filters};
+    const LayerShape next{windows(layer, at_.height, reach, layer.stride),
+                          windows(layer, at_.width, reach, layer.stride), layer.filters};
     limit(layer, static_cast<double>(layer.filters) * static_cast<double>(at_.features) *
                      static_cast<double>(layer.kernel * layer.kernel));
     auto made = std::make_unique<Conv2d>(store_, std::move(name),
@@ -99,19 +99,19 @@ class Builder {
     return made;
   }
 
-  Made whiten(const LayerConfig& layer, std::string name) {
+  BuiltLayer whiten(const LayerConfig& layer, std::string name) {
     need_image(layer);
     if (name != "whiten0") refuse(layer, "must be the first layer: its filters are made of images");
-    const Reached next{windows(layer, at_.height, layer.kernel, 1),
-                       windows(layer, at_.width, layer.kernel, 1),
-                       2 * layer.kernel * layer.kernel * at_.features};
+    const LayerShape next{windows(layer, at_.height, layer.kernel, 1),
+                          windows(layer, at_.width, layer.kernel, 1),
+                          2 * layer.kernel * layer.kernel * at_.features};
     auto made = std::make_unique<Whitening>(
         store_, std::move(name), Whitening::Settings{.in = at_.features, .kernel = layer.kernel});
     at_ = next;
     return made;
   }
 
-  Made linear(const LayerConfig& layer, std::string name) {
+  BuiltLayer linear(const LayerConfig& layer, std::string name) {
     if (at_.is_image())
       refuse(layer, "takes [n x features]; put flatten or global_average_pool before it");
     const int64_t in = at_.features;
@@ -122,7 +122,7 @@ class Builder {
         Linear::Settings{.in = in, .out = layer.units, .bias = layer.bias});
   }
 
-  Made batch_norm(const LayerConfig& layer, std::string name) {
+  BuiltLayer batch_norm(const LayerConfig& layer, std::string name) {
     need_image(layer);
     return std::make_unique<BatchNorm2d>(store_, std::move(name),
                                          BatchNorm2d::Settings{.channels = at_.features,
@@ -131,12 +131,12 @@ class Builder {
                                                                .scale = layer.scale});
   }
 
-  Made layer_norm(const LayerConfig& layer, std::string name) {
+  BuiltLayer layer_norm(const LayerConfig& layer, std::string name) {
     return std::make_unique<LayerNorm>(
         store_, std::move(name), LayerNorm::Settings{.features = at_.features, .eps = layer.eps});
   }
 
-  Made group_norm(const LayerConfig& layer, std::string name) {
+  BuiltLayer group_norm(const LayerConfig& layer, std::string name) {
     need_image(layer);
     if (at_.features % layer.groups != 0)
       refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
@@ -145,7 +145,7 @@ class Builder {
         GroupNorm::Settings{.channels = at_.features, .groups = layer.groups, .eps = layer.eps});
   }
 
-  Made pool(const LayerConfig& layer, std::string name) {
+  BuiltLayer pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     if (layer.padding >= layer.size) refuse(layer, "its padding must be smaller than its size");
     const int64_t stride = layer.pool_stride.value_or(layer.size);
@@ -167,13 +167,13 @@ class Builder {
     });
   }
 
-  Made global_pool(const LayerConfig& layer, std::string name) {
+  BuiltLayer global_pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     at_ = {0, 0, at_.features};
     return std::make_unique<FunctionModule>(std::move(name), global_average_pool);
   }
 
-  Made adaptive_pool(const LayerConfig& layer, std::string name) {
+  BuiltLayer adaptive_pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     at_ = {layer.size, layer.size, at_.features};
     const bool is_max = layer.kind == "adaptive_max_pool";
@@ -183,19 +183,19 @@ class Builder {
         });
   }
 
-  Made trained_slopes(const LayerConfig& layer, std::string name) {
+  BuiltLayer trained_slopes(const LayerConfig& layer, std::string name) {
     return std::make_unique<PRelu>(
         store_, std::move(name),
         PRelu::Settings{.channels = at_.features, .slope = layer.first_slope});
   }
 
-  Made layer_scale(const LayerConfig& layer, std::string name) {
+  BuiltLayer layer_scale(const LayerConfig& layer, std::string name) {
     return std::make_unique<LayerScale>(
         store_, std::move(name),
         LayerScale::Settings{.channels = at_.features, .start = layer.start});
   }
 
-  Made squeeze_excitation(const LayerConfig& layer, std::string name) {
+  BuiltLayer squeeze_excitation(const LayerConfig& layer, std::string name) {
     need_image(layer);
     limit(layer, static_cast<double>(layer.squeeze) * static_cast<double>(at_.features));
     return std::make_unique<SqueezeExcitation>(
@@ -206,7 +206,7 @@ class Builder {
                                     .gate = layer.gate == "hard_sigmoid" ? hard_sigmoid : sigmoid});
   }
 
-  Made shuffle(const LayerConfig& layer, std::string name) {
+  BuiltLayer shuffle(const LayerConfig& layer, std::string name) {
     if (at_.features % layer.groups != 0)
       refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
     return std::make_unique<FunctionModule>(
@@ -214,10 +214,10 @@ class Builder {
         [groups = layer.groups](const Tensor& x) { return channel_shuffle(x, groups); });
   }
 
-  Made residual(const LayerConfig& layer, std::string name) {
+  BuiltLayer residual(const LayerConfig& layer, std::string name) {
     Builder main(store_, at_), side(store_, at_);
-    Made layers = main.all(layer.layers, name + ".");
-    Made shortcut = side.all(layer.shortcut, name + ".shortcut.");
+    BuiltLayer layers = main.all(layer.layers, name + ".");
+    BuiltLayer shortcut = side.all(layer.shortcut, name + ".shortcut.");
     if (main.at_ != side.at_)
       refuse(layer, fmt::format("its layers make {}, its shortcut {}; both must be the same",
                                 main.at_.text(), side.at_.text()));
@@ -248,20 +248,20 @@ class Builder {
     if (weights > kMaxWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
   }
 
-  Made one(const LayerConfig& layer, std::string name);
+  BuiltLayer one(const LayerConfig& layer, std::string name);
 
   Store& store_;
-  Reached at_;
+  LayerShape at_;
 };
 
 // A kind of layer: what a configuration may say of it, and what makes it.
 struct LayerKind {
   ItemKind item;
-  std::function<Made(Builder&, const LayerConfig&, std::string)> make;
+  std::function<BuiltLayer(Builder&, const LayerConfig&, std::string)> make;
 };
 
 auto plain(Tensor (*function)(const Tensor&)) {
-  return [=](Builder&, const LayerConfig&, std::string name) -> Made {
+  return [=](Builder&, const LayerConfig&, std::string name) -> BuiltLayer {
     return std::make_unique<FunctionModule>(std::move(name), function);
   };
 }
@@ -269,7 +269,7 @@ auto plain(Tensor (*function)(const Tensor&)) {
 // A function of the input and of the layer's settings.
 template <class Function>
 auto set_by_layer(Function function) {
-  return [=](Builder&, const LayerConfig& layer, std::string name) -> Made {
+  return [=](Builder&, const LayerConfig& layer, std::string name) -> BuiltLayer {
     return std::make_unique<FunctionModule>(std::move(name),
                                             [=](const Tensor& x) { return function(x, layer); });
   };
@@ -394,7 +394,7 @@ std::vector<LayerKind> layer_kinds(LayerConfig& l) {
   return all;
 }
 
-Made Builder::one(const LayerConfig& layer, std::string name) {
+BuiltLayer Builder::one(const LayerConfig& layer, std::string name) {
   LayerConfig copy;
   for (const LayerKind& kind : layer_kinds(copy))
     if (kind.item.name == layer.kind) return kind.make(*this, layer, std::move(name));
@@ -418,8 +418,8 @@ LayerError::LayerError(const SourceRange& range, const std::string& text)
 std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
                                      const ImageShape& image, int64_t classes, Store& store) {
   Builder builder(store, {image.height, image.width, image.channels});
-  Made made = builder.all(layers, "");
-  if (builder.reached() != Reached{0, 0, classes})
+  BuiltLayer made = builder.all(layers, "");
+  if (builder.reached() != LayerShape{0, 0, classes})
     throw LayerError(layers.empty() ? SourceRange{} : layers.back().range,
                      fmt::format("the last layer must make [n x {}], one for each of "
                                  "model.classes, but makes {}",

@@ -4,7 +4,7 @@
 //   enum class Mode { kGraph, kEager };
 //   template <>
 //   inline constexpr auto kEnumNames<Mode> = enum_names<Mode::kEager>("graph", "eager");
-//   Named<Mode> mode = Mode::kGraph;
+//   NamedEnum<Mode> mode = Mode::kGraph;
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ const std::vector<std::string>& names_of() {
 }
 
 // A value of any enumeration, for code that goes by the names.
-class NamedValue {
+class NamedEnumValue {
  public:
   const std::string& text() const { return names_->at(static_cast<size_t>(index_)); }
   // Does nothing for a name that is not known.
@@ -45,7 +45,8 @@ class NamedValue {
   }
 
  protected:
-  NamedValue(int index, const std::vector<std::string>& names) : index_(index), names_(&names) {}
+  NamedEnumValue(int index, const std::vector<std::string>& names)
+      : index_(index), names_(&names) {}
   int index_;
 
  private:
@@ -53,12 +54,12 @@ class NamedValue {
 };
 
 template <class E>
-class Named : public NamedValue {
+class NamedEnum : public NamedEnumValue {
  public:
-  Named(E value) : NamedValue(static_cast<int>(value), names_of<E>()) {}
+  NamedEnum(E value) : NamedEnumValue(static_cast<int>(value), names_of<E>()) {}
   operator E() const { return static_cast<E>(index_); }
-  friend bool operator==(const Named& a, const Named& b) { return a.index_ == b.index_; }
-  friend bool operator==(const Named& a, E b) { return E(a) == b; }
+  friend bool operator==(const NamedEnum& a, const NamedEnum& b) { return a.index_ == b.index_; }
+  friend bool operator==(const NamedEnum& a, E b) { return E(a) == b; }
 };
 
 }  // namespace tessera

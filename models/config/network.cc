@@ -8,8 +8,8 @@
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
 #include "tessera/layers/ops/concat.h"
+#include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/ops/image_normalize.h"
-#include "tessera/layers/ops/mirror.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/models/config/layer_network.h"
 #include "tessera/models/config/parameter_names.h"
@@ -115,7 +115,7 @@ Tensor normalized(const Tensor& images, const Normalization& normalization) {
 Tensor evaluated_logits(const Config& config, const Module& network,
                         const Normalization& normalization, const Tensor& images) {
   Tensors views{images};
-  if (config.eval.flip) views.push_back(mirror(images));
+  if (config.eval.flip) views.push_back(flip_left_right(images));
   if (const int64_t shift = config.eval.shift; shift > 0) {
     check_shift(shift, images.shape());
     for (size_t i = 0, unmoved = views.size(); i < unmoved; ++i)

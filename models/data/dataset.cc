@@ -80,7 +80,7 @@ void Dataset::do_read_part(int64_t, const Box&, const ImageShape&, uint8_t*) con
 
 std::string Dataset::describe() const {
   size_t held = 0;
-  for (const HostBuffer& buffer : host_buffers()) held += buffer.bytes;
+  for (const MemoryItem& buffer : host_buffers()) held += buffer.bytes;
   std::string where =
       held == 0 ? "read on demand"
                 : fmt::format("{:.1f} MiB in memory", static_cast<double>(held) / (1 << 20));
@@ -119,7 +119,7 @@ MemoryDataset::MemoryDataset(DatasetInfo info, std::vector<uint8_t> images,
   }
 }
 
-std::vector<HostBuffer> MemoryDataset::host_buffers() const {
+std::vector<MemoryItem> MemoryDataset::host_buffers() const {
   return {{name() + " images", images_.capacity()},
           {name() + " labels", labels_.capacity() * sizeof(int32_t)}};
 }

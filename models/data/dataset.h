@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/host_buffer.h"
+#include "tessera/runtime/memory_item.h"
 
 namespace tessera {
 
@@ -83,7 +83,7 @@ class Dataset {
   // "cifar10 train: 50000 images [32x32x3], 10 classes, 146.7 MiB in memory"
   std::string describe() const;
   // The memory the data set holds, every request of some size.
-  virtual std::vector<HostBuffer> host_buffers() const { return {}; }
+  virtual std::vector<MemoryItem> host_buffers() const { return {}; }
   // What a person should know of how it was opened: "3 files are no pictures and were skipped: ..."
   virtual std::vector<std::string> notes() const { return {}; }
 
@@ -108,7 +108,7 @@ class MemoryDataset : public Dataset {
   // images [count x H x W x C], labels [count], each in [0, classes); throws Error otherwise.
   MemoryDataset(DatasetInfo info, std::vector<uint8_t> images, std::vector<int32_t> labels,
                 std::vector<std::string> notes = {});
-  std::vector<HostBuffer> host_buffers() const override;
+  std::vector<MemoryItem> host_buffers() const override;
   std::vector<std::string> notes() const override { return notes_; }
 
  private:

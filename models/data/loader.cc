@@ -84,10 +84,10 @@ size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
 }
 
 // All that a loader asks for: known before it is made, and held from then on.
-std::vector<HostBuffer> buffers_of(const std::string& data, const ImageShape& image, int64_t count,
+std::vector<MemoryItem> buffers_of(const std::string& data, const ImageShape& image, int64_t count,
                                    const LoaderOptions& options) {
   const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
-  std::vector<HostBuffer> buffers;
+  std::vector<MemoryItem> buffers;
   const auto add = [&](const char* part, size_t bytes) {
     if (bytes > 0) buffers.push_back({"loader of " + data + ": " + part, bytes});
   };
@@ -449,7 +449,7 @@ int64_t Loader::planned_bytes(const ImageShape& image, int64_t count,
   return total_bytes(buffers_of("", image, count, options));
 }
 
-std::vector<HostBuffer> Loader::host_buffers() const {
+std::vector<MemoryItem> Loader::host_buffers() const {
   const Dataset& data = *impl_->dataset_;
   return buffers_of(data.name(), data.shape(), data.count(), impl_->options_);
 }

@@ -104,7 +104,7 @@ class Loader {
   LoaderTimes times() const;
   double wait_seconds() const { return times().wait; }
   int64_t bytes() const;                         // sum of host_buffers()
-  std::vector<HostBuffer> host_buffers() const;  // of the loader; the data set's not included
+  std::vector<MemoryItem> host_buffers() const;  // of the loader; the data set's not included
 
  private:
   struct Impl;

@@ -28,10 +28,8 @@ class Moments {
 
 // A normalization is measured on all images of a set of so many, else on as many spread evenly:
 // each stride-th image from the first.
-inline constexpr int64_t kMostMeasured = 50'000;
-inline int64_t measuring_stride(int64_t count) {
-  return (count + kMostMeasured - 1) / kMostMeasured;
-}
+inline constexpr int64_t kMaxMeasured = 50'000;
+inline int64_t measuring_stride(int64_t count) { return (count + kMaxMeasured - 1) / kMaxMeasured; }
 
 // Reads in so many threads, at least one; the result is the same for every number of them. Throws
 // what reading throws, of the first image that cannot be read.

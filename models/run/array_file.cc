@@ -162,8 +162,8 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
   for (const auto& [offset, part] : parts_at) parts.push_back(part);
   parts.emplace_back();
-  if (const FileFault fault = write_sealed(file_system(), path.c_str(), std::span(parts)))
-    fail_weights(path, fmt::format("cannot be written (to {} it: {})", fault.doing,
+  if (const FileError fault = write_sealed(file_system(), path.c_str(), std::span(parts)))
+    fail_weights(path, fmt::format("cannot be written (to {} it: {})", fault.operation,
                                    std::strerror(fault.error)));
 }
 

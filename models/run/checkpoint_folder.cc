@@ -127,11 +127,11 @@ void CheckpointFolder::remove_partial_files() const {
   for (const std::string& name : found) files_.unlink(Path(dir_, name.c_str()).text);
 }
 
-FileFault CheckpointFolder::write(int64_t step, std::span<const std::byte> image) const noexcept {
+FileError CheckpointFolder::write(int64_t step, std::span<const std::byte> image) const noexcept {
   return write_sealed(files_, Path(dir_, Name(step).text).text, image);
 }
 
-FileFault CheckpointFolder::point(const char* name, int64_t step) const noexcept {
+FileError CheckpointFolder::point(const char* name, int64_t step) const noexcept {
   Name text(step);
   const size_t length = std::strlen(text.text);
   text.text[length] = '\n';
@@ -139,7 +139,7 @@ FileFault CheckpointFolder::point(const char* name, int64_t step) const noexcept
   return write_durably(files_, Path(dir_, name).text, parts);
 }
 
-FileFault CheckpointFolder::remove(int64_t step) const noexcept {
+FileError CheckpointFolder::remove(int64_t step) const noexcept {
   int left = 1000;
   while (files_.unlink(Path(dir_, Name(step).text).text) < 0)
     if (errno == ENOENT)
@@ -212,7 +212,7 @@ void CheckpointWriter::work() {
     const CheckpointReport report = persist(state_);
     lock.lock();
     // A failure that nobody has asked about yet is not hidden by a success.
-    const FileFault metrics_before = report_ ? report_->metrics_fault : FileFault();
+    const FileError metrics_before = report_ ? report_->metrics_fault : FileError();
     if (!report_ || !report_->fault || report.fault) report_ = report;
     if (metrics_before) report_->metrics_fault = metrics_before;
     busy_ = false;
@@ -244,8 +244,8 @@ CheckpointReport CheckpointWriter::persist(const TrainingState& state) {
 
 // Leaves checkpoints newer than `step`: they belong to a training that was left behind, are not
 // ours to remove, and are overwritten when this one comes by.
-FileFault CheckpointWriter::prune(int64_t step, int64_t best) {
-  FileFault fault;
+FileError CheckpointWriter::prune(int64_t step, int64_t best) {
+  FileError fault;
   auto end = std::upper_bound(steps_.begin(), steps_.end(), step);
   size_t others = 0;  // that may go, beside the best
   for (auto at = steps_.begin(); at != end; ++at) others += *at != best;
@@ -258,7 +258,7 @@ FileFault CheckpointWriter::prune(int64_t step, int64_t best) {
       ++at;
       continue;
     }
-    if (const FileFault wrong = folder_.remove(*at)) {
+    if (const FileError wrong = folder_.remove(*at)) {
       fault = wrong;
       ++at;
     } else {

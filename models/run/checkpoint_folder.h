@@ -44,9 +44,9 @@ class CheckpointFolder {
   void remove_partial_files() const;
 
   // For the writer; these allocate nothing and throw nothing.
-  FileFault write(int64_t step, std::span<const std::byte> image) const noexcept;
-  FileFault point(const char* name, int64_t step) const noexcept;
-  FileFault remove(int64_t step) const noexcept;
+  FileError write(int64_t step, std::span<const std::byte> image) const noexcept;
+  FileError point(const char* name, int64_t step) const noexcept;
+  FileError remove(int64_t step) const noexcept;
 
  private:
   std::string dir_;
@@ -63,8 +63,8 @@ std::string checkpoint_file(const std::string& path, FileSystem& files = file_sy
 struct CheckpointReport {
   int64_t step = 0;
   bool saved = false;  // the checkpoint is on the disk, whatever went wrong later
-  FileFault fault;
-  FileFault metrics_fault;  // of synchronising the files before it, which is written all the same
+  FileError fault;
+  FileError metrics_fault;  // of synchronising the files before it, which is written all the same
   double seconds = 0;       // in the background
 };
 
@@ -94,7 +94,7 @@ class CheckpointWriter {
  private:
   void work();
   CheckpointReport persist(const TrainingState& state);
-  FileFault prune(int64_t step, int64_t best);
+  FileError prune(int64_t step, int64_t best);
 
   const CheckpointFolder& folder_;
   CheckpointImage image_;

@@ -38,7 +38,7 @@ bool is_less(float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a
 
 CompileOptions fresh_options() {
   CompileOptions options;
-  options.frozen = true;
+  options.constant_parameters = true;
   options.arenas = std::make_shared<Arenas>();
   return options;
 }

@@ -39,9 +39,9 @@ std::string export_safetensors(const TrainedNetwork& trained, const std::string&
       tensors, {{"format", "pt"}, {"model", config.model.name}, {"inference", trained.inference}});
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
   for (const std::vector<float>& one : values) parts.push_back(std::as_bytes(std::span(one)));
-  if (const FileFault fault = write_durably(file_system(), path.c_str(), parts))
+  if (const FileError fault = write_durably(file_system(), path.c_str(), parts))
     throw CheckpointError(fmt::format("export '{}': cannot be written (to {} it: {})", path,
-                                      fault.doing, std::strerror(fault.error)));
+                                      fault.operation, std::strerror(fault.error)));
   return is_known ? fmt::format("{}'s {}", names.program, names.network) : "our own";
 }
 

@@ -97,9 +97,9 @@ std::string inference_comment(const Json& inference) {
 }
 
 size_t inference_room(const Config& config) {
-  constexpr int64_t kMostNamed = 1 << 14;
+  constexpr int64_t kMaxNamed = 1 << 14;
   constexpr size_t kBase = 2048, kName = 72;
-  return kBase + kName * static_cast<size_t>(std::min(config.model.classes, kMostNamed));
+  return kBase + kName * static_cast<size_t>(std::min(config.model.classes, kMaxNamed));
 }
 
 std::string padded_inference(const Json& inference, const Config& config) {

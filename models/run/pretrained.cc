@@ -133,22 +133,22 @@ class Comparison {
 
   // Also long or malicious names.
   static std::string printable(const std::string& name) {
-    constexpr size_t kMost = 200;
+    constexpr size_t kMax = 200;
     const std::string text = utf8_printable(name);
-    return text.size() <= kMost ? text : text.substr(0, utf8_start(text, kMost)) + "...";
+    return text.size() <= kMax ? text : text.substr(0, utf8_start(text, kMax)) + "...";
   }
   static std::string in_lines(const std::vector<std::string>& lines) {
-    constexpr size_t kMost = 5000;
+    constexpr size_t kMax = 5000;
     std::string text;
-    for (size_t i = 0; i < std::min(lines.size(), kMost); ++i) text += "\n  " + lines[i];
-    if (lines.size() > kMost) text += fmt::format("\n  and {} more", lines.size() - kMost);
+    for (size_t i = 0; i < std::min(lines.size(), kMax); ++i) text += "\n  " + lines[i];
+    if (lines.size() > kMax) text += fmt::format("\n  and {} more", lines.size() - kMax);
     return text;
   }
 
   std::string missing_line(const ForeignWeight& weight) const {
-    constexpr size_t kMostNames = 2000, kLongest = 100;
+    constexpr size_t kMaxNames = 2000, kLongest = 100;
     std::vector<std::string> near;
-    for (size_t i = 0; i < used_.size() && near.size() < kMostNames; ++i)
+    for (size_t i = 0; i < used_.size() && near.size() < kMaxNames; ++i)
       if (is_left_over(i) && source_.tensors()[i].name.size() <= kLongest)
         near.push_back(source_.tensors()[i].name);
     const std::string nearest = nearest_spelling(weight.name, near);

@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-void refuse_run_file(const std::string& path, const char* doing, int error) {
-  throw RunFolderError(fmt::format("run folder: cannot {} '{}': {}; check run.dir", doing, path,
+void refuse_run_file(const std::string& path, const char* operation, int error) {
+  throw RunFolderError(fmt::format("run folder: cannot {} '{}': {}; check run.dir", operation, path,
                                    std::strerror(error)));
 }
 
@@ -66,7 +66,7 @@ bool RecordFile::write(std::string_view bytes) {
   return write_all(files_, file_, std::as_bytes(std::span(bytes)));
 }
 
-std::string RecordFile::complaint(const char* records) const {
+std::string RecordFile::error_summary(const char* records) const {
   if (missing_ == 0) return "";
   return fmt::format("'{}' lacks {} of {} {} ({})", path_, missing_, given_, records,
                      std::strerror(error_));

@@ -14,7 +14,7 @@ namespace tessera {
 
 // Throws RunFolderError: "run folder: cannot write 'runs/a/metrics.csv': No space left on device;
 // check run.dir". `error` as in errno.
-[[noreturn]] void refuse_run_file(const std::string& path, const char* doing, int error);
+[[noreturn]] void refuse_run_file(const std::string& path, const char* operation, int error);
 
 // Not thread-safe.
 class RecordFile {
@@ -35,7 +35,7 @@ class RecordFile {
   int descriptor() const { return file_; }
   int64_t missing() const { return missing_; }
   // "'runs/a/metrics.csv' lacks 3 of 12 lines (No space left on device)"; empty when none is.
-  std::string complaint(const char* records) const;
+  std::string error_summary(const char* records) const;
 
  private:
   bool put(std::string_view bytes);

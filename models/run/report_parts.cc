@@ -133,8 +133,8 @@ std::string chart_svg(const Chart& chart) {
 
 namespace {
 
-constexpr int64_t kMostDrawn = 100;  // classes
-constexpr size_t kMostPairs = 12;
+constexpr int64_t kMaxDrawn = 100;  // classes
+constexpr size_t kMaxPairs = 12;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
@@ -154,7 +154,7 @@ std::string average_row(const char* name, int64_t images, const ClassAverage& me
 }
 
 std::string pairs_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names) {
-  const std::vector<ConfusedPair> pairs = most_confused(confusion, kMostPairs);
+  const std::vector<ConfusedPair> pairs = most_confused(confusion, kMaxPairs);
   if (pairs.empty()) return "<p>No image was taken for another class.</p>\n";
   std::string html =
       "<table><tr><th class=\"text\">class</th><th class=\"text\">taken for</th><th>images</th>"
@@ -162,7 +162,7 @@ std::string pairs_html(const ConfusionMatrix& confusion, const std::vector<std::
   for (const ConfusedPair& pair : pairs)
     html += fmt::format(
         "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td></tr>\n",
-        name_html(names, pair.truth), name_html(names, pair.taken_for), pair.images,
+        name_html(names, pair.truth), name_html(names, pair.predicted), pair.images,
         percent(pair.share));
   return html + "</table>\n";
 }
@@ -176,17 +176,17 @@ double wrong_shade(int64_t count, int64_t most) {
 // room.
 class MatrixPicture {
  public:
-  MatrixPicture(const ConfusionMatrix& confusion, const std::vector<ClassFigures>& classes,
+  MatrixPicture(const ConfusionMatrix& confusion, const std::vector<ClassMetrics>& classes,
                 const std::vector<std::string>& names)
       : m_(confusion),
         classes_(classes),
         names_(names),
         cell_(std::clamp<int64_t>(720 / std::ssize(classes), 7, 40)) {
-    for (const ClassFigures& t : classes_)
-      for (const ClassFigures& p : classes_)
+    for (const ClassMetrics& t : classes_)
+      for (const ClassMetrics& p : classes_)
         if (t.label != p.label) most_wrong_ = std::max(most_wrong_, m_.count(t.label, p.label));
     size_t longest = 1;
-    for (const ClassFigures& c : classes_) longest = std::max(longest, utf8_length(label(c.label)));
+    for (const ClassMetrics& c : classes_) longest = std::max(longest, utf8_length(label(c.label)));
     font_ = std::min<int64_t>(11, cell_ - 1);
     left_ = 28 + static_cast<int64_t>(longest) * font_ * 6 / 10;
   }
@@ -211,14 +211,14 @@ class MatrixPicture {
   }
 
  private:
-  static constexpr size_t kMostLetters = 18;
+  static constexpr size_t kMaxLetters = 18;
   static constexpr int64_t kRoomForCounts = 24;
 
   std::string label(int64_t c) const {
     std::string name = class_name(names_, c);
-    if (utf8_length(name) <= kMostLetters) return name;
+    if (utf8_length(name) <= kMaxLetters) return name;
     size_t end = 0;
-    for (size_t letters = 0; letters + 1 < kMostLetters; ++letters) end += utf8_at(name, end).bytes;
+    for (size_t letters = 0; letters + 1 < kMaxLetters; ++letters) end += utf8_at(name, end).bytes;
     return name.substr(0, end) + "\u2026";
   }
 
@@ -254,7 +254,7 @@ class MatrixPicture {
   }
 
   const ConfusionMatrix& m_;
-  const std::vector<ClassFigures>& classes_;
+  const std::vector<ClassMetrics>& classes_;
   const std::vector<std::string>& names_;
   const int64_t cell_;
   int64_t most_wrong_ = 1, font_ = 0, left_ = 0;
@@ -279,7 +279,7 @@ std::string reliability_svg(const Calibration& calibration) {
   }
   for (size_t k = 0; k < Calibration::kBins; ++k) {
     const Calibration::Bin& bin = calibration.bins[k];
-    if (bin.images == 0 || !std::isfinite(bin.sure)) continue;
+    if (bin.images == 0 || !std::isfinite(bin.confidence_sum)) continue;
     const double right = bin.accuracy(), sure = bin.confidence(), x = kLeft + kBar * k;
     svg += fmt::format(
         "<g><title>{} images, {} sure, {} right</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\""
@@ -311,7 +311,7 @@ std::string classes_html(const ConfusionMatrix& confusion, const std::vector<std
       "average counts each of these classes once, the weighted one by its images.</p>"
       "<table><tr><th>class</th><th>images</th><th>precision</th><th>recall</th><th>F1</th>"
       "<th class=\"text\">most often mistaken for</th></tr>\n";
-  for (const ClassFigures& c : report.classes) {
+  for (const ClassMetrics& c : report.classes) {
     int64_t worst = -1;
     for (int64_t p = 0; p < confusion.classes; ++p) {
       const int64_t count = confusion.count(c.label, p);
@@ -335,8 +335,8 @@ std::string confusion_html(const ConfusionMatrix& confusion,
                            const std::vector<std::string>& names) {
   if (is_empty(confusion)) return "";
   std::string html = "<h2>Confusion</h2>\n" + pairs_html(confusion, names);
-  const std::vector<ClassFigures> classes = class_report(confusion).classes;
-  if (std::ssize(classes) > kMostDrawn) return html;
+  const std::vector<ClassMetrics> classes = class_report(confusion).classes;
+  if (std::ssize(classes) > kMaxDrawn) return html;
   return html +
          "<p>Rows: what an image is; columns: what it is taken for. Green is right, red is "
          "wrong.</p>\n" +
@@ -347,7 +347,7 @@ std::string calibration_html(const Calibration& calibration) {
   const int64_t images = calibration.images();
   if (images == 0) return "";
   int64_t right = 0;
-  for (const Calibration::Bin& bin : calibration.bins) right += bin.right;
+  for (const Calibration::Bin& bin : calibration.bins) right += bin.correct;
   return fmt::format(
       "<h2>Calibration</h2><p>Expected calibration error {:.2f} % ({} bins): on average the "
       "network "

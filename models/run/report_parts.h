@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 
 namespace tessera {
 

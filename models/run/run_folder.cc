@@ -87,9 +87,9 @@ std::string weights_path(const std::string& run_dir) { return run_dir + "/weight
 void require_run_folder(const std::string& dir) {
   const std::filesystem::path there = nearest(dir);
   std::error_code error;
-  const auto refuse = [&](const char* doing, const std::string& why) {
-    throw RunFolderError(fmt::format("run folder: cannot {} '{}': '{}' {}; check run.dir", doing,
-                                     dir, there.string(), why));
+  const auto refuse = [&](const char* operation, const std::string& why) {
+    throw RunFolderError(fmt::format("run folder: cannot {} '{}': '{}' {}; check run.dir",
+                                     operation, dir, there.string(), why));
   };
   if (!std::filesystem::is_directory(there, error)) refuse("make", "is no folder");
   if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
@@ -140,10 +140,12 @@ std::vector<int> RunFolder::descriptors() const {
 
 std::vector<std::string> RunFolder::incomplete() const {
   std::vector<std::string> all;
-  for (const std::string& complaint :
-       {csv_->complaint("lines"), jsonl_->complaint("lines"), train_events_->complaint(),
-        validation_events_ ? validation_events_->complaint() : "", test_events_->complaint()})
-    if (!complaint.empty()) all.push_back(complaint);
+  for (const std::string& error_summary :
+       {csv_->error_summary("lines"), jsonl_->error_summary("lines"),
+        train_events_->error_summary(),
+        validation_events_ ? validation_events_->error_summary() : "",
+        test_events_->error_summary()})
+    if (!error_summary.empty()) all.push_back(error_summary);
   all.insert(all.end(), not_written_.begin(), not_written_.end());
   return all;
 }
@@ -176,8 +178,8 @@ void RunFolder::put(const char* name, std::span<const std::string> pieces) const
   const std::string path = dir_ + "/" + name;
   std::vector<std::span<const std::byte>> parts;
   for (const std::string& piece : pieces) parts.push_back(std::as_bytes(std::span(piece)));
-  if (const FileFault fault = write_durably(files_, path.c_str(), parts))
-    refuse_run_file(path, fault.doing, fault.error);
+  if (const FileError fault = write_durably(files_, path.c_str(), parts))
+    refuse_run_file(path, fault.operation, fault.error);
 }
 
 void RunFolder::put_if_possible(const char* name, std::span<const std::string> pieces) {
@@ -212,9 +214,9 @@ std::string run_file(const std::string& run_dir, const char* name) {
   return in ? text.str() : "";
 }
 
-void RunFolder::write_memory(const std::vector<HostBuffer>& blocks) const {
+void RunFolder::write_memory(const std::vector<MemoryItem>& blocks) const {
   std::string text = "name,bytes\n";
-  for (const HostBuffer& block : blocks) text += fmt::format("{},{}\n", block.name, block.bytes);
+  for (const MemoryItem& block : blocks) text += fmt::format("{},{}\n", block.name, block.bytes);
   put("memory.csv", text);
 }
 

@@ -40,7 +40,7 @@
 namespace tessera {
 
 struct Config;      // config.h
-struct HostBuffer;  // runtime/host_buffer.h
+struct MemoryItem;  // runtime/memory_item.h
 
 struct Metrics {
   double epoch = 0;             // epochs done, a fraction within one
@@ -84,7 +84,7 @@ class RunFolder {
   // Writes command.txt anew or, when training goes on, puts a line to it: the first stays.
   void add_command(const std::string& command, bool goes_on) const;
   // Writes memory.csv anew. Throws Error when the disk refuses.
-  void write_memory(const std::vector<HostBuffer>& blocks) const;
+  void write_memory(const std::vector<MemoryItem>& blocks) const;
 
   // Appends a line to both metrics files, without allocating. A value that is not finite is an
   // empty field in CSV and null in JSON. Where the disk refuses, a line is missing: a warning for

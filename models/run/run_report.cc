@@ -52,12 +52,12 @@ void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
       fmt::format("<h2>The worst mistakes</h2><p>Of the {} images, those on which the network was "
                   "wrong and surest of it.</p><div class=\"mistakes\">\n",
                   report.phase));
-  for (const Mistake& mistake : report.mistakes)
+  for (const Misclassification& mistake : report.mistakes)
     pieces.push_back(fmt::format(
         "<figure><img src=\"{}\" alt=\"image {}\"><figcaption>{}<br>taken for {}<br>"
         "{:.1f} % sure, image {}</figcaption></figure>\n",
         mistake.picture, mistake.sample, html_escaped(class_name(report.classes, mistake.truth)),
-        html_escaped(class_name(report.classes, mistake.taken_for)), 100 * mistake.share,
+        html_escaped(class_name(report.classes, mistake.predicted)), 100 * mistake.share,
         mistake.sample));
   pieces.emplace_back("</div>\n");
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/models/data/dataset.h"
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 #include "tessera/models/run/run_folder.h"
 
 namespace tessera {
@@ -25,8 +25,8 @@ struct RunReport {
   int64_t best_step = -1;            // after which the best checkpoint was written; -1: none
   // Rows of a table: what was trained on what, when, how long; name and plain text.
   std::vector<std::pair<std::string, std::string>> facts;
-  std::string config;             // as YAML; may be empty
-  std::vector<Mistake> mistakes;  // the worst first
+  std::string config;                       // as YAML; may be empty
+  std::vector<Misclassification> mistakes;  // the worst first
 };
 
 std::string report_html(const RunReport& report);

@@ -32,7 +32,7 @@ class EventWriter {
 
   const std::string& path() const { return file_.path(); }
   // Of the points that are missing; empty when none are.
-  std::string complaint() const { return file_.complaint("points"); }
+  std::string error_summary() const { return file_.error_summary("points"); }
 
  private:
   RecordFile file_;

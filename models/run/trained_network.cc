@@ -41,9 +41,9 @@ void find_weights(const std::string& run_dir, const std::string& checkpoint, Tra
 ImageShape image_in(const TrainedNetwork& trained) try {
   const Json input = Json::parse(trained.inference)["input"];
   const auto extent = [&](const char* name) {
-    constexpr int64_t kMost = 1 << 16;
+    constexpr int64_t kMax = 1 << 16;
     const int64_t value = input[name].integer();
-    if (value < 1 || value > kMost) throw Error(fmt::format("'{}' is {}", name, value));
+    if (value < 1 || value > kMax) throw Error(fmt::format("'{}' is {}", name, value));
     return static_cast<int>(value);
   };
   return {extent("height"), extent("width"), extent("channels")};

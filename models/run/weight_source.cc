@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/data/formats/hdf5_library.h"
-#include "tessera/models/data/formats/hdf5_turn.h"
+#include "tessera/models/data/formats/hdf5_lock.h"
 #include "tessera/models/run/array_file.h"
 #include "tessera/runtime/error.h"
 
@@ -174,9 +174,9 @@ class Hdf5WeightSource final : public WeightSource {
  public:
   explicit Hdf5WeightSource(const std::string& path)
       : WeightSource(path, WeightForm::own), bytes_(path) {
-    constexpr size_t kMost = 1 << 16;
+    constexpr size_t kMax = 1 << 16;
     const Hdf5File file(path_);
-    for (const std::string& array : file.list(kMost))
+    for (const std::string& array : file.list(kMax))
       if (file.has_floats(array)) arrays_.emplace_back(array, file.open(array)->info());
     const auto has_vars = [](const auto& array) { return array.first.find("/vars/") != npos; };
     if (is_older_keras(file)) {

@@ -173,8 +173,9 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
     const Specs in = graph.input_specs(node);
     const auto all = node.op->algorithms(in, cpu_context().target());
     if (program.compiled().algorithms[n].empty() || all.size() < 2) continue;
-    const auto twin = std::ranges::find_if(
-        seen, [&](const auto& other) { return other.first->same(*node.op) && other.second == in; });
+    const auto twin = std::ranges::find_if(seen, [&](const auto& other) {
+      return other.first->is_equivalent(*node.op) && other.second == in;
+    });
     if (twin != seen.end()) {
       ++result.ops[static_cast<size_t>(twin - seen.begin())].count;
       continue;

@@ -90,7 +90,7 @@ Finding data_of(ConfigExamination& about) {
   Finding found{"data", data.train->describe()};
   if (data.validation != nullptr) found.text += "; " + data.validation->describe();
   found.text += "; " + data.test->describe();
-  for (const std::string& line : remarks_on(opened)) found.text += "\n" + line;
+  for (const std::string& line : config_notes(opened)) found.text += "\n" + line;
   for (const Dataset* split : {data.train.get(), data.validation.get(), data.test.get()}) {
     if (split == nullptr) continue;
     for (const std::string& note : split->notes()) {
@@ -210,7 +210,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   }
   if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
     log(LogLevel::warning, spare);
-  for (const std::string& line : remarks_on(run)) print(line);
+  for (const std::string& line : config_notes(run)) print(line);
   print(device_line(run));
   print(data.train->describe());
   if (data.validation != nullptr) print(data.validation->describe());

@@ -102,16 +102,16 @@ void add_normalization(const Config& run, const std::string& inference,
 
 [[noreturn]] void refuse(const std::string& place, const std::vector<std::string>& unknown,
                          const std::vector<std::string>& known) {
-  constexpr size_t kMost = 8, kMostKnown = 20;
+  constexpr size_t kMax = 8, kMaxKnown = 20;
   std::vector<std::string> lines;
   for (const std::string& name : unknown) {
-    if (lines.size() == kMost) break;
+    if (lines.size() == kMax) break;
     const std::string near = nearest_spelling(name, known);
     lines.push_back(
         fmt::format("'{}'{}", name, near.empty() ? "" : fmt::format(" (is '{}' meant?)", near)));
   }
-  if (unknown.size() > kMost) lines.push_back(fmt::format("and {} more", unknown.size() - kMost));
-  const size_t shown = std::min(known.size(), kMostKnown);
+  if (unknown.size() > kMax) lines.push_back(fmt::format("and {} more", unknown.size() - kMax));
+  const size_t shown = std::min(known.size(), kMaxKnown);
   throw DataError(fmt::format(
       "{}: of its classes the run does not know {}; name classes as the run does, or leave them "
       "out "

@@ -7,7 +7,7 @@
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 #include "tessera/models/training/trainer.h"
 
 namespace tessera {

@@ -22,9 +22,9 @@ namespace tessera {
 PlanReport plan(const Run& run) {
   MemoryNeed need = memory_need(run);
   need.report.inference = planned_inference(run.config(), run.image()).text();
-  for (const HostBuffer& block : need.blocks)
+  for (const MemoryItem& block : need.blocks)
     need.report.add_part(block.name, static_cast<int64_t>(block.bytes));
-  for (const HostBuffer& block : need.gpu_blocks)
+  for (const MemoryItem& block : need.gpu_blocks)
     need.report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
   need.report.parts_complete = need.complete;
   return std::move(need.report);
@@ -68,9 +68,9 @@ BudgetCurve budget_curve(const Run& training, int count) {
   for (int i = 0; i < count; ++i) {
     const int64_t arena = least + (most - least) / (count - 1) * i;
     const int64_t budget = i + 1 < count ? arena : most;
-    const ArenaBudget::Way* way = trade.arena().within(budget);
+    const ArenaBudget::Candidate* way = trade.arena().within(budget);
     BudgetRecord record = trade.arena().record(*way, budget);
-    if (record.again > 0) record.strategy = curve.strategy;
+    if (record.recomputed > 0) record.strategy = curve.strategy;
     curve.points.push_back(
         {trade.rest() + budget, trade.rest() + std::max(way->arena, least), std::move(record)});
   }
@@ -88,8 +88,8 @@ std::string BudgetCurve::text() const {
                                  "more time", "at least");
   for (const Point& point : points)
     text += fmt::format("{:>12} {:>12} {:>8} {:>10.2f} % {:>10.2f} %\n", byte_text(point.budget),
-                        byte_text(point.bytes), point.training.again,
-                        percent(point.training.price()), percent(point.training.least_price()));
+                        byte_text(point.bytes), point.training.recomputed,
+                        percent(point.training.overhead()), percent(point.training.min_overhead()));
   return text + fmt::format(
                     "{}: all of the training's memory against the time of a step, by "
                     "estimate; strategy {}, {:.0f} ms\n",
@@ -101,9 +101,9 @@ std::string BudgetCurve::json() const {
   for (const Point& point : points)
     list.push_back(Json::object({{"budget_bytes", point.budget},
                                  {"need_bytes", point.bytes},
-                                 {"steps_again", point.training.again},
-                                 {"price", rounded(point.training.price(), 6)},
-                                 {"least_price", rounded(point.training.least_price(), 6)}}));
+                                 {"steps_again", point.training.recomputed},
+                                 {"price", rounded(point.training.overhead(), 6)},
+                                 {"least_price", rounded(point.training.min_overhead(), 6)}}));
   return Json::object({{"title", title}, {"strategy", strategy}, {"points", Json::list(list)}})
       .text();
 }
@@ -111,8 +111,8 @@ std::string BudgetCurve::json() const {
 std::string BudgetCurve::svg() const {
   Curve found{strategy.c_str(), "#2b6cb0", {}}, bound{"bound", "#8a94a3", {}};
   for (const Point& point : points) {
-    found.points.push_back({gibibytes(point.budget), percent(point.training.price())});
-    bound.points.push_back({gibibytes(point.budget), percent(point.training.least_price())});
+    found.points.push_back({gibibytes(point.budget), percent(point.training.overhead())});
+    bound.points.push_back({gibibytes(point.budget), percent(point.training.min_overhead())});
   }
   Chart chart{.title = title.c_str(), .y_title = "more time for a step, %", .curves = {}};
   chart.x_title = "memory.budget, GiB";

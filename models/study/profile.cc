@@ -247,8 +247,8 @@ ProfiledOp describe_op(const Program& program, size_t n) {
   const Graph& graph = program.compiled().graph;
   const Node& node = graph.nodes[n];
   return {.node = n,
-          .op = std::string(node.op->name()) + (node.again ? " again" : ""),
-          .place = place_of(graph, node),
+          .op = std::string(node.op->name()) + (node.recomputed ? " again" : ""),
+          .place = location_of(graph, node),
           .phase = phase_name(node.phase),
           .algorithm = program.compiled().algorithms[n],
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),

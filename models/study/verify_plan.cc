@@ -38,9 +38,9 @@ struct Trace {
 };
 
 // One way to run the same steps; takes no memory for them until it runs.
-class Way {
+class Variant {
  public:
-  Way(const char* name, const Run& run, const CompileOptions& options)
+  Variant(const char* name, const Run& run, const CompileOptions& options)
       : name_(name),
         run_(run.as(Purpose::verification, DataNeed(), options)),
         session_(prepared_session(run_)) {}
@@ -58,7 +58,7 @@ class Way {
   std::unique_ptr<Session> session_;
 };
 
-void Way::require_fit() const {
+void Variant::require_fit() const {
   // The session, the batches, and the values of a run beside those that they are compared with.
   const Tensors persistent = session_->store().persistent();
   const std::optional<HostLimit> limited = host_limit(run_.config());
@@ -67,7 +67,7 @@ void Way::require_fit() const {
                         : free > 0 ? free
                                    : INT64_MAX,
                 bytes = total_bytes(session_->regions()) +
-                        total_bytes(blocks_beside(run_, persistent)) +
+                        total_bytes(other_blocks(run_, persistent)) +
                         2 * static_cast<int64_t>(session_->store().bytes());
   if (bytes <= limit) return;
   throw PlanInfeasible(fmt::format(
@@ -79,7 +79,7 @@ void Way::require_fit() const {
       byte_text(bytes - limit), limited ? " or a higher limit" : ""));
 }
 
-Trace Way::run(int64_t steps) {
+Trace Variant::run(int64_t steps) {
   const std::unique_ptr<Session> session = std::move(session_);
   session->bind();
   const GeneratedBatches batches(run_.config(), *session);
@@ -108,7 +108,7 @@ Trace Way::run(int64_t steps) {
   return trace;
 }
 
-void Way::require_same(const Trace& mine, const Trace& expected) const {
+void Variant::require_same(const Trace& mine, const Trace& expected) const {
   for (size_t i = 0; i < mine.values.size(); ++i)
     if (mine.values[i] != expected.values[i])
       throw InternalError(
@@ -129,10 +129,10 @@ VerifyResult verify_plan(const Run& run, int64_t steps) {
   CompileOptions replayed, watched;
   replayed.replay_plan = true;
   watched.verify_plan = true;
-  Way without("without a plan", unplanned, {});
-  Way real("with the plan as it is", planned, replayed);
-  Way guarded("with red zones in the plan", planned, watched);
-  for (const Way* way : {&without, &real, &guarded}) way->require_fit();
+  Variant without("without a plan", unplanned, {});
+  Variant real("with the plan as it is", planned, replayed);
+  Variant guarded("with red zones in the plan", planned, watched);
+  for (const Variant* way : {&without, &real, &guarded}) way->require_fit();
   const Trace expected = without.run(steps);
   VerifyResult result{steps, 0, 0, expected.arena_bytes};
   for (const auto& [way, bytes] :

@@ -37,7 +37,7 @@ int64_t images_of(const Run& run) {
 }
 
 // Images that a batch may have.
-int64_t most_images(const Run& run) {
+int64_t max_images(const Run& run) {
   if (run.purpose() == Purpose::timing) return kMaxTried;
   const DataNeed& data = run.data_need();
   const int64_t count = run.purpose() == Purpose::training ? data.train_count : data.test_count;
@@ -82,12 +82,12 @@ const BatchSearch::Fixed& BatchSearch::fixed(const Run& run) {
 BatchSearch::Need BatchSearch::need(const Run& run) {
   const Fixed& parts = fixed(run);
   Need need = parts.need;
-  need.bytes += total_bytes(blocks_beside(run, parts.tensors));
+  need.bytes += total_bytes(other_blocks(run, parts.tensors));
   return need;
 }
 
 int64_t BatchSearch::bytes(const Run& run) {
-  if (slowdown_) return least_budget(run, *slowdown_);
+  if (slowdown_) return min_budget(run, *slowdown_);
   return on_gpu_ ? need(run).gpu_bytes : need(run).bytes;
 }
 
@@ -95,9 +95,9 @@ void set_batch(Config& config, Purpose purpose, int64_t images) {
   (purpose == Purpose::evaluation ? config.eval.batch : config.data.batch) = images;
 }
 
-BatchSearch::BatchSearch(const Run& run, bool on_gpu) : on_gpu_(on_gpu), most_(most_images(run)) {}
+BatchSearch::BatchSearch(const Run& run, bool on_gpu) : on_gpu_(on_gpu), most_(max_images(run)) {}
 BatchSearch::BatchSearch(const Run& run, double slowdown, bool on_gpu)
-    : on_gpu_(on_gpu), slowdown_(slowdown), most_(most_images(run)) {}
+    : on_gpu_(on_gpu), slowdown_(slowdown), most_(max_images(run)) {}
 
 BatchSearch::Found BatchSearch::largest(const Run& run, int64_t limit, int64_t compile) {
   // A budget that is smaller decides, and how little a training can be brought to.

@@ -80,8 +80,8 @@ void add_measured(const CheckpointFile& checkpoint, const std::map<std::string, 
   }
 }
 
-std::string fault_text(const FileFault& fault) {
-  return fmt::format("to {} it: {}", fault.doing, std::strerror(fault.error));
+std::string fault_text(const FileError& fault) {
+  return fmt::format("to {} it: {}", fault.operation, std::strerror(fault.error));
 }
 
 FileSystem& files_of(const TrainOptions& options) {
@@ -295,7 +295,7 @@ bool Checkpointing::carry_best(const Tensors& tensors, const TrainingState& stat
     const CheckpointReport report = *writer_->wait();
     beginning_->load(tensors);
     if (report.saved) return true;
-    tell(report);
+    print_report(report);
   } catch (const CheckpointError& error) {
     log(LogLevel::warning,
         fmt::format("resume: the best checkpoint, after step {}, cannot be had: {}; the best is "
@@ -323,7 +323,7 @@ void Checkpointing::evaluated(TrainingState& state, double loss, double accuracy
 
 bool Checkpointing::due(const TrainingState& state) const {
   if (writer_ == nullptr) return false;
-  if (const auto report = writer_->finished()) tell(*report);
+  if (const auto report = writer_->finished()) print_report(*report);
   if (new_best_) return true;
   const Duration& every = config_.checkpoint.every;
   if (every.is_time())
@@ -338,14 +338,14 @@ void Checkpointing::save(const TrainingState& state) {
   last_ = Clock::now();
 }
 
-std::string Checkpointing::way_back() const {
+std::string Checkpointing::last_checkpoint_hint() const {
   const std::vector<int64_t> steps = folder_.candidates();
   if (steps.empty()) return "there is no checkpoint to go on from";
   return fmt::format("the last checkpoint is '{}': remedy that and go on from it with --resume",
                      path(steps.front()));
 }
 
-void Checkpointing::tell(const CheckpointReport& report) const {
+void Checkpointing::print_report(const CheckpointReport& report) const {
   if (report.metrics_fault)
     log(LogLevel::warning,
         fmt::format("checkpoint after step {}: the metrics before it may not be on the disk yet "
@@ -373,15 +373,15 @@ void Checkpointing::tell(const CheckpointReport& report) const {
 
 void Checkpointing::save_now(const TrainingState& state) {
   if (writer_ == nullptr) return;
-  if (const auto report = writer_->wait()) tell(*report);
+  if (const auto report = writer_->wait()) print_report(*report);
   writer_->save(state);
   new_best_ = false;
   const auto report = writer_->wait();
-  if (!report->fault) return tell(*report);
+  if (!report->fault) return print_report(*report);
   throw CheckpointError(
       fmt::format("checkpoint '{}': {} ({}); {}", path(state.step),
                   report->saved ? "is written, but not made the latest" : "could not be written",
-                  fault_text(report->fault), way_back()));
+                  fault_text(report->fault), last_checkpoint_hint()));
 }
 
 bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state) {
@@ -410,7 +410,7 @@ void Checkpointing::put_back(const Tensors& tensors, int64_t step) const {
   CheckpointFile(path(step), folder_.files()).load(tensors);
 }
 
-std::vector<HostBuffer> Checkpointing::planned_buffers(const Config& config,
+std::vector<MemoryItem> Checkpointing::planned_buffers(const Config& config,
                                                        const Tensors& tensors) {
   if (config.checkpoint.keep == 0) return {};
   return {{"checkpoint",

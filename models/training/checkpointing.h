@@ -67,14 +67,14 @@ class Checkpointing {
   void put_back(const Tensors& tensors, int64_t step) const;
 
   // What reserve() takes for a configuration and its tensors, and what it took.
-  static std::vector<HostBuffer> planned_buffers(const Config& config, const Tensors& tensors);
+  static std::vector<MemoryItem> planned_buffers(const Config& config, const Tensors& tensors);
   // What a training writes at least: a checkpoint, weights no larger than it, reports.
   static int64_t bytes_on_disk(const Config& config, const Tensors& tensors);
-  const std::vector<HostBuffer>& host_buffers() const { return buffers_; }
+  const std::vector<MemoryItem>& host_buffers() const { return buffers_; }
   const CheckpointWriter* writer() const { return writer_.get(); }
   std::string path(int64_t step) const { return folder_.path(step); }
   // For a person whose training cannot end as it should: "the last checkpoint is '...': ...".
-  std::string way_back() const;
+  std::string last_checkpoint_hint() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -83,7 +83,7 @@ class Checkpointing {
   void check_length() const;
   void find_beginning(const TrainOptions& options);
   void try_candidates(const CheckpointFolder& folder);
-  void tell(const CheckpointReport& report) const;
+  void print_report(const CheckpointReport& report) const;
   bool carry_best(const Tensors& tensors, const TrainingState& state);
 
   const Config config_;
@@ -94,7 +94,7 @@ class Checkpointing {
   bool in_own_folder_ = false;
   std::optional<CheckpointImage> image_;  // until the writer has it
   std::unique_ptr<CheckpointWriter> writer_;
-  std::vector<HostBuffer> buffers_;
+  std::vector<MemoryItem> buffers_;
   int64_t every_steps_ = 0;
   bool new_best_ = false;
   Clock::time_point last_ = Clock::now();

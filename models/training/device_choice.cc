@@ -11,7 +11,7 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/pci.h"

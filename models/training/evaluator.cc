@@ -11,19 +11,19 @@
 
 namespace tessera {
 
-void Tally::add(CompiledStep& step, int64_t count) {
+void RunningMetrics::add(CompiledStep& step, int64_t count) {
   loss += step.host_output(0).item<double>() * static_cast<double>(count);
   correct += step.host_output(1).item<double>();
   images += count;
 }
 
-void Tally::resume(double loss_sum, double correct_sum, int64_t image_count) {
+void RunningMetrics::resume(double loss_sum, double correct_sum, int64_t image_count) {
   loss = loss_sum;
   correct = correct_sum;
   images = before = image_count;
 }
 
-double Tally::rate() const {
+double RunningMetrics::rate() const {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return static_cast<double>(images - before) / seconds;
 }
@@ -40,20 +40,20 @@ void add(Evaluation& result, const Evaluated& run) {
   const Batch& batch = run.batch;
   result.add(step, batch.count);
   result.correct5 += step.host_output(2).item<double>();
-  const std::vector<int64_t> taken_for = step.host_output(3).to_vector<int64_t>();
+  const std::vector<int64_t> predicted = step.host_output(3).to_vector<int64_t>();
   const std::vector<float> shares = step.host_output(4).to_vector<float>();
-  for (size_t k = 0; k < taken_for.size(); ++k) {
-    result.confusion.add(batch.labels[k], taken_for[k]);
-    result.calibration.add(shares[k], batch.labels[k] == taken_for[k]);
-    if (batch.labels[k] != taken_for[k])
-      result.mistakes.add({batch.samples[k], batch.labels[k], taken_for[k], shares[k], ""});
+  for (size_t k = 0; k < predicted.size(); ++k) {
+    result.confusion.add(batch.labels[k], predicted[k]);
+    result.calibration.add(shares[k], batch.labels[k] == predicted[k]);
+    if (batch.labels[k] != predicted[k])
+      result.mistakes.add({batch.samples[k], batch.labels[k], predicted[k], shares[k], ""});
   }
 }
 
 }  // namespace
 
 void fill(CompiledStep& step, const Batch& batch) {
-  step.bring(0, batch.images);
+  step.stage_input(0, batch.images);
   Tensor(step.host_input(1)).assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
 }
 
@@ -89,7 +89,7 @@ void add_evaluation(RunReport& report, const Evaluation& evaluation, const Datas
   if (evaluation.confusion.classes > 5) report.top5 = evaluation.top5();
   report.mistakes = evaluation.mistakes.all();
   std::vector<uint8_t> image(static_cast<size_t>(images.shape().bytes()));
-  for (Mistake& mistake : report.mistakes) {
+  for (Misclassification& mistake : report.mistakes) {
     images.read(mistake.sample, image.data());
     mistake.picture = thumbnail_uri(image.data(), images.shape());
   }

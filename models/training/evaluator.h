@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "tessera/models/data/loader.h"
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 
 namespace tessera {
 
@@ -17,7 +17,7 @@ class Session;       // session.h
 struct RunReport;    // models/run/run_report.h
 
 // Sums over the images of some steps.
-struct Tally {
+struct RunningMetrics {
   using Clock = std::chrono::steady_clock;
   double loss = 0, correct = 0;
   int64_t images = 0;
@@ -34,11 +34,11 @@ struct Tally {
   double rate() const;  // images a second
 };
 
-struct Evaluation : Tally {
+struct Evaluation : RunningMetrics {
   double correct5 = 0;  // right among the first five, or among all where there are fewer classes
   ConfusionMatrix confusion;
   Calibration calibration;
-  WorstMistakes mistakes;
+  TopErrors mistakes;
   double top5() const { return mean_of(correct5, images); }
 };
 

@@ -51,7 +51,7 @@ void GeneratedBatches::fill(Session& session, CompiledStep& step, int64_t index,
 void GeneratedBatches::fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const {
   const size_t first = first_image(index);
   const auto images = static_cast<size_t>(count);
-  step.bring(0, images_.data() + first * image_bytes_);
+  step.stage_input(0, images_.data() + first * image_bytes_);
   Tensor(step.host_input(1)).assign(std::span<const int32_t>(labels_.subspan(first, images)));
 }
 

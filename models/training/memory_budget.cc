@@ -30,7 +30,7 @@ MemoryNeed need_that_counts(Session& session, const Run& run) {
 
 // What all steps need that are made for a run, the largest of their least arenas: a step that fits
 // a budget fits a larger one.
-int64_t least_arena(const Run& run, int64_t of_first) {
+int64_t min_arena(const Run& run, int64_t of_first) {
   CompileOptions options = run.options();
   for (options.arena_budget = of_first;;) try {
       run.make_session(options);
@@ -44,11 +44,11 @@ int64_t least_arena(const Run& run, int64_t of_first) {
 // configuration in them.
 int64_t with_its_own_text(const Run& run, const Tensors& persistent, int64_t least) {
   if (!run.device().is_cpu()) return least;
-  const int64_t now = total_bytes(blocks_beside(run, persistent));
+  const int64_t now = total_bytes(other_blocks(run, persistent));
   int64_t budget = least;
   for (int i = 0; i < 4; ++i) {  // until its length does not change any more
     const Run told = run.with([&](Config& c) { c.memory.budget = ByteSize{budget}; });
-    budget = least + total_bytes(blocks_beside(told, persistent)) - now;
+    budget = least + total_bytes(other_blocks(told, persistent)) - now;
   }
   return budget;
 }
@@ -88,7 +88,7 @@ std::unique_ptr<Session> session_within_budget(const Run& run) {
     return run.make_session(within);
   } catch (const BudgetTooSmall& error) {
     const int64_t least =
-        with_its_own_text(run, persistent, rest + least_arena(run, error.minimum()));
+        with_its_own_text(run, persistent, rest + min_arena(run, error.minimum()));
     throw PlanInfeasible(fmt::format(
         "memory.budget: this {} needs at least {} ({} bytes), whatever is computed again, and {} "
         "without that; the budget is {}; write memory.budget={}\n{}",
@@ -132,7 +132,7 @@ void BudgetTrade::raise_floor(const CompiledGraph& compiled) {
     floor_ = std::max(floor_, arena_of(compiled)->lowest().arena);
 }
 
-int64_t least_budget(const Run& training, double slowdown) {
+int64_t min_budget(const Run& training, double slowdown) {
   const std::optional<ByteSize>& budget = training.config().memory.budget;
   BudgetTrade trade(training, budget ? budget : BudgetTrade::kLongest);
   const double extra = slowdown * static_cast<double>(trade.arena().plain().cost);

@@ -14,7 +14,7 @@ namespace tessera {
 class ArenaBudget;     // graph/arena_budget.h
 struct BudgetRecord;   // graph/plan_report.h
 struct CompiledGraph;  // graph/compiled_graph.h
-class StepCosts;       // graph/step_costs.h
+class CostModel;       // graph/cost_model.h
 
 // Returns a session of the run (Run::make_session()) within memory.budget: where what is asked for
 // with it is more, by memory_need(), one whose arenas have what is left of the budget
@@ -54,7 +54,7 @@ class BudgetTrade {
   void raise_floor(const CompiledGraph& compiled);
 
   const Run run_;
-  const std::shared_ptr<const StepCosts> costs_;
+  const std::shared_ptr<const CostModel> costs_;
   const std::unique_ptr<ArenaBudget> arena_;
   int64_t rest_ = 0, floor_ = 0;
 };
@@ -62,6 +62,6 @@ class BudgetTrade {
 // Returns the smallest budget under which a step takes at most `slowdown` of its time more, by
 // estimate: 0.05 for 5 %, INFINITY for any. Counts the text of memory.budget if there is one, else
 // the longest.
-int64_t least_budget(const Run& training, double slowdown);
+int64_t min_budget(const Run& training, double slowdown);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
@@ -30,7 +30,7 @@ std::string by_class(const MemoryNeed& need, bool on_gpu) {
   if (on_gpu || need.gpu_blocks.empty())  // the step runs there
     for (const auto& [name, bytes] : need.report.classes)
       text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
-  for (const HostBuffer& block : on_gpu ? need.gpu_blocks : need.blocks) {
+  for (const MemoryItem& block : on_gpu ? need.gpu_blocks : need.blocks) {
     auto bytes = static_cast<int64_t>(block.bytes);
     std::string name = block.name;
     if (name == "arena" || name == "slots") continue;
@@ -96,7 +96,7 @@ void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<B
       "what would fit:\n{}",
       bound->name, purpose_name(run.purpose()), need.complete ? "" : "at least ", byte_text(needed),
       needed, bound->words, byte_text(needed - bound->bytes), by_class(need, bound->on_gpu),
-      need.report.at_the_peak(), remedies_text(run, bound->bytes, bound->on_gpu)));
+      need.report.peak_tensors_text(), remedies_text(run, bound->bytes, bound->on_gpu)));
 }
 
 // The name of the memory that had no more: "gpu:0" of "arena region: gpu:0: out of memory: ...".
@@ -155,9 +155,9 @@ void limit_eager_memory(const Run& run, Session& session) {
     if (memory.reserve || memory.allocator != "caching") session.use_eager_memory({});
     return;
   }
-  std::vector<HostBuffer> blocks = on_gpu ? session.gpu_regions() : session.regions();
+  std::vector<MemoryItem> blocks = on_gpu ? session.gpu_regions() : session.regions();
   if (!on_gpu)
-    for (HostBuffer& block : blocks_beside(run, session.store().persistent()))
+    for (MemoryItem& block : other_blocks(run, session.store().persistent()))
       blocks.push_back(std::move(block));
   if (!on_gpu && make_mix(config.data).any())
     blocks.push_back(
@@ -166,7 +166,7 @@ void limit_eager_memory(const Run& run, Session& session) {
   const int64_t reserve = memory.reserve ? memory.reserve->bytes : 0;
   if (left > 0 && reserve <= left) return session.use_eager_memory(left);
   std::string text;
-  for (const HostBuffer& block : blocks)
+  for (const MemoryItem& block : blocks)
     if (block.bytes > 0)
       text += fmt::format("  {:<34} {:>12}\n", block.name,
                           byte_text(static_cast<int64_t>(block.bytes)));
@@ -178,7 +178,7 @@ void limit_eager_memory(const Run& run, Session& session) {
       byte_text(needed + reserve - limit), text, remedies_text(run, limit, on_gpu)));
 }
 
-void with_advice(const Run& run, const std::function<void()>& action) {
+void with_memory_advice(const Run& run, const std::function<void()>& action) {
   try {
     action();
   } catch (const PlanInfeasible&) {  // says so itself

@@ -36,7 +36,7 @@ void limit_eager_memory(const Run& run, Session& session);
 
 // Runs `action`. To an OutOfMemory that came all the same, once it has given everything back, a
 // line is added for each setting that would fit the limit, or what the machine has free.
-void with_advice(const Run& run, const std::function<void()>& action);
+void with_memory_advice(const Run& run, const std::function<void()>& action);
 
 // "memory: programs and libraries take 21.3 MiB besides": what is resident of them now, which no
 // plan counts and no limit of ours holds.

@@ -47,7 +47,7 @@ MemoryNeed memory_need(Session& session, const Run& run) {
   const ParameterCount parameters = parameter_count(run);
   need.report.trainable = parameters.trainable;
   need.report.frozen = parameters.frozen;
-  for (HostBuffer& block : blocks_beside(run, session.store().persistent()))
+  for (MemoryItem& block : other_blocks(run, session.store().persistent()))
     need.blocks.push_back(std::move(block));
   return need;
 }
@@ -63,7 +63,7 @@ CompiledStep& first_step(Session& session, const RunSteps& steps) {
                              : session.train_step(steps.train.front());
 }
 
-std::vector<HostBuffer> loader_blocks(const Run& run, Device device) {
+std::vector<MemoryItem> loader_blocks(const Run& run, Device device) {
   const DataNeed& data = run.data_need();
   const ImageShape read = run.read_image();
   const auto bytes = [&](int64_t images, bool training) {
@@ -71,26 +71,26 @@ std::vector<HostBuffer> loader_blocks(const Run& run, Device device) {
     return static_cast<size_t>(
         Loader::planned_bytes(read, images > 0 ? images : options.batch, options));
   };
-  const HostBuffer evaluation{"loader of evaluation", bytes(data.test_count, false)};
+  const MemoryItem evaluation{"loader of evaluation", bytes(data.test_count, false)};
   if (run.purpose() != Purpose::training) return {evaluation};
-  std::vector<HostBuffer> blocks{{"loader of training", bytes(data.train_count, true)}, evaluation};
+  std::vector<MemoryItem> blocks{{"loader of training", bytes(data.train_count, true)}, evaluation};
   if (run.config().data.validation.any())
     blocks.push_back({"loader of validation", bytes(data.validation_count, false)});
   return blocks;
 }
 
-std::vector<HostBuffer> blocks_beside(const Run& run, const Tensors& persistent) {
+std::vector<MemoryItem> other_blocks(const Run& run, const Tensors& persistent) {
   if (run.purpose() == Purpose::timing || run.purpose() == Purpose::verification) {
     const int64_t bytes = GeneratedBatches::planned_bytes(run.config().data.batch, run.image());
     return {{"generated batches", static_cast<size_t>(bytes)}};
   }
-  std::vector<HostBuffer> blocks = loader_blocks(run, persistent.at(0).device());
+  std::vector<MemoryItem> blocks = loader_blocks(run, persistent.at(0).device());
   if (const int64_t bytes = run.data_need().bytes; bytes > 0)
     blocks.push_back({"data set", static_cast<size_t>(bytes)});
   if (const size_t copied = weights_copy_bytes(persistent); copied > 0)
     blocks.push_back({"weights", copied});
   if (run.purpose() == Purpose::training)
-    for (HostBuffer& block : Checkpointing::planned_buffers(run.config(), persistent))
+    for (MemoryItem& block : Checkpointing::planned_buffers(run.config(), persistent))
       blocks.push_back(std::move(block));
   return blocks;
 }

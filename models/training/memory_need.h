@@ -15,8 +15,8 @@ class CompiledStep;  // graph/compile.h
 // Everything of some size that will be asked for: persistent values, slots, the arena, the loaders'
 // batches, the data set and the checkpoint.
 struct MemoryNeed {
-  std::vector<HostBuffer> blocks;      // of the host's memory
-  std::vector<HostBuffer> gpu_blocks;  // of the GPU's, where it runs on one
+  std::vector<MemoryItem> blocks;      // of the host's memory
+  std::vector<MemoryItem> gpu_blocks;  // of the GPU's, where it runs on one
   PlanReport report;          // of the training step, for an evaluation of the evaluation step
   bool complete = true;       // false: opening the data may tell of more
   int64_t bytes() const;      // of the host
@@ -32,9 +32,9 @@ MemoryNeed memory_need(Session& session, const Run& run);
 CompiledStep& first_step(Session& session, const RunSteps& steps);
 
 // What the loaders of a training or an evaluation ask for, a block for each.
-std::vector<HostBuffer> loader_blocks(const Run& run, Device device = {});
+std::vector<MemoryItem> loader_blocks(const Run& run, Device device = {});
 // What the run asks for besides Session::regions(), a block for each holder. `persistent`: the
 // session's tensors, whose values need not be there.
-std::vector<HostBuffer> blocks_beside(const Run& run, const Tensors& persistent);
+std::vector<MemoryItem> other_blocks(const Run& run, const Tensors& persistent);
 
 }  // namespace tessera

@@ -77,7 +77,7 @@ class Samples {
   std::vector<Sample> all_;
 };
 
-class ProfileCosts final : public StepCosts {
+class ProfileCosts final : public CostModel {
  public:
   explicit ProfileCosts(const Json& root) {
     const std::string format = root["format"].string();
@@ -114,8 +114,8 @@ class ProfileCosts final : public StepCosts {
   }
 
   double ratio(const Graph& graph, const Node& node, const Specs& in, const Cost& cost) const {
-    const std::string name = std::string(node.op->name()) + (node.again ? " again" : "");
-    const std::string there = key(name, place_of(graph, node), phase_name(node.phase), cost);
+    const std::string name = std::string(node.op->name()) + (node.recomputed ? " again" : "");
+    const std::string there = key(name, location_of(graph, node), phase_name(node.phase), cost);
     if (const auto op = ops_.find(there); op != ops_.end()) return op->second.ratio();
     const Algorithm chosen = choose_algorithm(*node.op, in, context(node.device).target());
     const auto named = [&](std::string_view algorithm) {
@@ -137,7 +137,7 @@ class ProfileCosts final : public StepCosts {
     return op + "\n" + algorithm;
   }
 
-  const CountedCosts counted_;
+  const RooflineCosts counted_;
   std::map<std::string, Times> ops_;
   std::map<std::string, Samples> kinds_;
   Times all_;
@@ -145,7 +145,7 @@ class ProfileCosts final : public StepCosts {
 
 }  // namespace
 
-std::shared_ptr<const StepCosts> profile_costs(const std::string& text, const std::string& name) {
+std::shared_ptr<const CostModel> profile_costs(const std::string& text, const std::string& name) {
   try {
     return std::make_shared<ProfileCosts>(Json::parse(text));
   } catch (const Error& error) {
@@ -155,8 +155,8 @@ std::shared_ptr<const StepCosts> profile_costs(const std::string& text, const st
   }
 }
 
-std::shared_ptr<const StepCosts> costs_named(const std::string& costs) {
-  if (costs == "counted") return std::make_shared<CountedCosts>();
+std::shared_ptr<const CostModel> costs_named(const std::string& costs) {
+  if (costs == "counted") return std::make_shared<RooflineCosts>();
   std::ifstream file(costs, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "tessera/graph/step_costs.h"
+#include "tessera/graph/cost_model.h"
 
 namespace tessera {
 
@@ -19,9 +19,9 @@ inline constexpr const char* kMachineFormat = "tessera machine 1";
 // algorithm, by operations and bytes; where there are none, of all. In older profiles "native" is
 // any algorithm of a convolution but Winograd's and Eigen's. Throws DataError, which names the
 // file, where the text is no profile.
-std::shared_ptr<const StepCosts> profile_costs(const std::string& text, const std::string& name);
+std::shared_ptr<const CostModel> profile_costs(const std::string& text, const std::string& name);
 
 // "counted", or the path of such a profile. Throws DataError where it cannot be read.
-std::shared_ptr<const StepCosts> costs_named(const std::string& costs);
+std::shared_ptr<const CostModel> costs_named(const std::string& costs);
 
 }  // namespace tessera

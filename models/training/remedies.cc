@@ -73,7 +73,7 @@ class Search {
       const int64_t less = there(now_) - there(search_.need(run_.with(saving.make)));
       if (less >= 0 && saved.insert(less).second) savings_.push_back(&saving);
     }
-    most_saved_ = *saved.rbegin();
+    max_saved_ = *saved.rbegin();
   }
 
   std::vector<Remedy> find() {
@@ -141,13 +141,13 @@ class Search {
     CompileOptions options;
     options.arena_budget =
         std::max<int64_t>(run.config().memory.budget->bytes - there(need) + need.arena, 0);
-    if (options.arena_budget < least_arena_) return need;
+    if (options.arena_budget < min_arena_) return need;
     try {
       const MemoryNeed planned = memory_need(*run.make_session(options), run);
       need.bytes = planned.bytes(), need.gpu_bytes = planned.gpu_bytes();
-      need.time *= 1 + planned.report.budget.price();
+      need.time *= 1 + planned.report.budget.overhead();
     } catch (const BudgetTooSmall& error) {
-      least_arena_ = error.minimum();
+      min_arena_ = error.minimum();
     }
     return need;
   }
@@ -180,7 +180,7 @@ class Search {
     const int64_t now = run_.config().train.accumulate, most = std::min<int64_t>(batch_, 4096);
     for (int64_t parts = now + 1; parts <= most; ++parts) {
       if (batch_ % parts != 0) continue;
-      if (there(now_) - now_.arena + now_.arena * now / parts - most_saved_ > limit_) continue;
+      if (there(now_) - now_.arena + now_.arena * now / parts - max_saved_ > limit_) continue;
       if (now_.nodes * parts / now * kPlanningBytes > std::max<int64_t>(limit_, 5 << 20) / 4 * 3 ||
           plans_left() < static_cast<double>(parts) / static_cast<double>(now))
         return;
@@ -224,7 +224,7 @@ class Search {
   std::string mode_;
   int64_t batch_ = 0;                   // images of a step
   std::vector<const Saving*> savings_;  // that take less
-  int64_t most_saved_ = 0, least_arena_ = 0;
+  int64_t max_saved_ = 0, min_arena_ = 0;
   std::vector<Remedy> found_;
 };
 

@@ -186,7 +186,7 @@ std::string device_line(const Run& run) {
   return asked ? text + idle_gpu_text(run.config()) : text;
 }
 
-std::vector<std::string> remarks_on(const Run& run) {
+std::vector<std::string> config_notes(const Run& run) {
   const Config& config = run.config();
   const int64_t images = run.data_need().train_count;
   std::vector<std::string> lines;

@@ -131,6 +131,6 @@ std::string device_line(const Run& run);
 // Returns a line for each setting that does not count: keys put aside, a batch larger than the
 // data, what the schedule never reaches, LARS without a decay; and one if no checkpoint will be
 // there.
-std::vector<std::string> remarks_on(const Run& run);
+std::vector<std::string> config_notes(const Run& run);
 
 }  // namespace tessera

@@ -45,7 +45,7 @@ class RunsAhead {
     run.step->submit();
     const std::optional<Run> before = std::exchange(ahead_, run);
     if (before) collect(*before);
-    if (run.step->lag() == 0) drain();
+    if (run.step->max_runs_ahead() == 0) drain();
   }
   // Returns when all that was submitted has been looked at.
   void drain() {

@@ -53,8 +53,8 @@ Specs batch_specs(const ImageShape& image, int64_t batch, Device device) {
 // While it lives, the values of parameters and running statistics are their averages.
 class Averaged {
  public:
-  explicit Averaged(Store& store) : store_(store) { store_.exchange_averages(); }
-  ~Averaged() { store_.exchange_averages(); }
+  explicit Averaged(Store& store) : store_(store) { store_.swap_ema(); }
+  ~Averaged() { store_.swap_ema(); }
   Averaged(const Averaged&) = delete;
   Averaged& operator=(const Averaged&) = delete;
 
@@ -124,7 +124,7 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
   freeze(config.train, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   if (config.ema.decay) {
-    const Store::AveragesScope averages(store_);
+    const Store::EmaScope averages(store_);
     averaged_ = make_network(config, image, store_);
     ema_ = std::make_unique<Ema>(store_, EmaParams{*config.ema.decay, config.ema.warmup});
   }
@@ -172,9 +172,9 @@ Session::Part Session::train_parts(const Tensors& arguments) {
     }
     all.loss = all.loss + part.loss;
     all.correct = all.correct + part.correct;
-    for (size_t i = 0; i < all.slopes.size(); ++i) {
+    for (size_t i = 0; i < all.gradients.size(); ++i) {
       const NoGradScope no_grad;
-      all.slopes[i] = all.slopes[i] + std::exchange(part.slopes[i], Tensor());
+      all.gradients[i] = all.gradients[i] + std::exchange(part.gradients[i], Tensor());
     }
   }
   return all;
@@ -183,23 +183,23 @@ Session::Part Session::train_parts(const Tensors& arguments) {
 Tensors Session::train(const Tensors& arguments) {
   TrainingScope training;
   RandomScope random(config_.seed, arguments[3]);
-  auto [loss, correct, slopes] = train_parts(arguments);
+  auto [loss, correct, gradients] = train_parts(arguments);
   if (!skips_) {
-    update(std::move(slopes), arguments[2]);
+    update(std::move(gradients), arguments[2]);
     return {loss, correct};
   }
-  Tensors decisive = slopes;
+  Tensors decisive = gradients;
   decisive.push_back(loss);
   Tensor lr = lr_if_finite(arguments[2], std::move(decisive));
-  update(std::move(slopes), lr);
+  update(std::move(gradients), lr);
   return {loss, correct, lr};
 }
 
-void Session::update(Tensors slopes, const Tensor& lr) {
+void Session::update(Tensors gradients, const Tensor& lr) {
   const OptimizerConfig& config = config_.optimizer;
-  if (config.clip_value) slopes = clip_by_value(std::move(slopes), *config.clip_value);
-  if (config.clip_norm) slopes = clip_by_norm(std::move(slopes), *config.clip_norm);
-  optimizer_->step(slopes, lr);
+  if (config.clip_value) gradients = clip_by_value(std::move(gradients), *config.clip_value);
+  if (config.clip_norm) gradients = clip_by_norm(std::move(gradients), *config.clip_norm);
+  optimizer_->step(gradients, lr);
   if (ema_) ema_->step(lr);
 }
 
@@ -279,8 +279,8 @@ RawMemory& Session::staging_memory() const { return context(device_).staging_mem
 size_t Session::arena_bytes() const { return arenas_->bytes(device_); }
 
 // On the device that the steps run on.
-std::vector<HostBuffer> Session::step_regions() const {
-  std::vector<HostBuffer> regions{{"persistent", store_.bytes()}, {"arena", arena_bytes()}};
+std::vector<MemoryItem> Session::step_regions() const {
+  std::vector<MemoryItem> regions{{"persistent", store_.bytes()}, {"arena", arena_bytes()}};
   if (eager_memory_ && config_.memory.reserve)
     regions.push_back({"reserve", static_cast<size_t>(config_.memory.reserve->bytes)});
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
@@ -290,9 +290,9 @@ std::vector<HostBuffer> Session::step_regions() const {
   return regions;
 }
 
-std::vector<HostBuffer> Session::regions() const {
+std::vector<MemoryItem> Session::regions() const {
   if (device_.is_cpu()) return step_regions();
-  std::vector<HostBuffer> regions;
+  std::vector<MemoryItem> regions;
   for (Compiled* compiled : {train_.get(), evaluation_.get()})
     for (size_t i = 0; i < compiled->steps(); ++i)
       if (const size_t bytes = compiled->step(i).staging_bytes(); bytes > 0)
@@ -300,8 +300,8 @@ std::vector<HostBuffer> Session::regions() const {
   return regions;
 }
 
-std::vector<HostBuffer> Session::gpu_regions() const {
-  return device_.is_cpu() ? std::vector<HostBuffer>() : step_regions();
+std::vector<MemoryItem> Session::gpu_regions() const {
+  return device_.is_cpu() ? std::vector<MemoryItem>() : step_regions();
 }
 
 void Session::save_weights(const std::string& path, std::optional<int64_t> step,

@@ -65,8 +65,8 @@ class Session {
   double compile_milliseconds() const;
   // Every block of memory that a bound session holds, name and bytes: on the host, and on the GPU
   // where it runs on one.
-  std::vector<HostBuffer> regions() const;
-  std::vector<HostBuffer> gpu_regions() const;
+  std::vector<MemoryItem> regions() const;
+  std::vector<MemoryItem> gpu_regions() const;
 
   // Parameters and running statistics, without optimizer state, and after which step they are so;
   // with ema.decay their averages. Loading gives both these values. With the text `inference`
@@ -80,18 +80,18 @@ class Session {
     int64_t batch;
     CompiledStep* step;
   };
-  std::vector<HostBuffer> step_regions() const;
+  std::vector<MemoryItem> step_regions() const;
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);
   // Of some images of a batch, or of all.
   struct Part {
     Tensor loss, correct;
-    Tensors slopes;
+    Tensors gradients;
   };
   Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share,
                   const Tensor& scale);
   Part train_parts(const Tensors& arguments);
-  void update(Tensors slopes, const Tensor& lr);
+  void update(Tensors gradients, const Tensor& lr);
 
   Config config_;
   ImageShape image_;

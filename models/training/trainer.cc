@@ -13,7 +13,7 @@ TrainResult train(const Config& config, const Print& print, const TrainOptions& 
   const Run run(config);
   const SettingsScope settings(run.settings());
   TrainResult result;
-  with_advice(run, [&] {
+  with_memory_advice(run, [&] {
     TrainingSetup setup = [&] {
       try {
         require_run_folder(config.run.dir);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tessera/models/config/config.h"
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

@@ -223,7 +223,7 @@ TrainingConsole::TrainingConsole(const TrainingSetup& setup)
 void TrainingConsole::introduce() {
   const Config& config = setup_.config();
   Session& session = setup_.run.session();
-  for (const std::string& line : remarks_on(setup_.run)) setup_.print(line);
+  for (const std::string& line : config_notes(setup_.run)) setup_.print(line);
   setup_.print(device_line(setup_.run));
   setup_.print(setup_.run.data().train->describe());
   if (setup_.run.data().validation != nullptr)
@@ -242,7 +242,7 @@ void TrainingConsole::introduce() {
   setup_.print("memory: " + headroom_text(setup_.run, static_cast<int64_t>(held_bytes_)));
   if (!setup_.budget.empty()) setup_.print("memory: " + setup_.budget);
   setup_.print(libraries_text());
-  say_swapped();
+  print_swapped();
   const CheckpointFile* beginning = setup_.checkpoints->beginning();
   if (beginning == nullptr) return;
   setup_.print(fmt::format("resumed after step {} of {} (epoch {:.4g}) from {}", setup_.state.step,
@@ -250,7 +250,7 @@ void TrainingConsole::introduce() {
                            beginning->path()));
 }
 
-void TrainingConsole::show_progress(const Tally& since_log, double seconds) {
+void TrainingConsole::show_progress(const RunningMetrics& since_log, double seconds) {
   if (!progress_.active()) return;
   const TrainingState& state = setup_.state;
   progress_.update({.epoch = setup_.epochs(state.step),
@@ -266,7 +266,7 @@ void TrainingConsole::show_progress(const Tally& since_log, double seconds) {
 }
 
 // The first lines come as often as they are logged; a long training does not fill a file with them.
-void TrainingConsole::say_steps(double seconds, double wait) {
+void TrainingConsole::print_steps(double seconds, double wait) {
   using Clock = std::chrono::steady_clock;
   constexpr int kAtOnce = 50;
   constexpr std::chrono::seconds kBetween{10};
@@ -288,7 +288,7 @@ std::string TrainingConsole::line(const std::string& evaluated, double seconds, 
                  fmt::format("{:.0f} s", seconds)});
 }
 
-void TrainingConsole::say_swapped() {
+void TrainingConsole::print_swapped() {
   if (swapping_said_) return;
   const std::string text = swap_text(host_memory().swapped);
   if (text.empty()) return;
@@ -296,13 +296,13 @@ void TrainingConsole::say_swapped() {
   setup_.print(text);
 }
 
-void TrainingConsole::say_epoch(const char* phase, const Evaluation& tested, double seconds,
-                                double wait) {
-  say_swapped();
+void TrainingConsole::print_epoch(const char* phase, const Evaluation& tested, double seconds,
+                                  double wait) {
+  print_swapped();
   setup_.print(line(figures(phase, tested.mean_loss(), tested.accuracy()), seconds, wait));
 }
 
-void TrainingConsole::say_memory() const {
+void TrainingConsole::print_memory() const {
   const HostMemory now = host_memory();
   setup_.print(fmt::format(
       "memory: {} {}; the process has {} in use, the machine {} of {} free",
@@ -322,7 +322,7 @@ WaitMonitor::Mark WaitMonitor::now() const {
 
 bool WaitMonitor::step() {
   constexpr int64_t kWindow = 100;  // steps that are looked at together
-  constexpr double kMost = 0.1;     // of their time may be spent waiting
+  constexpr double kMax = 0.1;      // of their time may be spent waiting
   end_ = now();
   ++steps_;
   if (!whole_) shown_ = steps_;
@@ -332,7 +332,7 @@ bool WaitMonitor::step() {
   shown_ = kWindow;
   // The first window has the filling of the loader in it; it is looked at like any other.
   whole_ = true;
-  if (warned_ || share() <= kMost) return false;
+  if (warned_ || share() <= kMax) return false;
   warned_ = true;
   return true;
 }

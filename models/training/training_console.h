@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-struct Evaluation;     // evaluator.h
-struct Tally;          // evaluator.h
-struct TrainingSetup;  // training_setup.h
+struct Evaluation;      // evaluator.h
+struct RunningMetrics;  // evaluator.h
+struct TrainingSetup;   // training_setup.h
 
 // The line that a person watches while a training runs: redrawn in place on a terminal, not there
 // at all elsewhere.
@@ -71,20 +71,20 @@ class TrainingConsole {
   void introduce();
   // `since_log`: the sums since the last line of metrics; `seconds` since the first step. Draws
   // nothing where there is no terminal, and allocates nothing then.
-  void show_progress(const Tally& since_log, double seconds);
+  void show_progress(const RunningMetrics& since_log, double seconds);
   void clear_progress() { progress_.clear(); }
   // The training metrics of the state, where no bar shows how training goes. `wait`: the share of
   // the time that steps waited for data, or NAN.
-  void say_steps(double seconds, double wait);
+  void print_steps(double seconds, double wait);
   // The same with those of an evaluation.
   // `phase`: of which images, "validation" or "test".
-  void say_epoch(const char* phase, const Evaluation& tested, double seconds, double wait);
+  void print_epoch(const char* phase, const Evaluation& tested, double seconds, double wait);
   // What was known of memory before, and what the system says of it.
-  void say_memory() const;
+  void print_memory() const;
 
  private:
   std::string line(const std::string& evaluated, double seconds, double wait) const;
-  void say_swapped();  // once, from the first time that it is so
+  void print_swapped();  // once, from the first time that it is so
 
   const TrainingSetup& setup_;
   const size_t held_bytes_;

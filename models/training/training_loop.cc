@@ -53,7 +53,7 @@ std::optional<size_t> first_non_finite(const Tensor& tensor) {
 }
 
 // A step that was submitted.
-struct Issued {
+struct SubmittedStep {
   CompiledStep* step;
   Batch batch;
   int64_t number;
@@ -71,15 +71,16 @@ class TrainingLoop {
   double data_wait() const;
   const TrainingState& position();
   bool next_step();
-  void look_at(const Issued& run);
-  void not_finite(const Issued& run, double loss, bool skipped);
+  void look_at(const SubmittedStep& run);
+  void not_finite(const SubmittedStep& run, double loss, bool skipped);
   std::string why_lost();
   void after_step(bool last_of_epoch);
   void save_if_due();
   bool evaluate(double wait);
   bool test();
   void follow_plateau(double loss);
-  void report(const char* phase, const Tally& tally, double rate, bool whole, double wait = NAN);
+  void report(const char* phase, const RunningMetrics& tally, double rate, bool whole,
+              double wait = NAN);
   TrainResult finish();
   TrainResult result() const;
   void keep_result(bool complete);
@@ -95,9 +96,9 @@ class TrainingLoop {
   const Schedule schedule_;
   WaitMonitor waits_;
   TrainingConsole console_;
-  RunsAhead<Issued> runs_;
+  RunsAhead<SubmittedStep> runs_;
   int64_t refused_;  // updates, before the step that is looked at
-  Tally since_log_, since_epoch_;
+  RunningMetrics since_log_, since_epoch_;
   double waited_ = 0;  // seconds for data, before since_log_ began
   std::optional<Evaluation> tested_, validated_;
   bool best_kept_ = false;  // from then on the tensors hold the best weights, until all is written
@@ -113,7 +114,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       schedule_(check_epochs(setup.config(), setup.loader->samples())),
       waits_(*setup.loader),
       console_(setup),
-      runs_([this](const Issued& run) { look_at(run); }),
+      runs_([this](const SubmittedStep& run) { look_at(run); }),
       refused_(context(setup.run.session().device()).refused_updates()) {
   since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
   since_epoch_.resume(state_.epoch_loss, state_.epoch_correct, state_.epoch_images);
@@ -178,7 +179,7 @@ bool TrainingLoop::next_step() {
   return batch.last;
 }
 
-void TrainingLoop::look_at(const Issued& run) {
+void TrainingLoop::look_at(const SubmittedStep& run) {
   const double loss = run.step->host_output(0).item<double>();
   const bool skipped = skips_ && !std::isfinite(run.step->host_output(2).item<double>());
   const int64_t refusals = run.step->refused_updates();
@@ -208,7 +209,7 @@ std::string TrainingLoop::why_lost() {
 // No update was made from a number that is not finite. Says where it came from; ends the training
 // or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
 // could not be updated from.
-void TrainingLoop::not_finite(const Issued& run, double loss, bool skipped) {
+void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skipped) {
   const std::string culprit = setup_.run.session().find_non_finite(run.batch.count);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
@@ -244,7 +245,7 @@ void TrainingLoop::after_step(bool last_of_epoch) {
   const bool logs = whole || (log_every > 0 && state_.step % log_every == 0);
   if (logs || evaluates) runs_.drain();
   // Of the epoch so far where it ends, or is compared with an evaluation.
-  const Tally& said = whole || evaluates ? since_epoch_ : since_log_;
+  const RunningMetrics& said = whole || evaluates ? since_epoch_ : since_log_;
   if (logs || evaluates) {
     state_.train_loss = said.mean_loss();
     state_.train_accuracy = said.accuracy();
@@ -252,11 +253,11 @@ void TrainingLoop::after_step(bool last_of_epoch) {
   const double wait = data_wait();
   if (logs) {
     report("train", whole ? since_epoch_ : since_log_, since_log_.rate(), whole, wait);
-    since_log_ = Tally();
+    since_log_ = RunningMetrics();
     waited_ = setup_.loader->wait_seconds();
-    if (!evaluates) console_.say_steps(seconds(), wait);
+    if (!evaluates) console_.print_steps(seconds(), wait);
   }
-  if (last_of_epoch) since_epoch_ = Tally();
+  if (last_of_epoch) since_epoch_ = RunningMetrics();
   if (evaluates) {
     state_.evaluation_due = kEvaluationDue;
     evaluate(wait);
@@ -289,7 +290,7 @@ bool TrainingLoop::evaluate(double wait) {
   state_.evaluation_due = validates && end ? kTestDue : kNoneDue;
   report(phase, *result, result->rate(), true);
   if (end) require_finite(phase, *result);
-  console_.say_epoch(phase, *result, seconds(), wait);
+  console_.print_epoch(phase, *result, seconds(), wait);
   setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
   follow_plateau(result->mean_loss());
   if (!end && gives_up(setup_)) {
@@ -326,7 +327,7 @@ bool TrainingLoop::test() {
   return true;
 }
 
-void TrainingLoop::report(const char* phase, const Tally& tally, double rate, bool whole,
+void TrainingLoop::report(const char* phase, const RunningMetrics& tally, double rate, bool whole,
                           double wait) {
   setup_.folder->write({setup_.epochs(state_.step), state_.step, phase, tally.mean_loss(),
                         tally.accuracy(), state_.lr, rate, whole, wait});
@@ -348,7 +349,7 @@ TrainResult TrainingLoop::finish() {
     if (!ended) throw;
     throw ResultNotKept(error.what(), result());
   }
-  console_.say_memory();
+  console_.print_memory();
   TrainResult all = result();
   if (!ended) all.stopped_by = *stop_;
   if (const CheckpointWriter* writer = setup_.checkpoints->writer()) {
@@ -407,7 +408,8 @@ void TrainingLoop::keep_result(bool complete) {
     if (lost.empty()) throw;
     throw CheckpointError(lost + "\n" + error.what());
   }
-  if (!lost.empty()) throw CheckpointError(lost + "; " + setup_.checkpoints->way_back());
+  if (!lost.empty())
+    throw CheckpointError(lost + "; " + setup_.checkpoints->last_checkpoint_hint());
 }
 
 // What was trained on what, when and how long.

@@ -76,7 +76,7 @@ FileSystem& files_of(const TrainOptions& options) {
 // The files of the run folder that are known before the first step.
 void describe(TrainingSetup& setup, const std::string& command) {
   const RunFolder& folder = *setup.folder;
-  const std::vector<HostBuffer> blocks = setup.blocks();
+  const std::vector<MemoryItem> blocks = setup.blocks();
   folder.write_memory(blocks);
   folder.put("env.json", environment_json(setup.run.device()));
   folder.put("inference.json", setup.inference.text(2) + "\n");
@@ -87,9 +87,9 @@ void describe(TrainingSetup& setup, const std::string& command) {
   if (compiled == nullptr) return;  // eager
   PlanReport report = plan_report(*compiled);
   setup.budget = budget_text(config, report.budget);
-  for (const HostBuffer& block : blocks)
+  for (const MemoryItem& block : blocks)
     report.add_part(block.name, static_cast<int64_t>(block.bytes));
-  for (const HostBuffer& block : session.gpu_regions())
+  for (const MemoryItem& block : session.gpu_regions())
     report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
   report.inference = setup.inference.text();
   const PlanPicture picture =
@@ -184,8 +184,8 @@ double TrainingSetup::epochs(int64_t steps) const {
 
 Tensors TrainingSetup::persistent() const { return run.session().store().persistent(); }
 
-std::vector<HostBuffer> TrainingSetup::blocks() const {
-  std::vector<HostBuffer> all = run.session().regions();
+std::vector<MemoryItem> TrainingSetup::blocks() const {
+  std::vector<MemoryItem> all = run.session().regions();
   for (const auto& more : {loader->host_buffers(), evaluator->loader().host_buffers(),
                            run.data().train->host_buffers(), run.data().test->host_buffers(),
                            checkpoints->host_buffers()})
@@ -289,9 +289,9 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
   std::vector<Row> rows;
   std::map<std::string, int> again;
   for (const Node& s : graph.nodes)
-    if (s.again) ++again[std::string(shortened(s.module_path, depth))];
+    if (s.recomputed) ++again[std::string(shortened(s.module_path, depth))];
   for (const Node& s : graph.nodes) {
-    if (s.phase != Phase::forward || s.again) continue;
+    if (s.phase != Phase::forward || s.recomputed) continue;
     const std::string at(shortened(s.module_path, depth));
     if (rows.empty() || rows.back().module_path != at) {
       rows.push_back({at, "", "", 0});
@@ -301,7 +301,7 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
     add_op(rows.back(), std::string(s.op->name()));
     for (ValueId id : s.outputs) {  // an update hands nothing on, nor do statistics
       const Value& value = graph.values[id];
-      if (value.role == Role::computed && id == s.outputs[0])
+      if (value.role == Role::intermediate && id == s.outputs[0])
         rows.back().output = value.spec.text();
     }
   }

@@ -50,7 +50,7 @@ struct TrainingSetup {
   Tensors persistent() const;
   // Everything of some size that training asks of the machine, each in one request: what
   // memory_need() tells ahead, with loaders and data in their parts.
-  std::vector<HostBuffer> blocks() const;
+  std::vector<MemoryItem> blocks() const;
 };
 
 // Whether so many evaluations have brought no new best that the training ends here.

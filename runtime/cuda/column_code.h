@@ -20,7 +20,7 @@ inline int column_width(int64_t columns, int most = kWarp) {
 }
 
 // Where a thread stands. The grid has one dimension, as the others end at 65,535.
-struct ColumnPlace {
+struct ColumnThread {
   int width;
   unsigned tiles;                                                  // blocks of threads side by side
   __device__ int64_t block() const { return blockIdx.x / tiles; }  // of rows
@@ -34,7 +34,7 @@ struct ColumnPlace {
 // What the lines found, merged with mine.merge(other) for line 0. All threads must come here; the
 // block has shared memory for an A a thread.
 template <class A>
-__device__ void merge_lines(A& mine, ColumnPlace place) {
+__device__ void merge_lines(A& mine, ColumnThread place) {
   A* shared = dynamic_shared<A>();
   shared[threadIdx.x] = mine;
   __syncthreads();
@@ -85,7 +85,7 @@ void launch_columns(const char* name, void (*kernel)(P...), int64_t count, int64
   const auto tiles = static_cast<unsigned>(ceil_div<int64_t>(packs, width));
   launch(name, kernel, static_cast<unsigned>(count) * tiles, kColumnThreads,
          kColumnThreads * sizeof(A), stream, std::forward<Args>(args)...,
-         ColumnPlace{width, tiles});
+         ColumnThread{width, tiles});
 }
 
 }  // namespace tessera

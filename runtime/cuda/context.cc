@@ -2,8 +2,8 @@
 
 #include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/cuda/dnn.h"
-#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/cuda/stream.h"
 
 namespace tessera {
@@ -46,12 +46,12 @@ class CudaMemory final : public RawMemory {
   }
 
  protected:
-  void* take(size_t bytes) override {
+  void* do_allocate(size_t bytes) override {
     return take_on_device(index_, "cudaMalloc",
                           [&](void** block) { return cudaMalloc(block, bytes); });
   }
   // cudaFree waits for the device, so no kernel still works on the block.
-  void give(void* block, size_t) noexcept override {
+  void do_deallocate(void* block, size_t) noexcept override {
     on_device(index_, [&] { return cudaFree(block); });
   }
 
@@ -68,13 +68,13 @@ class PageLockedMemory final : public RawMemory {
   }
 
  protected:
-  void* take(size_t bytes) override {
+  void* do_allocate(size_t bytes) override {
     return take_on_device(index_, "cudaHostAlloc", [&](void** block) {
       return cudaHostAlloc(block, bytes, cudaHostAllocDefault);
     });
   }
   // What a run that was given up has issued may still be to come; cudaFreeHost need not wait.
-  void give(void* block, size_t) noexcept override {
+  void do_deallocate(void* block, size_t) noexcept override {
     on_device(index_, [] { return cudaDeviceSynchronize(); });
     cuda_try([&] { return cudaFreeHost(block); });
   }
@@ -83,17 +83,17 @@ class PageLockedMemory final : public RawMemory {
   const int index_;
 };
 
-DeviceFacts facts_of(int index) {
+DeviceProperties properties_of(int index) {
   cudaDeviceProp about;
   cuda_check(cudaGetDeviceProperties(&about, index), "cudaGetDeviceProperties");
-  DeviceFacts facts;
-  facts.name = about.name;
-  facts.major = about.major;
-  facts.minor = about.minor;
-  facts.multiprocessors = about.multiProcessorCount;
-  facts.memory_bytes = static_cast<int64_t>(about.totalGlobalMem);
-  facts.index = index;
-  return facts;
+  DeviceProperties properties;
+  properties.name = about.name;
+  properties.major = about.major;
+  properties.minor = about.minor;
+  properties.multiprocessors = about.multiProcessorCount;
+  properties.memory_bytes = static_cast<int64_t>(about.totalGlobalMem);
+  properties.index = index;
+  return properties;
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       staging_memory_(std::make_unique<PageLockedMemory>(index)),
       stream_(std::make_unique<CudaStream>(index)),
       copy_stream_(std::make_unique<CudaStream>(index)),
-      facts_(std::make_unique<DeviceFacts>(facts_of(index))) {
+      properties_(std::make_unique<DeviceProperties>(properties_of(index))) {
   CudaDeviceGuard guard(index);
   const Blas& blas = tessera::blas();
   const auto own = std::make_shared<CudaMemory>(index);  // tensors have no part in it
@@ -134,7 +134,7 @@ cudnnContext* CudaContext::dnn() {
   return dnn_;
 }
 
-int CudaContext::multiprocessors() const { return facts_->multiprocessors; }
+int CudaContext::multiprocessors() const { return properties_->multiprocessors; }
 
 CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }
 

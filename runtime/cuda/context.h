@@ -27,7 +27,7 @@ class CudaContext final : public Context {
   cublasLtContext* blas() { return blas_; }
   cudnnContext* dnn();  // on that stream; made, and cuDNN loaded, at the first call
   int multiprocessors() const;
-  const DeviceFacts* facts() const override { return facts_.get(); }
+  const DeviceProperties* properties() const override { return properties_.get(); }
   int index() const { return index_; }  // as CUDA counts, whatever part of the GPU this is
 
   RawMemory& memory() override { return part_memory_ != nullptr ? *part_memory_ : *memory_; }
@@ -48,7 +48,7 @@ class CudaContext final : public Context {
   RawMemory* const part_memory_ = nullptr;
   std::unique_ptr<RawMemory> memory_, staging_memory_;
   std::unique_ptr<Stream> stream_, copy_stream_;
-  std::unique_ptr<const DeviceFacts> facts_;
+  std::unique_ptr<const DeviceProperties> properties_;
   cublasLtContext* blas_ = nullptr;
   cudnnContext* dnn_ = nullptr;
   std::shared_ptr<int64_t> refused_;

@@ -14,10 +14,10 @@
 namespace tessera {
 
 inline constexpr int kWarp = 32;
-// Threads of a block, and the most blocks of a grid whose threads take several elements, unless a
-// kernel has numbers of its own.
+// Threads of a block, and the max_blocks blocks of a grid whose threads take several elements,
+// unless a kernel has numbers of its own.
 inline constexpr int kThreads = 256;
-inline constexpr int64_t kMostBlocks = 1 << 14;
+inline constexpr int64_t kMaxBlocks = 1 << 14;
 
 // Kernels may not call the functions of std::numeric_limits.
 template <class T>
@@ -30,11 +30,11 @@ __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// Blocks for `total` elements, one a thread, but not more than `most`: threads then take several
-// (first_index). At least one block.
-inline dim3 grid_for(int64_t total, int threads, int64_t most) {
+// Blocks for `total` elements, one a thread, but not more than `max_blocks`: threads then take
+// several (first_index). At least one block.
+inline dim3 grid_for(int64_t total, int threads, int64_t max_blocks) {
   const int64_t wanted = ceil_div<int64_t>(total, threads);
-  return dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, most)));
+  return dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, max_blocks)));
 }
 
 // for (int64_t i = first_index(); i < total; i += index_stride()) with a grid of one dimension.
@@ -77,18 +77,18 @@ __host__ __device__ bool takes_packs(const T* data) {
   return reinterpret_cast<uintptr_t>(data) % (sizeof(T) * N) == 0;
 }
 
-// The same N values from anywhere: at once where `together` says that the address allows it.
+// The same N values from anywhere: at once where `vectorized` says that the address allows it.
 template <int N, class T>
-__device__ Pack<T, N> load_some(const T* from, bool together) {
-  if (together) return load_pack<N>(from);
+__device__ Pack<T, N> load_vector(const T* from, bool vectorized) {
+  if (vectorized) return load_pack<N>(from);
   Pack<T, N> values;
   for (int k = 0; k < N; ++k) values[k] = from[k];
   return values;
 }
 
 template <class T, int N>
-__device__ void store_some(T* to, const Pack<T, N>& values, bool together) {
-  if (together) return store_pack(to, values);
+__device__ void store_some(T* to, const Pack<T, N>& values, bool vectorized) {
+  if (vectorized) return store_pack(to, values);
   for (int k = 0; k < N; ++k) to[k] = values[k];
 }
 

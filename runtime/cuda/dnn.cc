@@ -74,7 +74,7 @@ const Dnn* load_dnn() {
   found->file = library.file();
   require_parts_to_start();
   found->version = found->cudnnGetVersion();
-  library.check_version(found->version, kLeastDnnVersion);
+  library.check_version(found->version, kMinDnnVersion);
   dnn_if_loaded = found;
   return found;
 }

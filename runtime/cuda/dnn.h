@@ -35,11 +35,11 @@ struct Dnn {
 };
 
 // The first version that answers for a device which is only described.
-inline constexpr size_t kLeastDnnVersion = 90800;
+inline constexpr size_t kMinDnnVersion = 90800;
 
 // Loads it at the first call, as blas() does. Throws DeviceError where there is none;
 // VersionMismatch where it lacks a function, is of another major version than this was built with,
-// or older than kLeastDnnVersion, and where a part of it would end the process: one that is cut
+// or older than kMinDnnVersion, and where a part of it would end the process: one that is cut
 // off, or no part `graph` that can be loaded. Thread-safe.
 const Dnn& dnn();
 // Whether a call of dnn() has loaded it.

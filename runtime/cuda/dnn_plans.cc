@@ -17,13 +17,13 @@ constexpr size_t kKeptPlans = 4;
 
 constexpr uint32_t bit(cudnnBackendNumericalNote_t note) { return uint32_t{1} << note; }
 
-DnnDescriptor device_of(const DeviceFacts& facts) {
+DnnDescriptor device_of(const DeviceProperties& properties) {
   DnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  if (facts.described()) {
+  if (properties.described()) {
     device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-               static_cast<int64_t>(facts.description.size()), facts.description.data());
+               static_cast<int64_t>(properties.description.size()), properties.description.data());
   } else {
-    const int32_t index = facts.index;
+    const int32_t index = properties.index;
     device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &index);
   }
   device.finalize();
@@ -93,9 +93,10 @@ size_t workspace_of(const DnnDescriptor& plan) {
 }
 
 // Whether a plan that was kept is one that cuDNN makes here, with the workspace that it says.
-bool takes(const CachedPlan& kept, const DeviceFacts& facts, const GpuSettings& settings) {
+bool takes(const CachedPlan& kept, const DeviceProperties& properties,
+           const GpuSettings& settings) {
   try {
-    const DnnPlan plan = dnn_plan_of(kept.text, facts);
+    const DnnPlan plan = dnn_plan_of(kept.text, properties);
     return static_cast<int64_t>(plan.workspace_bytes) == kept.workspace_bytes &&
            plan.workspace_bytes <= settings.workspace;
   } catch (const OutOfMemory&) {
@@ -107,15 +108,15 @@ bool takes(const CachedPlan& kept, const DeviceFacts& facts, const GpuSettings& 
 
 }  // namespace
 
-std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& facts,
-                               const GpuSettings& settings, size_t most) {
-  const DnnDescriptor device = device_of(facts);
+std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceProperties& properties,
+                               const GpuSettings& settings, size_t max_count) {
+  const DnnDescriptor device = device_of(properties);
   std::vector<DnnPlan> plans;
   int proposed = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const DnnDescriptor& config : proposals(graph, device, mode)) {
       ++proposed;
-      if (plans.size() == most) return plans;
+      if (plans.size() == max_count) return plans;
       const Engine engine = engine_of(config);
       if (!allowed(engine.notes, settings)) continue;
       DnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -130,41 +131,42 @@ std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceFacts& fa
   return plans;
 }
 
-CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph, const DeviceFacts& facts,
-                           const GpuSettings& settings, size_t most) {
+CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph,
+                           const DeviceProperties& properties, const GpuSettings& settings,
+                           size_t max_count) {
   CachedPlans plans;
   if (!graph) return plans;
-  for (const DnnPlan& plan : dnn_plans(*graph, facts, settings, most))
+  for (const DnnPlan& plan : dnn_plans(*graph, properties, settings, max_count))
     if (CachedPlan text = plan.text(); std::find(plans.begin(), plans.end(), text) == plans.end())
       plans.push_back(std::move(text));
   return plans;
 }
 
-std::string dnn_plan_key(std::string_view what, const DeviceFacts& facts,
+std::string dnn_plan_key(std::string_view what, const DeviceProperties& properties,
                          const GpuSettings& settings) {
-  return fmt::format("{}\nworkspace {} deterministic {} tf32 {}\ncuDNN {} cuBLAS {}\n{}", what,
-                     settings.workspace, settings.deterministic, settings.tf32, dnn().version,
-                     blas_version(),
-                     facts.described() ? facts.description : dnn_description(facts.index));
+  return fmt::format(
+      "{}\nworkspace {} deterministic {} tf32 {}\ncuDNN {} cuBLAS {}\n{}", what, settings.workspace,
+      settings.deterministic, settings.tf32, dnn().version, blas_version(),
+      properties.described() ? properties.description : dnn_description(properties.index));
 }
 
 CachedPlans kept_dnn_plans(std::string_view what,
                            const std::function<std::optional<DnnDescriptor>()>& graph,
-                           const DeviceFacts& facts, const GpuSettings& settings,
+                           const DeviceProperties& properties, const GpuSettings& settings,
                            PlanCache& cache) {
-  const std::string key = dnn_plan_key(what, facts, settings);
+  const std::string key = dnn_plan_key(what, properties, settings);
   if (std::optional<CachedPlans> kept = cache.find(key)) {
-    if (takes(kept->front(), facts, settings)) return *kept;
+    if (takes(kept->front(), properties, settings)) return *kept;
     cache.refuse(key, "is not taken by cuDNN");
   }
-  const CachedPlans plans = dnn_plan_texts(graph(), facts, settings, kKeptPlans);
+  const CachedPlans plans = dnn_plan_texts(graph(), properties, settings, kKeptPlans);
   if (!plans.empty()) cache.keep(key, plans);
   return plans;
 }
 
-DnnPlan dnn_plan_of(const std::string& json, const DeviceFacts& facts) {
+DnnPlan dnn_plan_of(const std::string& json, const DeviceProperties& properties) {
   DnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device_of(facts))
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device_of(properties))
       .set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
            static_cast<int64_t>(json.size()), json.data())
       .finalize();
@@ -199,9 +201,9 @@ std::string DnnPlan::notes_text() const {
 }
 
 std::string dnn_description(int index) {
-  DeviceFacts facts;
-  facts.index = index;
-  return device_of(facts).get_text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+  DeviceProperties properties;
+  properties.index = index;
+  return device_of(properties).get_text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
 }
 
 }  // namespace tessera

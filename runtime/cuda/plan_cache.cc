@@ -19,8 +19,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kFormat = 2;
-constexpr size_t kSeal = 65;                        // a digest and the end of its line
-constexpr uint64_t kMostBytes = uint64_t{1} << 26;  // no entry is as large: not to believe a size
+constexpr size_t kSeal = 65;                       // a digest and the end of its line
+constexpr uint64_t kMaxBytes = uint64_t{1} << 26;  // no entry is as large: not to believe a size
 
 std::string sealed(const std::string& text) { return sha256_of(text) + '\n' + text; }
 
@@ -43,7 +43,7 @@ CachedPlan plan_of(const Json& json) {
 // Throws Error, without the name of the file, saying what is wrong with it.
 CachedPlans read_entry(const std::string& path, std::string_view key, FileSystem& files) {
   const FileSource file(path, files);
-  if (file.size() > kMostBytes) throw Error("is larger than any entry");
+  if (file.size() > kMaxBytes) throw Error("is larger than any entry");
   std::string all(file.size(), '\0');
   file.read(0, all.data(), all.size());
   const std::string text = all.substr(std::min(kSeal, all.size()));

@@ -10,11 +10,11 @@ inline constexpr int kRowThreads = 256;    // of a block: teams side by side, or
 inline constexpr int64_t kWarpRow = 1024;  // elements of a row that a warp takes at most
 inline constexpr size_t kRowShared = block_values<kRowThreads>() * sizeof(double);  // bytes
 
-// kTeam threads a row, kTogether neighbouring elements a thread at a time.
-template <int kTeam, int kTogether>
+// kTeam threads a row, kVectorWidth neighbouring elements a thread at a time.
+template <int kTeam, int kVectorWidth>
 struct RowTeam {
   static_assert(kTeam == kWarp || kTeam == kRowThreads);
-  static constexpr int N = kTogether;
+  static constexpr int N = kVectorWidth;
   static constexpr int kRows = kRowThreads / kTeam;  // of a block
   struct Add {
     template <class T>
@@ -76,10 +76,10 @@ void with_row_team(int64_t rows, int64_t length, Run&& run) {
 
 // The largest of a row, for every thread of its team; NaNs are passed over.
 template <class Team, class T>
-__device__ T row_max(const T* x, int64_t c, bool together) {
+__device__ T row_max(const T* x, int64_t c, bool vectorized) {
   T most = -kInfinity<T>;
   Team::each(c, [&](int64_t j) {
-    const Pack<T, Team::N> values = load_some<Team::N>(x + j, together);
+    const Pack<T, Team::N> values = load_vector<Team::N>(x + j, vectorized);
     for (int k = 0; k < Team::N; ++k) most = values[k] > most ? values[k] : most;
   });
   return Team::reduce(most, most, [](T a, T b) { return a > b ? a : b; });
@@ -87,10 +87,10 @@ __device__ T row_max(const T* x, int64_t c, bool together) {
 
 // The sum over j of exp(x[j] - most), added up in Sum.
 template <class Team, class Sum, class T>
-__device__ Sum row_sum_exp(const T* x, int64_t c, T most, bool together) {
+__device__ Sum row_sum_exp(const T* x, int64_t c, T most, bool vectorized) {
   Sum sum = 0;
   Team::each(c, [&](int64_t j) {
-    const Pack<T, Team::N> values = load_some<Team::N>(x + j, together);
+    const Pack<T, Team::N> values = load_vector<Team::N>(x + j, vectorized);
     for (int k = 0; k < Team::N; ++k) sum += ::exp(values[k] - most);
   });
   return Team::sum(sum);

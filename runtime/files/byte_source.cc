@@ -29,15 +29,15 @@ FileSource::FileSource(const std::string& path, FileSystem& files) : files_(file
   if (file_ < 0)
     throw Error(fmt::format("cannot be opened: {}{}", std::strerror(errno),
                             errno == ENOENT ? relative_path_help(path) : ""));
-  struct stat facts {};
-  const bool known = fstat(file_, &facts) == 0;
-  if (!known || !S_ISREG(facts.st_mode)) {
+  struct stat properties {};
+  const bool known = fstat(file_, &properties) == 0;
+  if (!known || !S_ISREG(properties.st_mode)) {
     const int error = errno;
     files_.close(file_);
     throw Error(known ? "cannot be read: it is no ordinary file"
                       : fmt::format("cannot be read: {}", std::strerror(error)));
   }
-  size_ = static_cast<uint64_t>(facts.st_size);
+  size_ = static_cast<uint64_t>(properties.st_size);
 }
 
 FileSource::~FileSource() { files_.close(file_); }

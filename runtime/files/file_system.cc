@@ -47,14 +47,14 @@ auto uninterrupted(Call call) {
   return result;
 }
 
-FileFault fault(const char* doing) { return {doing, errno}; }
+FileError fault(const char* operation) { return {operation, errno}; }
 
-FileFault write_new(FileSystem& files, const char* path,
+FileError write_new(FileSystem& files, const char* path,
                     std::span<const std::span<const std::byte>> parts) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
   const int file = uninterrupted([&] { return files.open(path, kFlags, 0666); });
   if (file < 0) return fault("open");
-  FileFault wrong;
+  FileError wrong;
   for (const auto& part : parts)
     if (!wrong && !write_all(files, file, part)) wrong = fault("write");
   // After an fsync that failed the bytes may be lost for good: it is not tried again.
@@ -64,7 +64,7 @@ FileFault write_new(FileSystem& files, const char* path,
   return wrong;
 }
 
-FileFault sync_folder_of(FileSystem& files, const char* path) {
+FileError sync_folder_of(FileSystem& files, const char* path) {
   char folder[PATH_MAX];
   const char* slash = std::strrchr(path, '/');
   const size_t length = slash == nullptr ? 0 : static_cast<size_t>(slash - path);
@@ -75,7 +75,7 @@ FileFault sync_folder_of(FileSystem& files, const char* path) {
   const int id =
       uninterrupted([&] { return files.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
   if (id < 0) return fault("open the folder of");
-  FileFault wrong;
+  FileError wrong;
   // Some file systems cannot synchronise a folder, and say so with EINVAL.
   if (uninterrupted([&] { return files.fsync(id); }) < 0 && errno != EINVAL)
     wrong = fault("synchronise the folder of");
@@ -100,12 +100,12 @@ bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) no
   return true;
 }
 
-FileFault write_durably(FileSystem& files, const char* path,
+FileError write_durably(FileSystem& files, const char* path,
                         std::span<const std::span<const std::byte>> parts) noexcept {
   char partial[PATH_MAX];
   const int length = std::snprintf(partial, sizeof(partial), "%s.partial", path);
   if (length < 0 || static_cast<size_t>(length) >= sizeof(partial)) return {"open", ENAMETOOLONG};
-  FileFault wrong = write_new(files, partial, parts);
+  FileError wrong = write_new(files, partial, parts);
   if (!wrong && uninterrupted([&] { return files.rename(partial, path); }) < 0)
     wrong = fault("rename");
   if (wrong) {

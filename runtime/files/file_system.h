@@ -47,11 +47,11 @@ FileSystem& file_system();
 std::string relative_path_help(const std::string& path);
 
 // What went wrong, if anything.
-struct FileFault {
-  const char* doing = nullptr;  // "write": what could not be done; nullptr: all is well
-  int error = 0;                // errno
-  bool in_place = false;        // yet the new file stands under its name
-  explicit operator bool() const { return doing != nullptr; }
+struct FileError {
+  const char* operation = nullptr;  // "write": what could not be done; nullptr: all is well
+  int error = 0;                    // errno
+  bool in_place = false;            // yet the new file stands under its name
+  explicit operator bool() const { return operation != nullptr; }
 };
 
 // Writes all of them, going on after interruptions and short writes; false and errno when that
@@ -64,7 +64,7 @@ bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) no
 // `path` is the old one still, or already the new one if only the folder could not be synchronised;
 // the partial file is gone if it can be removed. Interrupted calls are repeated, short writes go
 // on. Allocates nothing, throws nothing.
-FileFault write_durably(FileSystem& files, const char* path,
+FileError write_durably(FileSystem& files, const char* path,
                         std::span<const std::span<const std::byte>> parts) noexcept;
 
 }  // namespace tessera

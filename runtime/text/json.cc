@@ -18,11 +18,11 @@ namespace {
 // "[json.exception.parse_error.101] parse error at line 1, column 2: ...", which may quote all of a
 // long text.
 std::string told(const Value::exception& error) {
-  constexpr size_t kMost = 300;
+  constexpr size_t kMax = 300;
   const std::string_view what = error.what();
   const size_t end = what.find("] ");
   std::string text(end == what.npos ? what : what.substr(end + 2));
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  if (text.size() > kMax) text = text.substr(0, kMax) + "...";
   return text;
 }
 

@@ -31,7 +31,7 @@ size_t distance(std::string_view a, std::string_view b) {
 constexpr size_t kLongestWord = 64;  // a longer one is no typing error
 
 // How many errors still leave a word recognisable.
-size_t most_errors(size_t length) { return length <= 3 ? 1 : std::max<size_t>(2, length / 3); }
+size_t max_errors(size_t length) { return length <= 3 ? 1 : std::max<size_t>(2, length / 3); }
 
 }  // namespace
 
@@ -44,11 +44,11 @@ std::string nearest_spelling(std::string_view word, const std::vector<std::strin
   for (const std::string& name : known) {
     const size_t longer = std::max(name.size(), word.size());
     const size_t difference = longer - std::min(name.size(), word.size());
-    if (difference > most_errors(longer)) continue;
+    if (difference > max_errors(longer)) continue;
     const auto alike = static_cast<size_t>(
         std::mismatch(word.begin(), word.end(), name.begin(), name.end()).first - word.begin());
     const Cost cost{distance(word, name), difference, kLongestWord - alike};
-    if (cost[0] > most_errors(longer) || cost >= least) continue;
+    if (cost[0] > max_errors(longer) || cost >= least) continue;
     least = cost;
     best = name;
   }

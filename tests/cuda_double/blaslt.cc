@@ -21,7 +21,7 @@ namespace {
 using namespace cuda_double;
 
 constexpr double kOperationsPerSecond = 50e12;
-constexpr uint64_t kMostWorkspace = 1 << 16;
+constexpr uint64_t kMaxWorkspace = 1 << 16;
 constexpr uint64_t kWorkspaceAlignment = 256, kBiasAlignment = 16;
 
 // What a caller's handle points to; the vendor's types are blocks of words, these are ours.
@@ -310,7 +310,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *count = 0;
   if (fault_of(how) != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = {};
-  const Algo algo{std::min(preferred.workspace, kMostWorkspace), preferred.aligned_a,
+  const Algo algo{std::min(preferred.workspace, kMaxWorkspace), preferred.aligned_a,
                   preferred.aligned_b, preferred.aligned_c, preferred.aligned_d};
   std::memcpy(&found->algo, &algo, sizeof algo);
   found->workspaceSize = algo.workspace;

@@ -4,7 +4,7 @@
 
 #include "testing.h"
 
-#include "tessera/engine/prepared_kernels.h"
+#include "tessera/engine/kernel_cache.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
@@ -37,7 +37,8 @@ class Conv2dFallback : public WithSchedule {
 
   CudaContext& where() { return as_cuda(context(kGpu)); }
   std::unique_ptr<Kernel> prepare() {
-    const Algorithm chosen = dnn_algorithms(request_, *where().facts(), settings().gpu).front();
+    const Algorithm chosen =
+        dnn_algorithms(request_, *where().properties(), settings().gpu).front();
     EXPECT_EQ(chosen.name, "cudnn");
     scratch_ = allocate_storage(chosen.scratch_bytes, kGpu, true);
     return dnn_kernel(request_, chosen, where());
@@ -128,7 +129,7 @@ TEST_P(Conv2dFallback, ALostDeviceIsAnError) {
 TEST_P(Conv2dFallback, TheWarningNamesOpAndPlace) {
   const DeviceScope scope(kGpu);
   const ModulePathScope path("block"), inner("conv1");
-  prepared_kernels() = {};  // eager mode keeps what has run
+  kernel_cache() = {};  // eager mode keeps what has run
   cuda_double_fail("dnn:run:1");
   const Tensor x = copy(x_, kGpu), w = copy(w_, kGpu);
   conv2d(x, w, {.padding = 1});

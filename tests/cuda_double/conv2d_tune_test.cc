@@ -49,7 +49,7 @@ TEST_P(Conv2dTune, MeasuresEveryPlanAndKeepsTheTimes) {
     EXPECT_GT(plans[1].microseconds, 0);
     EXPECT_GT(plans[0].microseconds, plans[1].microseconds);
     const std::string key = tessera::dnn_plan_key(tessera::conv_plan_text(request),
-                                                  *where().facts(), where().target().gpu);
+                                                  *where().properties(), where().target().gpu);
     EXPECT_EQ(PlanCache(folder_.path()).find(key), plans);
   }
 }

@@ -17,7 +17,7 @@ namespace cuda_double {
 namespace {
 
 constexpr double kDeviceBytesPerSecond = 3e12, kCopyBytesPerSecond = 25e9, kLaunchSeconds = 2e-6;
-constexpr size_t kMostShared = size_t{48} << 10, kMostParameters = 32764;
+constexpr size_t kMaxShared = size_t{48} << 10, kMaxParameters = 32764;
 
 cudaError_t place_of_copy(cudaMemcpyKind kind, Place to, Place from) {
   const bool to_device = to == Place::device, from_device = from == Place::device;
@@ -107,15 +107,15 @@ cudaError_t waited(Machine& machine) {
 }  // namespace
 
 cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t parameter_bytes,
-                  unsigned most_threads, std::function<void()> thread) {
+                  unsigned max_threads, std::function<void()> thread) {
   return call(name, [&](Machine& machine) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > kMostThreads ||
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > kMaxThreads ||
         block.z > 64 || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535 ||
-        config.dynamicSmemBytes > kMostShared)
+        config.dynamicSmemBytes > kMaxShared)
       return cudaErrorInvalidConfiguration;
-    if (parameter_bytes > kMostParameters || threads > most_threads) return cudaErrorInvalidValue;
+    if (parameter_bytes > kMaxParameters || threads > max_threads) return cudaErrorInvalidValue;
     Operation operation;
     operation.name = name;
     operation.engine = Engine::compute;
@@ -189,8 +189,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int device) {
     about->minor = 0;
     about->totalGlobalMem = device_bytes();
     about->multiProcessorCount = kMultiprocessors;
-    about->sharedMemPerBlock = kMostShared;
-    about->maxThreadsPerBlock = kMostThreads;
+    about->sharedMemPerBlock = kMaxShared;
+    about->maxThreadsPerBlock = kMaxThreads;
     about->warpSize = 32;
     return cudaSuccess;
   });
@@ -210,7 +210,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         *value = 0;
         return cudaSuccess;
       case cudaDevAttrMaxSharedMemoryPerBlock:
-        *value = static_cast<int>(kMostShared);
+        *value = static_cast<int>(kMaxShared);
         return cudaSuccess;
       default:
         return cudaErrorNotSupported;

@@ -202,10 +202,11 @@ TEST_P(Dnn, PlantedFailures) {
 
 // The description of a device that is there is one that cuDNN takes for one that is not.
 TEST_P(Dnn, TheDeviceDescribesItself) {
-  const tessera::DeviceFacts facts = tessera::facts_of_description(tessera::dnn_description(0));
-  EXPECT_EQ(facts.major, 9);
-  EXPECT_NE(facts.name.find("double"), std::string::npos);
-  EXPECT_FALSE(dnn_plans(*tessera::conv_graph({ConvPass::forward, kOdd}), facts, {}).empty());
+  const tessera::DeviceProperties properties =
+      tessera::properties_of_description(tessera::dnn_description(0));
+  EXPECT_EQ(properties.major, 9);
+  EXPECT_NE(properties.name.find("double"), std::string::npos);
+  EXPECT_FALSE(dnn_plans(*tessera::conv_graph({ConvPass::forward, kOdd}), properties, {}).empty());
 }
 
 }  // namespace

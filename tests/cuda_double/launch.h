@@ -12,7 +12,7 @@
 
 namespace cuda_double {
 
-constexpr unsigned kMostThreads = 1024;  // of a block
+constexpr unsigned kMaxThreads = 1024;  // of a block
 // The compiler's list of the functions that begin with no-ops, in the program or library that asks:
 // where those begin.
 __attribute__((weak, visibility("hidden"))) extern const uintptr_t kBoundedBegin[] __asm__(
@@ -21,25 +21,25 @@ __attribute__((weak, visibility("hidden"))) extern const uintptr_t kBoundedEnd[]
     "__stop___patchable_function_entries");
 
 // What the kernel was declared with by __launch_bounds__ (emulator.h): as many no-ops stand in
-// front of it. kMostThreads for one without, and where no compiler but g++ for x86-64 can put them
+// front of it. kMaxThreads for one without, and where no compiler but g++ for x86-64 can put them
 // there.
-__attribute__((visibility("hidden"))) inline unsigned most_threads(uintptr_t kernel) {
+__attribute__((visibility("hidden"))) inline unsigned max_threads(uintptr_t kernel) {
   uintptr_t nearest = 0;
   for (const uintptr_t* at = kBoundedBegin; at != kBoundedEnd; ++at)
     if (*at<kernel&& * at> nearest) nearest = *at;
   const uintptr_t bound = kernel - nearest;
-  if (bound > kMostThreads) return kMostThreads;
+  if (bound > kMaxThreads) return kMaxThreads;
   constexpr unsigned char kNoOp = 0x90;
   const auto* const code = reinterpret_cast<const unsigned char*>(nearest);
   for (uintptr_t i = 0; i < bound; ++i)
-    if (code[i] != kNoOp) return kMostThreads;  // of another function
+    if (code[i] != kNoOp) return kMaxThreads;  // of another function
   return static_cast<unsigned>(bound);
 }
 
 // Refuses what the machine would refuse, else puts the work on its stream. `thread` is called once
 // for each thread of the grid.
 cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t parameter_bytes,
-                  unsigned most_threads, std::function<void()> thread);
+                  unsigned max_threads, std::function<void()> thread);
 
 // As cudaLaunchKernelEx: arguments are converted to the kernel's parameters and kept by value.
 template <class... P, class... A>
@@ -47,7 +47,7 @@ cudaError_t launch(const char* name, const cudaLaunchConfig_t& config, void (*ke
                    A&&... args) {
   auto values = std::make_shared<std::tuple<std::remove_cv_t<P>...>>(std::forward<A>(args)...);
   return start(name, config, (sizeof(P) + ... + 0),
-               most_threads(reinterpret_cast<uintptr_t>(kernel)),
+               max_threads(reinterpret_cast<uintptr_t>(kernel)),
                [kernel, values] { std::apply(kernel, *values); });
 }
 

@@ -10,7 +10,7 @@ namespace cuda_double {
 namespace {
 
 constexpr int kPatience = 64;  // questions after an event until something moves
-constexpr size_t kMostRecords = 1 << 20;
+constexpr size_t kMaxRecords = 1 << 20;
 
 }  // namespace
 
@@ -116,7 +116,7 @@ bool Machine::step(CUstream_st& stream) {
     start = take_engine(operation.engine, start, operation.seconds);
   stream.end = start + operation.seconds;
   if (operation.engine != Engine::none) {
-    if (records.size() < kMostRecords)
+    if (records.size() < kMaxRecords)
       records.push_back({operation.name, stream.number, start, stream.end});
   }
   if (operation.run && sticky == cudaSuccess) {

@@ -59,9 +59,9 @@ TEST_F(CudaElementwise, IntegerArithmeticWithBroadcasting) {
 // Every pair of the numbers where something wraps around or has no quotient.
 template <class T>
 void expect_extremes() {
-  constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
-  const std::vector<T> values{kLeast, kLeast + 1, static_cast<T>(-1), 0,         1,
-                              2,      7,          kMost / 2,          kMost - 1, kMost};
+  constexpr T kMin = std::numeric_limits<T>::min(), kMax = std::numeric_limits<T>::max();
+  const std::vector<T> values{kMin, kMin + 1, static_cast<T>(-1), 0,        1,
+                              2,    7,        kMax / 2,           kMax - 1, kMax};
   const auto count = std::ssize(values);
   const Tensor x = from_vector<T>({count}, values);
   expect_bits(

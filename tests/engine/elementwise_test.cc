@@ -97,14 +97,13 @@ TEST(Elementwise, OperatorsCompareAsPyTorchDoes) {
 }
 
 TEST(Integers, WrapAroundInsteadOfOverflowing) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-  const Tensor most = from_vector<int64_t>({1}, {kMost}),
-               least = from_vector<int64_t>({1}, {kLeast});
-  expect_values<int64_t>(most + 1, {kLeast});
-  expect_values<int64_t>(least - 1, {kMost});
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  const Tensor most = from_vector<int64_t>({1}, {kMax}), least = from_vector<int64_t>({1}, {kMin});
+  expect_values<int64_t>(most + 1, {kMin});
+  expect_values<int64_t>(least - 1, {kMax});
   expect_values<int64_t>(most * 2, {-2});
-  expect_values<int64_t>(floor_divide(least, -1), {kLeast});
+  expect_values<int64_t>(floor_divide(least, -1), {kMin});
   expect_values<int64_t>(remainder(least, -1), {0});
   const Tensor bytes = from_vector<uint8_t>({2}, {250, 3});
   expect_values<uint8_t>(bytes + 10, {4, 13});

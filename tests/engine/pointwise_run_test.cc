@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_precompiled.h"
 
 namespace tessera {
 namespace {
@@ -146,7 +146,7 @@ void expect_plain(const ScalarProgram& program, const std::vector<Broadcast>& br
         ASSERT_TRUE(same_bits(out[at], expected))
             << program.text() << "\n"
             << "element " << i << " of " << first << " + " << count << " in " << total << ": "
-            << out[at] << ", not " << expected << (plan.is_known() ? ", compiled" : "");
+            << out[at] << ", not " << expected << (plan.is_precompiled() ? ", compiled" : "");
       }
     }
   }
@@ -154,7 +154,7 @@ void expect_plain(const ScalarProgram& program, const std::vector<Broadcast>& br
 
 std::vector<ScalarProgram> programs() {
   std::vector<ScalarProgram> all;
-  for (const KnownProgram& known : kKnownPrograms)
+  for (const PrecompiledProgram& known : kPrecompiledPrograms)
     all.push_back({known.inputs, {known.code, known.code + known.length}});
   return all;
 }
@@ -220,7 +220,7 @@ TEST(PointwiseRun, ProgramsThatAreNotCompiled) {
   const int root = b.push(ScalarOp::abs, twice), less = b.push(ScalarOp::greater, two, root);
   const int chosen = b.push(ScalarOp::select, less, b.sub(twice, sum), b.div(root, two));
   const ScalarProgram program = b.build(b.add(b.mul(chosen, chosen), b.push(ScalarOp::neg, sum)));
-  EXPECT_LT(known_program(program).program, 0);
+  EXPECT_LT(precompiled_program(program).program, 0);
   for (const int64_t total : {1, 511, 513, 2000}) {
     expect_both(program, {{1, total}, {1, 1}}, total, ranges_of(total));
     expect_both(program, {{1, total}, {1, 7}}, total, ranges_of(total));
@@ -285,43 +285,43 @@ TEST(PointwiseRun, FunctionsRoundWell) {
       ScalarOp::erf, [](double x) { return std::erf(x); }, 3, 0);
 }
 
-TEST(KnownPrograms, AreFoundWhateverTheOrderOfTheirInputs) {
+TEST(PrecompiledPrograms, AreFoundWhateverTheOrderOfTheirInputs) {
   for (const ScalarProgram& program : programs()) {
-    const int index = known_program(program).program;
+    const int index = precompiled_program(program).program;
     ASSERT_GE(index, 0) << program.text();
     std::vector<int> turned;
     for (int k = 0; k < program.inputs; ++k) turned.push_back((k + 1) % program.inputs);
     const ScalarProgram other = rename_inputs(program, turned, program.inputs);
-    const KnownMatch match = known_program(other);
+    const PrecompiledMatch match = precompiled_program(other);
     ASSERT_GE(match.program, 0) << other.text();
     std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs), {1, 5});
     broadcasts[0] = {1, 600};
     expect_plain<float>(other, broadcasts, 600, {{0, 600}});
   }
   ScalarBuilder square(1);
-  EXPECT_LT(known_program(square.build(square.mul(0, 0))).program, 0);
+  EXPECT_LT(precompiled_program(square.build(square.mul(0, 0))).program, 0);
 }
 
-TEST(KnownPrograms, AreFoundWhateverTheOrderOfTheirInstructions) {
+TEST(PrecompiledPrograms, AreFoundWhateverTheOrderOfTheirInstructions) {
   ScalarBuilder b(3);  // the second operand first, and an input that nothing reads
   const int zero = b.value(0), dy = b.in(2);
   const ScalarProgram program = b.build(b.push(ScalarOp::select, b.in(1), dy, zero));
-  const KnownMatch match = known_program(program);
+  const PrecompiledMatch match = precompiled_program(program);
   ASSERT_GE(match.program, 0);
   EXPECT_EQ(match.count, 2);
   expect_plain<float>(program, {{1, 5}, {1, 600}, {1, 600}}, 600, {{0, 600}});
 }
 
-TEST(KnownPrograms, MayTakeConstantsForInputs) {
+TEST(PrecompiledPrograms, MayTakeConstantsForInputs) {
   const auto leaky = [](stages::Scalar x) { return stages::bend(x, x, 0, 0.1); };
   const auto normed = [&](stages::Scalar x) { return leaky(stages::norm(x)); };
   for (const ScalarProgram& program : {stages::program<1>(leaky), stages::program<1>(normed)}) {
-    EXPECT_LT(known_program(program).program, 0);
-    ASSERT_GE(known_program(program, Constants::inputs).program, 0);
+    EXPECT_LT(precompiled_program(program).program, 0);
+    ASSERT_GE(precompiled_program(program, Constants::inputs).program, 0);
     for (const int64_t c : {3, 64, 1023}) {  // patterns take all that is kept for them
       std::vector<Broadcast> forms(static_cast<size_t>(program.inputs), {1, c});
       forms[0] = {1, 3 * c};
-      EXPECT_TRUE(PointwisePlan(program, DType::f32, forms, 3 * c).is_known());
+      EXPECT_TRUE(PointwisePlan(program, DType::f32, forms, 3 * c).is_precompiled());
       expect_plain<float>(program, forms, 3 * c, ranges_of(3 * c));
     }
   }

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_precompiled.h"
 #include "tessera/engine/tensor.h"
 
 namespace tessera {
@@ -218,8 +218,8 @@ TEST(ScalarSimplify, WhatNobodyReadsIsDropped) {
 }
 
 // Or the compiled code for them would not be found.
-TEST(ScalarSimplify, KnownProgramsStayAsTheyAre) {
-  for (const KnownProgram& known : kKnownPrograms) {
+TEST(ScalarSimplify, PrecompiledProgramsStayAsTheyAre) {
+  for (const PrecompiledProgram& known : kPrecompiledPrograms) {
     const ScalarProgram program{known.inputs, {known.code, known.code + known.length}};
     EXPECT_FALSE(simplified(program, DType::f32).changed) << program.text();
   }

@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr size_t kMostSteps = 12, kMostValues = 24;
+constexpr size_t kMaxSteps = 12, kMaxValues = 24;
 
 void require(bool holds, std::string_view who, const char* what) {
   if (holds) return;
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   require(!malformed(problem), "reader", "let a malformed problem pass");
   require(read_recompute(write_recompute(problem)) == problem, "writer", "changed the problem");
-  if (problem.steps.size() > kMostSteps || problem.values.size() > kMostValues) return 0;
+  if (problem.steps.size() > kMaxSteps || problem.values.size() > kMaxValues) return 0;
   for (const RecomputeStrategy* strategy : recompute_strategies()) {
     const RecomputePlan plan = strategy->solve(problem);
     require(!check_recompute(problem, plan), strategy->name(), "its plan is wrong");

@@ -44,12 +44,13 @@ int64_t some_capacity(const Problem& problem, size_t length) {
 // A plan is looked at as if there were no capacity: planners hand out the lowest they found.
 void look_at(const Planner& planner, const Problem& problem, const Solution& solution) {
   const std::string_view name = planner.name();
-  const bool placed = solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin;
+  const bool placed =
+      solution.status == SolveStatus::kOptimal || solution.status == SolveStatus::kFeasible;
   if (placed) {
     require(!check(problem, solution.plan), name, "its plan is wrong");
     require(solution.plan.bytes >= solution.bound, name, "its plan is below its bound");
   }
-  if (solution.verdict == Verdict::kNotFound)
+  if (solution.status == SolveStatus::kUnknown)
     require(problem.capacity >= 0 && solution.plan.bytes > problem.capacity, name,
             "it had found one");
 }
@@ -81,9 +82,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Solution solution = planner->prove(problem, kFew);
     look_at(*planner, problem, solution);
     look_at_conflict(*planner, problem, solution);
-    infeasible |= solution.verdict == Verdict::kInfeasible;
+    infeasible |= solution.status == SolveStatus::kInfeasible;
     highest_bound = std::max(highest_bound, solution.bound);
-    if (solution.verdict == Verdict::kOptimal)
+    if (solution.status == SolveStatus::kOptimal)
       highest_bound = std::max(highest_bound, solution.plan.bytes);
     if (!check(problem, solution.plan)) lowest = std::min(lowest, solution.plan.bytes);
     require(!infeasible || lowest == INT64_MAX, planner->name(), "infeasible, but there is a plan");

@@ -1,5 +1,5 @@
 """Prints what scikit-learn says of a confusion matrix, and the expected calibration error of some shares
-as Guo et al. (2017) compute it: the figures in tests/models/run/class_figures_test.cc and
+as Guo et al. (2017) compute it: the figures in tests/models/run/class_metrics_test.cc and
 calibration_test.cc.
 
     python evaluation.py

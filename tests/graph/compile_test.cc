@@ -36,8 +36,8 @@ class Descend final : public OpBase<Descend> {
   std::string_view name() const override { return "descend"; }
   Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
   int updates(int) const override { return 0; }
-  void run(CpuContext& where, Buffers in, Buffers out, Buffer) const override {
-    if (!may_update(where, {in[1]})) return;
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if (!may_update(ctx, {in[1]})) return;
     for (int64_t i = 0; i < in[0].elements(); ++i)
       out[0].as<float>()[i] =
           in[0].as<float>()[i] - static_cast<float>(params.rate) * in[1].as<float>()[i];
@@ -91,7 +91,7 @@ TEST(Compile, GraphAndEagerGiveTheSameBits) {
   }
   for (const char* pass :
        {"simplify", "dead_code", "common_subexpressions", "fuse_pointwise", "fuse_epilogues",
-        "fuse_prologues", "fuse_readers", "fuse_late_prologues", "order_updates", "in_place"}) {
+        "fuse_prologues", "fuse_consumers", "fuse_late_prologues", "order_updates", "in_place"}) {
     CompileOptions graph;
     graph.disabled_passes = {pass};
     EXPECT_EQ(train(graph), expected) << "without " << pass;

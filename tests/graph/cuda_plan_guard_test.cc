@@ -26,15 +26,15 @@ class RudeThere final : public OpBase<RudeThere> {
   std::string_view name() const override { return "rude_there"; }
   Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::gpu; }
-  void run(CudaContext& where, Buffers in, Buffers out, Buffer) const override {
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) {
       const int64_t n = in[0].elements();
       auto* x = in[0].as<float>();
       auto* y = out[0].as<float>();
       const auto written = static_cast<size_t>(params.manner == Manner::leaves_some ? n - 3 : n);
-      where.copy_within(y, x, written * sizeof(float));
-      if (params.manner == Manner::overruns) where.fill(y + n, 7, sizeof(float));
-      if (params.manner == Manner::eats) where.fill(x, 7, sizeof(float));
+      ctx.copy_within(y, x, written * sizeof(float));
+      if (params.manner == Manner::overruns) ctx.fill(y + n, 7, sizeof(float));
+      if (params.manner == Manner::eats) ctx.fill(x, 7, sizeof(float));
     }
   }
   const RudeParams params;

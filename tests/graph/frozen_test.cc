@@ -52,7 +52,7 @@ Tensor images() {
 
 CompileOptions frozen(std::vector<std::string> off = {}) {
   CompileOptions options;
-  options.frozen = true;
+  options.constant_parameters = true;
   options.disabled_passes = std::move(off);
   options.arenas = std::make_shared<Arenas>();
   return options;
@@ -130,7 +130,7 @@ TEST(Frozen, ProgramsExecuteOneCompiledGraph) {
 TEST(Frozen, OtherProgramsHaveNoConstants) {
   Net net;
   CompileOptions options = frozen();
-  options.frozen = false;
+  options.constant_parameters = false;
   Program program(captured(net), options);
   for (const char* pass : {"fold_constants", "fold_scales", "pack_constants"})
     EXPECT_EQ(fired(program, pass), 0) << pass;

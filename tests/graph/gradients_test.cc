@@ -255,12 +255,12 @@ TEST(Gradients, ThatAnOpForgetsAreAnError) {
 // What an author's own op can get wrong: a gradient of another dtype or shape, no kernel.
 class Careless final : public OpBase<Careless> {
  public:
-  enum class Way { other_dtype, other_shape };
+  enum class Candidate { other_dtype, other_shape };
   struct Params {
-    Way way;
+    Candidate way;
     bool operator==(const Params&) const = default;
   };
-  explicit Careless(Way way) : params{way} {}
+  explicit Careless(Candidate way) : params{way} {}
   std::string_view name() const override { return "careless"; }
   Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
@@ -269,22 +269,22 @@ class Careless final : public OpBase<Careless> {
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     const Tensor& slope = args.grad_outputs[0];
-    return {params.way == Way::other_dtype ? cast(slope, DType::f32) : sum(slope, {0}, true)};
+    return {params.way == Candidate::other_dtype ? cast(slope, DType::f32) : sum(slope, {0}, true)};
   }
   const Params params;
 };
 
 TEST(Gradients, OfAnotherShapeOrDTypeThanTheInputAreAnErrorForTheAuthorOfTheOp) {
   const Tensor x = requires_grad(normal({3, 4}, 1));
-  const auto says = [&](Careless::Way way) {
+  const auto says = [&](Careless::Candidate way) {
     const ModulePathScope head("head");
     const Tensor y = apply1(std::make_shared<Careless>(way), {x});
     return error_of([&] { gradients(sum(y), Tensors{x}); });
   };
-  EXPECT_EQ(says(Careless::Way::other_dtype),
+  EXPECT_EQ(says(Careless::Candidate::other_dtype),
             "careless at head: its grad() must give input 0 a gradient like it, float64[3x4], but "
             "gives float32[3x4]; sum or cast() it to that");
-  EXPECT_NE(says(Careless::Way::other_shape).find("gives float64[1x4]"), std::string::npos);
+  EXPECT_NE(says(Careless::Candidate::other_shape).find("gives float64[1x4]"), std::string::npos);
 }
 
 TEST(Gradients, AnOpWithoutAKernelIsAnErrorForItsAuthor) {
@@ -437,7 +437,7 @@ class Seen final : public Recorder {
     return apply(op, {inputs.begin(), inputs.end()});
   }
   Tensor record_constant(const Tensor& value) override { return value; }
-  Tensor pin(const Tensor& tensor) override { return tensor; }
+  Tensor snapshot(const Tensor& tensor) override { return tensor; }
   uint64_t version(const Tensor&) override { return 0; }
 
  private:
@@ -464,8 +464,8 @@ TEST(Gradients, NoOpIsForgottenHere) {
   // Ops that update, of the optimizers and of the running statistics: nothing is computed from what
   // they give. Pictures are bytes. Filters are packed by the compiler alone.
   for (const char* name :
-       {"sgd_update", "adamw_update", "count_up", "lr_if_finite", "batch_norm_update",
-        "rmsprop_update", "update_gate", "image_normalize", "mirror", "pack_filters"})
+       {"sgd_update", "adamw_update", "increment_step", "lr_if_finite", "batch_norm_update",
+        "rmsprop_update", "update_gate", "image_normalize", "flip_left_right", "pack_filters"})
     seen.insert(name);
   for (const std::string& name : op_names()) EXPECT_TRUE(seen.contains(name)) << name;
 }

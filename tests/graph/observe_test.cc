@@ -43,7 +43,7 @@ TEST(Observe, EveryKernelIsToldOnceInItsTurnAndViewsAreNot) {
   std::vector<size_t> kernels;
   for (size_t n = 0; n < program.compiled().graph.nodes.size(); ++n) {
     EXPECT_EQ(program.compiled().algorithms[n].empty(),
-              program.compiled().graph.nodes[n].op->views(0) >= 0)
+              program.compiled().graph.nodes[n].op->view_of(0) >= 0)
         << n;
     if (!program.compiled().algorithms[n].empty()) kernels.push_back(n);
   }
@@ -117,17 +117,17 @@ TEST(Observe, OfPointwiseOpsThatHaveBecomeOneThePlaceThatIsWithinTheOtherIsKept)
 }
 
 TEST(Observe, JoinedPlaces) {
-  EXPECT_EQ(joined_place("", ""), "");
-  EXPECT_EQ(joined_place("a", ""), "a");
-  EXPECT_EQ(joined_place("", "a"), "a");
-  EXPECT_EQ(joined_place("a.b", "a"), "a.b");
-  EXPECT_EQ(joined_place("a", "a.b"), "a.b");
-  EXPECT_EQ(joined_place("a.b", "a.b"), "a.b");
-  EXPECT_EQ(joined_place("a.b", "a.c"), "a.b+a.c");
-  EXPECT_EQ(joined_place("a.b", "a.bc"), "a.b+a.bc");
-  EXPECT_EQ(joined_place("a.b+a.c", "a"), "a.b+a.c");
-  EXPECT_EQ(joined_place("a", "a.b+a.c"), "a.b+a.c");
-  EXPECT_EQ(joined_place("a.b+a.c", "a.c.d"), "a.b+a.c.d");
+  EXPECT_EQ(joined_module_path("", ""), "");
+  EXPECT_EQ(joined_module_path("a", ""), "a");
+  EXPECT_EQ(joined_module_path("", "a"), "a");
+  EXPECT_EQ(joined_module_path("a.b", "a"), "a.b");
+  EXPECT_EQ(joined_module_path("a", "a.b"), "a.b");
+  EXPECT_EQ(joined_module_path("a.b", "a.b"), "a.b");
+  EXPECT_EQ(joined_module_path("a.b", "a.c"), "a.b+a.c");
+  EXPECT_EQ(joined_module_path("a.b", "a.bc"), "a.b+a.bc");
+  EXPECT_EQ(joined_module_path("a.b+a.c", "a"), "a.b+a.c");
+  EXPECT_EQ(joined_module_path("a", "a.b+a.c"), "a.b+a.c");
+  EXPECT_EQ(joined_module_path("a.b+a.c", "a.c.d"), "a.b+a.c.d");
 }
 
 }  // namespace

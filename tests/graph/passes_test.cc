@@ -24,7 +24,7 @@ using testing_zoo::ZooStep;
 
 struct Least {
   const char* model;
-  int fuse_pointwise, fuse_epilogues, fuse_prologues, fuse_readers, order_updates, in_place;
+  int fuse_pointwise, fuse_epilogues, fuse_prologues, fuse_consumers, order_updates, in_place;
   int simplify = 0;  // views in a row, as around what weighs channels
   int fuse_late_prologues = 0;
 };
@@ -101,7 +101,7 @@ Lowered lowered(const std::string& model, std::vector<std::string> disabled_pass
 // drops.
 int steps_saved(const std::map<std::string, int>& fired) {
   return fired.at("dead_code") + fired.at("common_subexpressions") + fired.at("fuse_pointwise") +
-         fired.at("fuse_epilogues") + fired.at("fuse_prologues") + fired.at("fuse_readers");
+         fired.at("fuse_epilogues") + fired.at("fuse_prologues") + fired.at("fuse_consumers");
 }
 
 // Whether there are convolutions that apply a prologue, as Winograd's do.
@@ -122,7 +122,7 @@ TEST_P(Passes, FireInEveryNetwork) {
       {"fuse_pointwise", least.fuse_pointwise},
       {"fuse_epilogues", least.fuse_epilogues},
       {"fuse_prologues", reads_in_parts() ? least.fuse_prologues : 0},
-      {"fuse_readers", least.fuse_readers},
+      {"fuse_consumers", least.fuse_consumers},
       {"fuse_late_prologues", reads_in_parts() ? least.fuse_late_prologues : 0},
       {"order_updates", least.order_updates},
       {"in_place", least.in_place},
@@ -286,19 +286,19 @@ TEST_P(LateReaders, MakeWhatABlockEndsWithAgain) {
   const Program &short_lives = *with.prepare({x.spec()}).program(),
                 &long_lives = *apart.prepare({x.spec()}).program();
   // Who reads what the two blocks end with.
-  const auto readers_of = [](const Graph& graph, std::string_view maker) {
+  const auto users_of = [](const Graph& graph, std::string_view producer) {
     std::vector<std::string> names;
-    const auto readers = graph.readers();
+    const auto readers = graph.users();
     for (const Node& node : graph.nodes)
-      if (node.op->name() == maker)
+      if (node.op->name() == producer)
         for (const int reader : readers[node.outputs[0]])
           names.emplace_back(graph.nodes[reader].op->name());
     return names;
   };
   const std::vector<std::string> forward = {"conv2d", "batch_norm+add+relu"};
-  EXPECT_EQ(readers_of(short_lives.compiled().graph, "batch_norm+batch_norm+add+relu"), forward);
-  EXPECT_GT(readers_of(long_lives.compiled().graph, "batch_norm+batch_norm+add+relu").size(), 2u);
-  EXPECT_GT(readers_of(short_lives.compiled().graph, "batch_norm+add+relu").size(), 1u);
+  EXPECT_EQ(users_of(short_lives.compiled().graph, "batch_norm+batch_norm+add+relu"), forward);
+  EXPECT_GT(users_of(long_lives.compiled().graph, "batch_norm+batch_norm+add+relu").size(), 2u);
+  EXPECT_GT(users_of(short_lives.compiled().graph, "batch_norm+add+relu").size(), 1u);
   EXPECT_LT(short_lives.compiled().arena_bytes(), long_lives.compiled().arena_bytes());
   const Tensors results = with.call({x}), wanted = apart.call({x});
   for (size_t i = 0; i < results.size(); ++i)

@@ -65,7 +65,7 @@ class OwnLifetimes {
   void find_views() {
     for (const Node& node : graph_.nodes)
       for (size_t o = 0; o < node.outputs.size(); ++o)
-        if (int view = node.op->views(static_cast<int>(o)); view >= 0)
+        if (int view = node.op->view_of(static_cast<int>(o)); view >= 0)
           parent_[node.outputs[o]] = find(node.inputs[view]);
     reads_.resize(graph_.values.size());
     for (size_t s = 0; s < graph_.nodes.size(); ++s)
@@ -78,7 +78,7 @@ class OwnLifetimes {
     ValueId taken = -1;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId id = node.outputs[o];
-      if (node.op->views(static_cast<int>(o)) >= 0 || node.op->updates(static_cast<int>(o)) >= 0)
+      if (node.op->view_of(static_cast<int>(o)) >= 0 || node.op->updates(static_cast<int>(o)) >= 0)
         continue;
       const ValueId under = program ? shared_input(s, static_cast<int>(o), *program) : -1;
       if (under >= 0) {
@@ -131,7 +131,7 @@ class OwnLifetimes {
     }
     for (size_t s = 0; s < graph_.nodes.size(); ++s) {
       const Node& node = graph_.nodes[s];
-      if (node.op->views(0) >= 0) continue;
+      if (node.op->view_of(0) >= 0) continue;
       const Algorithm chosen =
           choose_algorithm(*node.op, graph_.input_specs(node), context(node.device).target());
       if (chosen.scratch_bytes == 0) continue;

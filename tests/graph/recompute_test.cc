@@ -65,7 +65,7 @@ TEST_P(RecomputeOf, EachWayIsAGraphThatNeedsWhatItSays) {
   const ProgramSteps steps = recompute_problem(of.graph, of.scratch, Device{}, true);
   for (const char* strategy : {"cheap", "segments", "greedy"}) {
     int ways = 0;
-    for (const Runs& runs : find_recompute_strategy(strategy)->ways(steps.problem)) {
+    for (const StepSequence& runs : find_recompute_strategy(strategy)->candidates(steps.problem)) {
       const auto measured = measure(steps.problem, runs);
       if (!measured || ++ways % 4 != 0) continue;
       std::vector<int> nodes;
@@ -116,8 +116,8 @@ std::vector<float> train(const std::string& model, const ModelOptions& network, 
   return seen;
 }
 
-int64_t least_arena(const std::string& model, const ModelOptions& network, int64_t batch,
-                    const CompileOptions& options) {
+int64_t min_arena(const std::string& model, const ModelOptions& network, int64_t batch,
+                  const CompileOptions& options) {
   ZooStep step(model, network, batch);
   CompileOptions none = options;
   none.arena_budget = 0;
@@ -180,7 +180,7 @@ TEST_P(BudgetedTraining, HasTheSameBitsWithinEveryBudget) {
     for (const int count : {1, 2}) {
       const Threads threads(count);
       CompileOptions options{.planner = find_planner(planner)};
-      const int64_t least = least_arena(model, network, batch, options);
+      const int64_t least = min_arena(model, network, batch, options);
       ASSERT_GT(least, 0);
       for (int i = 0; i < budgets; ++i) {
         options.arena_budget = least + (without - least) * i / budgets;

@@ -53,7 +53,7 @@ TEST(BatchNorm, ABatchThatIsNotFiniteLeavesTheRunningStatistics) {
 
 TEST(BatchNorm, LargeMeansCostNoAccuracy) {
   TrainingScope training;
-  // 5000 rows are several blocks; the deviation is a thousandth of the mean.
+  // 5000 rows are several blocks; the stddev is a thousandth of the mean.
   const Tensor x = random_normal({5000, 3}, 7, 1000, 1, DType::f32);
   Vectors v(3, DType::f32);
   const auto y = batch_norm(x, ones({3}), zeros({3}), v.mean, v.var, {.momentum = 1});

@@ -277,7 +277,7 @@ bool is_winograd(std::string_view name) { return name.starts_with("winograd"); }
 
 template <class T>
 std::shared_ptr<const Convolution<T>> make(std::string_view name, const ConvRequest& request,
-                                           ConvForm form = {}) {
+                                           ConvVariant form = {}) {
   return std::static_pointer_cast<const Convolution<T>>(
       shared_convolution(algorithm_of(name, request), request, form));
 }
@@ -499,19 +499,20 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
 TEST(Lanes, AreTakenWhereChannelsFillNoVectors) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   if constexpr (kNativeKernels) {
-    using Passes = std::vector<std::optional<LanesAre>>;
+    using Passes = std::vector<std::optional<VectorAxis>>;
     const auto passes = [](const ConvShape& s) {
-      return Passes{lanes_for({ConvPass::forward, s}), lanes_for({ConvPass::input_grad, s}),
-                    lanes_for({ConvPass::weight_grad, s})};
+      return Passes{vector_axis_for({ConvPass::forward, s}),
+                    vector_axis_for({ConvPass::input_grad, s}),
+                    vector_axis_for({ConvPass::weight_grad, s})};
     };
-    const Passes images(3, LanesAre::images), columns(3, LanesAre::columns), none(3);
+    const Passes images(3, VectorAxis::batch), columns(3, VectorAxis::width), none(3);
     EXPECT_EQ(passes(square(64, 28, 1, 6, 5, 1, 2)), images);
     EXPECT_EQ(passes(square(64, 14, 32, 32, 3, 1, 1, 1, 8)), images);
     EXPECT_EQ(passes(square(1, 28, 1, 6, 5, 1, 2)), columns);
-    EXPECT_EQ(passes(square(64, 14, 6, 16, 5, 1, 0))[1], LanesAre::images);
+    EXPECT_EQ(passes(square(64, 14, 6, 16, 5, 1, 0))[1], VectorAxis::batch);
     // Six channels fill much of a vector of eight.
-    const std::optional<LanesAre> wide =
-        current_isa() == Isa::avx512 ? std::optional(LanesAre::columns) : std::nullopt;
+    const std::optional<VectorAxis> wide =
+        current_isa() == Isa::avx512 ? std::optional(VectorAxis::width) : std::nullopt;
     EXPECT_EQ(passes(square(1, 14, 6, 16, 5, 1, 0))[1], wide);
     for (const ConvShape& s : {square(1, 28, 1, 6, 5, 2, 2), square(64, 32, 64, 64, 3, 1, 1),
                                square(64, 32, 6, 6, 1, 1, 0), square(64, 32, 8, 8, 3, 1, 1, 1, 8),

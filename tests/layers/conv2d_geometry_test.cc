@@ -23,10 +23,10 @@ ConvShape line(int64_t size, int64_t taps, int64_t stride, int64_t pad, int64_t 
 // Of one axis: for each output, the taps and the inputs they read, those in the padding left out.
 using Reads = std::map<int64_t, std::set<std::pair<int64_t, int64_t>>>;
 
-Reads gathered(const GatherGeometry& g) {
+Reads gathered(const ConvGeometry& g) {
   Reads reads;
   for (int64_t p = 0; p < (g.backward ? g.out_step_h : 1); ++p) {
-    const GatherAxis a = g.axis(true, p * g.out_step_w);
+    const ConvAxis a = g.axis(true, p * g.out_step_w);
     for (int64_t q = 0; q < a.count; ++q) {
       auto [found, is_new] = reads.try_emplace(a.first + q * g.out_step_h);
       EXPECT_TRUE(is_new) << "output " << found->first << " is written twice";
@@ -69,19 +69,19 @@ std::string text(const ConvShape& s) {
          std::to_string(s.dilation_h);
 }
 
-TEST(GatherGeometry, EveryOutputReadsWhatTheDefinitionSays) {
+TEST(ConvGeometry, EveryOutputReadsWhatTheDefinitionSays) {
   for (const ConvShape& s : lines())
     for (bool backward : {false, true})
-      EXPECT_EQ(gathered(GatherGeometry(s, backward)), by_definition(s, backward))
+      EXPECT_EQ(gathered(ConvGeometry(s, backward)), by_definition(s, backward))
           << text(s) << (backward ? " backward" : "");
 }
 
-TEST(GatherGeometry, TheExtentHoldsAllThatIsRead) {
+TEST(ConvGeometry, TheExtentHoldsAllThatIsRead) {
   for (const ConvShape& s : lines())
     for (bool backward : {false, true}) {
-      const GatherGeometry g(s, backward);
+      const ConvGeometry g(s, backward);
       for (int64_t p = 0; p < (backward ? g.out_step_h : 1); ++p) {
-        const GatherAxis a = g.axis(true, p * g.out_step_w);
+        const ConvAxis a = g.axis(true, p * g.out_step_w);
         EXPECT_LE(a.count, g.rows.count);
         if (a.count == 0 || a.taps == 0) continue;
         const int64_t last = a.base + (a.taps - 1) * a.spacing;
@@ -92,24 +92,24 @@ TEST(GatherGeometry, TheExtentHoldsAllThatIsRead) {
     }
 }
 
-TEST(GatherGeometry, APointwiseConvolutionIsOneColumnOfPixels) {
-  const GatherGeometry g({.n = 2, .h = 3, .w = 5, .c = 7, .o = 4}, true);
+TEST(ConvGeometry, APointwiseConvolutionIsOneColumnOfPixels) {
+  const ConvGeometry g({.n = 2, .h = 3, .w = 5, .c = 7, .o = 4}, true);
   EXPECT_EQ(g.n, 1);
   EXPECT_EQ(std::vector({g.in_h, g.in_w, g.in_c}), (std::vector<int64_t>{30, 1, 4}));
   EXPECT_EQ(std::vector({g.out_h, g.out_w, g.out_c}), (std::vector<int64_t>{30, 1, 7}));
   EXPECT_TRUE(g.direct);
 }
 
-TEST(GatherGeometry, ThePhasesInTheDrawing) {
-  const GatherGeometry g(line(5, 3, 2, 1, 1), true);
-  const GatherAxis even = g.axis(true, 0), odd = g.axis(true, 1);
+TEST(ConvGeometry, ThePhasesInTheDrawing) {
+  const ConvGeometry g(line(5, 3, 2, 1, 1), true);
+  const ConvAxis even = g.axis(true, 0), odd = g.axis(true, 1);
   EXPECT_EQ(std::vector({even.first, even.count, even.taps, even.base, even.first_tap}),
             (std::vector<int64_t>{0, 3, 1, 0, 1}));
   EXPECT_EQ(std::vector({odd.first, odd.count, odd.taps, odd.base, odd.first_tap, odd.tap_step}),
             (std::vector<int64_t>{1, 2, 2, 0, 2, -2}));
 }
 
-TEST(GatherTiling, TasksCoverEveryRowOnceAndFitTheCache) {
+TEST(ImplicitGemmTiling, TasksCoverEveryRowOnceAndFitTheCache) {
   for (int64_t n : {1, 3, 64})
     for (int64_t size : {1, 7, 32, 224})
       for (int64_t c : {3, 16, 512})
@@ -126,8 +126,8 @@ TEST(GatherTiling, TasksCoverEveryRowOnceAndFitTheCache) {
                               .stride_w = stride,
                               .pad_h = 1,
                               .pad_w = 1};
-            const GatherGeometry g(s, backward);
-            const GatherTiling t(g, DType::f32);
+            const ConvGeometry g(s, backward);
+            const ImplicitGemmTiling t(g, DType::f32);
             EXPECT_GE(t.images * t.rows, 1);
             EXPECT_TRUE(t.images == 1 || t.rows == g.rows.count);
             EXPECT_EQ(t.blocks_per_image, (g.rows.count + t.rows - 1) / t.rows);

@@ -116,11 +116,11 @@ TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
       const Tensor plain = apply1(op, {first, w});
       const Specs in = {first.spec(), w.spec()}, of_add = {b.spec(), plain.spec()};
       // The hot input is the second one here: b + y.
-      const auto once = op->absorb_epilogue(add, 1, in, of_add);
+      const auto once = op->fuse_epilogue(add, 1, in, of_add);
       ASSERT_TRUE(once);
       EXPECT_EQ(once->inputs, (std::vector<int>{0, 1, -1}));
       const Specs in_once = {first.spec(), w.spec(), b.spec()}, of_relu = {plain.spec()};
-      const auto twice = once->op->absorb_epilogue(relu, 0, in_once, of_relu);
+      const auto twice = once->op->fuse_epilogue(relu, 0, in_once, of_relu);
       ASSERT_TRUE(twice);
       EXPECT_EQ(twice->inputs, (std::vector<int>{0, 1, 2}));
       const Tensor fused = apply1(twice->op, {first, w, b});
@@ -142,14 +142,14 @@ TEST_P(Conv2d, RefusesAnEpilogueThatChangesTheShape) {
   const Specs in = {x.spec(), w.spec()};
   TensorSpec larger = y.spec();
   larger.shape = {2, 1, 4, 4, 3};
-  EXPECT_FALSE(y.impl()->node->op->absorb_epilogue(add, 0, in, Specs{y.spec(), larger}));
+  EXPECT_FALSE(y.impl()->node->op->fuse_epilogue(add, 0, in, Specs{y.spec(), larger}));
 }
 
 TEST_P(Conv2d, SettingsTellOpsApart) {
   const Tensor x = requires_grad(normal({1, 6, 6, 2}, 1)), w = normal({3, 3, 3, 2}, 2);
   auto op = [&](const Conv2dParams& params) { return conv2d(x, w, params).impl()->node->op; };
-  EXPECT_TRUE(op({.stride = 2})->same(*op({.stride = 2})));
-  EXPECT_FALSE(op({.stride = 2})->same(*op({.stride = 1})));
+  EXPECT_TRUE(op({.stride = 2})->is_equivalent(*op({.stride = 2})));
+  EXPECT_FALSE(op({.stride = 2})->is_equivalent(*op({.stride = 1})));
 }
 
 TEST_P(Conv2d, ErrorsExplain) {

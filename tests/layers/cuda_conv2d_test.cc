@@ -99,22 +99,22 @@ TEST_F(CudaConv2d, EachTimeTheSameBits) {
 // The last resort of float32, which is not taken where cuDNN has a plan.
 TEST_F(CudaConv2d, DirectComputesFloat32) {
   const Device gpu{DeviceKind::gpu, 0};
-  CudaContext& where = as_cuda(context(gpu));
+  CudaContext& ctx = as_cuda(context(gpu));
   for (const ConvShape& shape : kShapes) {
     const Tensors in = inputs_of(shape), right = all_passes(shape)(in);
     const Tensors pairs[] = {{in[0], in[1]}, {in[2], in[1]}, {in[0], in[2]}};
     for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
       const auto p = static_cast<size_t>(pass);
       // Twice the scratch that is needed: that of float64, about which cuDNN is not asked.
-      const Algorithm direct = dnn_algorithms({pass, shape, DType::f64}, *where.facts()).back();
+      const Algorithm direct = dnn_algorithms({pass, shape, DType::f64}, *ctx.properties()).back();
       const Tensor a = copy(pairs[p][0], gpu), b = copy(pairs[p][1], gpu);
       const Tensor y = copy(in_dtype(noise(right[p].shape(), 4), DType::f32), gpu);
       const Tensor scratch =
           copy(noise({static_cast<int64_t>(direct.scratch_bytes / sizeof(float))}, 5), gpu);
       const Buffer from[] = {{a.impl()->data(), a.spec()}, {b.impl()->data(), b.spec()}};
       const Buffer to[] = {{y.impl()->data(), y.spec()}};
-      dnn_kernel({pass, shape}, direct, where)
-          ->run(where, from, to, {scratch.impl()->data(), scratch.spec()});
+      dnn_kernel({pass, shape}, direct, ctx)
+          ->run(ctx, from, to, {scratch.impl()->data(), scratch.spec()});
       const auto found = as_doubles(copy(y, Device{})), expected = as_doubles(right[p]);
       for (size_t i = 0; i < found.size(); ++i)
         ASSERT_NEAR(found[i], expected[i], 1e-4) << conv_text({pass, shape}) << ", element " << i;

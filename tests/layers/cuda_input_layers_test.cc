@@ -34,7 +34,7 @@ TEST_F(CudaInputLayers, ImagesOfEveryByteAndOfManyChannels) {
       ImageNormalizeParams params;
       for (int64_t c = 0; c < channels; ++c) {
         params.mean.push_back(0.1 * static_cast<double>(c));
-        params.deviation.push_back(0.3 + 0.01 * static_cast<double>(c));
+        params.stddev.push_back(0.3 + 0.01 * static_cast<double>(c));
       }
       std::vector<uint8_t> bytes;
       for (int64_t i = 0; i < channels * pixels; ++i)

@@ -52,7 +52,7 @@ TEST_F(CudaNorms, BatchNormInEvaluation) {
 
 TEST_F(CudaNorms, LargeMeansCostNoAccuracy) {
   TrainingScope training;
-  // The deviation is a thousandth of the mean, so that float32 leaves the result four digits.
+  // The stddev is a thousandth of the mean, so that float32 leaves the result four digits.
   const Tensors in = batch_norm_inputs(in_dtype(values({20'000, 4}, 1, 1000), DType::f32));
   const auto variance = [](const Tensors& in) { return Tensors{batch_norm_of(in)[2]}; };
   EXPECT_LE(gpu_error(variance, in, DType::f32), 1e-5);
@@ -81,7 +81,7 @@ TEST_F(CudaNorms, BlocksWithStatisticsOfTheirOwn) {
     const Shape own{shape[0], shape[2]};
     expect_gpu_matches(
         [&](const Tensors& in) {
-          Tensors all = fold_blocks(block_gradient_sums(in[0], in[1], in[2], in[3], blocks));
+          Tensors all = reduce_blocks(block_gradient_sums(in[0], in[1], in[2], in[3], blocks));
           all.push_back(block_moments(in[1], blocks));
           return all;
         },

@@ -9,7 +9,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/matmul.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -105,8 +105,8 @@ TEST_P(CudaOps, MatmulWithTf32) {
     return difference({{64, 64}, {64, 64}}, product);
   }();
   EXPECT_LE(found, GetParam() == DType::f64 ? 1e-13 : 2e-3);
-  const DeviceFacts* const facts = context(Device{DeviceKind::gpu, 0}).facts();
-  if (GetParam() == DType::f32 && facts->major >= 8) {
+  const DeviceProperties* const properties = context(Device{DeviceKind::gpu, 0}).properties();
+  if (GetParam() == DType::f32 && properties->major >= 8) {
     EXPECT_GT(found, 1e-6);
   }
 }

@@ -4,7 +4,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/ops/mirror.h"
+#include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/optimizers/adamw.h"
 #include "tessera/layers/optimizers/lamb.h"
 #include "tessera/layers/optimizers/lars.h"
@@ -126,10 +126,10 @@ TEST_F(CudaOptimizer, AMirrorIsThatOfTheCpu) {
   std::vector<uint8_t> bytes(2 * 3 * 5 * 3);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7);
   const Tensor images = from_vector({2, 3, 5, 3}, bytes);
-  const auto right = mirror(images).to_vector<uint8_t>();
+  const auto right = flip_left_right(images).to_vector<uint8_t>();
   const DeviceScope scope(kGpu);
-  EXPECT_EQ(mirror(copy(images, kGpu)).to_vector<uint8_t>(), right);
-  EXPECT_EQ(mirror(mirror(copy(images, kGpu))).to_vector<uint8_t>(), bytes);
+  EXPECT_EQ(flip_left_right(copy(images, kGpu)).to_vector<uint8_t>(), right);
+  EXPECT_EQ(flip_left_right(flip_left_right(copy(images, kGpu))).to_vector<uint8_t>(), bytes);
 }
 
 TEST_F(CudaOptimizer, MoreTensorsThanATableHolds) {

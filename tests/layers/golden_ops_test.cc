@@ -183,8 +183,7 @@ Runners runners_of_tensor_functions() {
       {"normalize",
        [](const Case& c, const Tensors& in) {
          return Tensors{image_normalize(
-             in[0],
-             {.mean = c.settings("mean"), .deviation = c.settings("std"), .dtype = c.dtype})};
+             in[0], {.mean = c.settings("mean"), .stddev = c.settings("std"), .dtype = c.dtype})};
        }},
       {"min",
        [](const Case& c, const Tensors& in) {

@@ -273,7 +273,7 @@ TEST(Averages, AreThoseOfTimm) {
     Tensor p = store.parameter("p", {5}, Initializer::normal(1));
     Tensor b = store.buffer("b", {5}, Initializer::ones());
     {
-      const Store::AveragesScope averages(store);
+      const Store::EmaScope averages(store);
       store.parameter("p", {5}, Initializer::normal(1));
       store.buffer("b", {5}, Initializer::ones());
       EXPECT_THROW(store.parameter("q", {5}, Initializer::normal(1)), Error);

@@ -139,13 +139,13 @@ TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
   const TensorSpec y = product->infer(Specs{a.spec(), b.spec()})[0];
 
   const auto with_bias =
-      product->absorb_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{c.spec(), y});
+      product->fuse_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{c.spec(), y});
   ASSERT_TRUE(with_bias);
   EXPECT_EQ(with_bias->inputs, (std::vector<int>{0, 1, -1}));
   EXPECT_FALSE(with_bias->op->differentiable());
-  EXPECT_FALSE(with_bias->op->same(*product));
+  EXPECT_FALSE(with_bias->op->is_equivalent(*product));
   const Specs in{a.spec(), b.spec(), c.spec()};
-  const auto with_both = with_bias->op->absorb_epilogue(relu, 0, in, Specs{y});
+  const auto with_both = with_bias->op->fuse_epilogue(relu, 0, in, Specs{y});
   ASSERT_TRUE(with_both);
   EXPECT_EQ(with_both->inputs, (std::vector<int>{0, 1, 2}));
 
@@ -154,7 +154,7 @@ TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
 
   // A program that makes a larger tensor of the product cannot be absorbed.
   const TensorSpec large{DType::f32, {2, 70, 90}, {}};
-  EXPECT_FALSE(product->absorb_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{large, y}));
+  EXPECT_FALSE(product->fuse_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{large, y}));
 }
 
 TEST_P(Matmul, ShapesThatDoNotFitAreExplained) {

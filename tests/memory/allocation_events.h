@@ -22,7 +22,7 @@ struct AllocationEvent {
 using AllocationEvents = std::vector<AllocationEvent>;
 
 // The least limit under which "direct" serves them.
-inline size_t least_limit_of_direct(const AllocationEvents& events) {
+inline size_t min_limit_of_direct(const AllocationEvents& events) {
   std::unordered_map<size_t, size_t> live;
   size_t now = 0, most = 0;
   for (const auto& [block, bytes] : events) {
@@ -38,7 +38,7 @@ inline size_t least_limit_of_direct(const AllocationEvents& events) {
 
 // The most that "caching" may need for the same.
 inline size_t most_for_caching(const AllocationEvents& events) {
-  const size_t direct = least_limit_of_direct(events);
+  const size_t direct = min_limit_of_direct(events);
   return std::max(direct + direct / 20, direct + (size_t{2} << 20));
 }
 
@@ -99,7 +99,7 @@ inline AllocationEvents random_events(uint32_t seed) {
   AllocationEvents events;
   std::vector<size_t> live;
   size_t next = 0;
-  const size_t order = below(3), most_live = 4 + below(60);
+  const size_t order = below(3), max_live = 4 + below(60);
   for (size_t phase = 1 + below(4); phase > 0; --phase) {
     const size_t low = 4 + below(14), octaves = 1 + below(24 - low), kinds = 1 + below(12);
     std::vector<size_t> sizes;
@@ -108,11 +108,11 @@ inline AllocationEvents random_events(uint32_t seed) {
       sizes.push_back(octave + below(octave));
     }
     for (int i = 0; i < 100; ++i) {
-      if (live.size() < most_live && below(5) < 3) {
+      if (live.size() < max_live && below(5) < 3) {
         events.push_back({next, sizes[below(kinds)]});
         live.push_back(next++);
       } else if (!live.empty()) {
-        const size_t kept = std::min(live.size() - 1, most_live / 4);
+        const size_t kept = std::min(live.size() - 1, max_live / 4);
         const size_t at = order == 0   ? live.size() - 1
                           : order == 1 ? kept
                                        : kept + below(live.size() - kept);

@@ -30,14 +30,14 @@ class FailingMemory : public RawMemory {
   size_t alignment() const override { return alignment_; }
 
  protected:
-  void* take(size_t bytes) override {
+  void* do_allocate(size_t bytes) override {
     if (fail_next > 0) {
       --fail_next;
       return nullptr;
     }
     return std::aligned_alloc(alignment_, round_to_alignment(bytes, alignment_));
   }
-  void give(void* block, size_t) noexcept override { std::free(block); }
+  void do_deallocate(void* block, size_t) noexcept override { std::free(block); }
 
  private:
   const size_t alignment_;
@@ -372,7 +372,7 @@ TEST(CachingAllocator, NeedsNoMoreThanDirectForRandomEvents) {
       CachingAllocator allocator(*memory, {.limit = testing_events::most_for_caching(events)});
       ASSERT_EQ(testing_events::failures(allocator, events, true), 0)
           << "seed " << seed << " on " << memory->name() << ", direct needs "
-          << testing_events::least_limit_of_direct(events);
+          << testing_events::min_limit_of_direct(events);
       EXPECT_EQ(memory->statistics().live_bytes - before, allocator.statistics().reserved_bytes);
       allocator.trim();
       EXPECT_EQ(memory->statistics().live_bytes, before);

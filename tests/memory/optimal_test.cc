@@ -91,10 +91,10 @@ TEST(Optimal, IsTheOptimumOfSmallProblems) {
     const std::optional<int64_t> lowest = lowest_by_brute_force(problem);
     const Solution solution = optimal().prove(problem);
     if (!lowest) {
-      EXPECT_EQ(solution.verdict, Verdict::kInfeasible) << "seed " << seed;
+      EXPECT_EQ(solution.status, SolveStatus::kInfeasible) << "seed " << seed;
       continue;
     }
-    EXPECT_EQ(solution.verdict, Verdict::kOptimal) << "seed " << seed;
+    EXPECT_EQ(solution.status, SolveStatus::kOptimal) << "seed " << seed;
     EXPECT_EQ(solution.plan.bytes, *lowest) << "seed " << seed;
     EXPECT_EQ(solution.bound, *lowest) << "seed " << seed;
     EXPECT_FALSE(check(problem, solution.plan)) << "seed " << seed;
@@ -111,7 +111,7 @@ TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
     EXPECT_FALSE(check(problem, fits.plan)) << "seed " << seed;
     problem.capacity = *lowest - 1;
     const Solution none = optimal().prove(problem);
-    ASSERT_EQ(none.verdict, Verdict::kInfeasible) << "seed " << seed;
+    ASSERT_EQ(none.status, SolveStatus::kInfeasible) << "seed " << seed;
     // The conflict is one, and none of it is idle.
     ASSERT_FALSE(none.conflict.empty()) << "seed " << seed;
     Problem conflict{{}, problem.capacity};
@@ -136,10 +136,10 @@ TEST(Verdicts, AreThoseOfBruteForce) {
       const bool possible = lowest && (problem.capacity < 0 || *lowest <= problem.capacity);
       for (const Planner* planner : planners()) {
         const Solution solution = planner->prove(problem);
-        if (solution.verdict == Verdict::kInfeasible) {
+        if (solution.status == SolveStatus::kInfeasible) {
           EXPECT_FALSE(possible) << planner->name() << ", seed " << seed;
           ++infeasible;
-        } else if (solution.verdict == Verdict::kOptimal) {
+        } else if (solution.status == SolveStatus::kOptimal) {
           EXPECT_EQ(solution.plan.bytes, lowest) << planner->name() << ", seed " << seed;
           ++lowest_of_all;
         }
@@ -160,9 +160,9 @@ TEST(Optimal, DoesNotAskAtAllWhereThatTakesLong) {
   }
   const Solution solution = optimal().prove(problem);
   EXPECT_EQ(solution.nodes, 0);
-  EXPECT_EQ(solution.verdict, Verdict::kWithin);
+  EXPECT_EQ(solution.status, SolveStatus::kFeasible);
   problem.buffers.resize(200);
-  EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kOptimal);
+  EXPECT_EQ(optimal().prove(problem).status, SolveStatus::kOptimal);
 }
 
 // The same, but for times at which nothing is live: what lies between them is asked for itself.
@@ -177,7 +177,7 @@ TEST(Optimal, AsksPartByPartWhereTheWholeIsTooLarge) {
   // Between the others there is room for one byte only.
   problem.buffers.push_back({.lower = kParts - 1, .upper = kParts, .size = 2});
   const Solution solution = optimal().prove(problem);
-  EXPECT_EQ(solution.verdict, Verdict::kOptimal);
+  EXPECT_EQ(solution.status, SolveStatus::kOptimal);
   EXPECT_EQ(solution.plan.bytes, 3 * kFixed + 1);
   EXPECT_EQ(lower_bound(problem), 3 * kFixed - 1);
 }
@@ -189,10 +189,10 @@ TEST(Optimal, FindsTwoFixedBuffersThatClash) {
   for (int64_t i = 0; i < kCount; ++i) {
     problem.buffers.push_back({.lower = i, .upper = kCount + i, .size = 2, .offset = 2 * i});
   }
-  EXPECT_NE(optimal().prove(problem).verdict, Verdict::kInfeasible);
+  EXPECT_NE(optimal().prove(problem).status, SolveStatus::kInfeasible);
   problem.buffers[4001].offset = problem.buffers[4000].offset + 1;
   const Solution solution = optimal().prove(problem);
-  EXPECT_EQ(solution.verdict, Verdict::kInfeasible);
+  EXPECT_EQ(solution.status, SolveStatus::kInfeasible);
   EXPECT_EQ(solution.conflict, (std::vector{4000, 4001}));
 }
 
@@ -206,12 +206,12 @@ TEST(Optimal, IsRightOnRandomProblems) {
     const Solution solution = optimal().prove(problem, {.nodes = 2000});
     EXPECT_GE(solution.bound, bound) << "seed " << seed;
     if (seed % 3 == 0) {
-      EXPECT_EQ(solution.verdict, Verdict::kInfeasible) << "seed " << seed;
+      EXPECT_EQ(solution.status, SolveStatus::kInfeasible) << "seed " << seed;
       if (!features.alignments && !features.fixed) {
         EXPECT_FALSE(solution.conflict.empty()) << "seed " << seed;
       }
     }
-    if (solution.verdict == Verdict::kInfeasible || solution.verdict == Verdict::kNotFound) {
+    if (solution.status == SolveStatus::kInfeasible || solution.status == SolveStatus::kUnknown) {
       problem.capacity = -1;  // the lowest plan found
     }
     const auto fault = check(problem, solution.plan);
@@ -246,7 +246,7 @@ TEST(Optimal, PacksARectangleThatWasCutUp) {
     const Problem problem = cut_rectangle(seed, 60);
     const Solution solution = optimal().prove(problem);
     EXPECT_EQ(solution.plan.bytes, 1000) << "seed " << seed;
-    EXPECT_EQ(solution.verdict, Verdict::kOptimal) << "seed " << seed;
+    EXPECT_EQ(solution.status, SolveStatus::kOptimal) << "seed " << seed;
     if (find_planner("first_fit")->solve(problem).bytes == 1000) ++greedy;
   }
   EXPECT_LT(greedy, 10);  // it takes a search
@@ -269,7 +269,7 @@ TEST(Ablations, ChangeTheEffortNotTheTruth) {
     EXPECT_EQ(prove_without("", problem).nodes, all.nodes);
     for (const Ablation& ablation : ablations()) {
       const Solution solution = prove_without(ablation.name, problem);
-      EXPECT_EQ(solution.verdict, all.verdict) << ablation.name << ", seed " << seed;
+      EXPECT_EQ(solution.status, all.status) << ablation.name << ", seed " << seed;
       EXPECT_EQ(solution.bound, all.bound) << ablation.name << ", seed " << seed;
       EXPECT_FALSE(ablation.explanation.empty());
       more += solution.nodes - all.nodes;
@@ -284,11 +284,11 @@ TEST(Optimal, DoesNotOverflow) {
   ASSERT_EQ(malformed(problem), std::nullopt);
   const Solution solution = optimal().prove(problem, {.nodes = INT64_MAX});
   EXPECT_FALSE(check(problem, solution.plan));
-  EXPECT_EQ(solution.verdict, Verdict::kOptimal);
+  EXPECT_EQ(solution.status, SolveStatus::kOptimal);
   problem.capacity = INT64_MAX;
   EXPECT_FALSE(check(problem, optimal().prove(problem).plan));
   problem.capacity = 2 * huge;
-  EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kInfeasible);
+  EXPECT_EQ(optimal().prove(problem).status, SolveStatus::kInfeasible);
 }
 
 // Sizes, times, alignments and offsets as large as a problem may have them.
@@ -311,7 +311,7 @@ TEST(Optimal, PlansTheLargestNumbers) {
       for (const Planner* planner : planners()) {
         const Solution solution = planner->prove(problem, {.nodes = 500});
         const bool placed =
-            solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin;
+            solution.status == SolveStatus::kOptimal || solution.status == SolveStatus::kFeasible;
         EXPECT_TRUE(!placed || !check(problem, solution.plan)) << planner->name();
         EXPECT_GE(solution.plan.bytes, solution.bound);
       }
@@ -321,21 +321,21 @@ TEST(Optimal, PlansTheLargestNumbers) {
 
 TEST(Verdicts, SayWhatIsKnown) {
   Problem problem{{{0, 2, 10}, {1, 3, 10}, {2, 4, 10}}};
-  EXPECT_EQ(optimal().prove(problem).verdict, Verdict::kOptimal);
-  EXPECT_EQ(find_planner("none")->prove(problem).verdict, Verdict::kWithin);
+  EXPECT_EQ(optimal().prove(problem).status, SolveStatus::kOptimal);
+  EXPECT_EQ(find_planner("none")->prove(problem).status, SolveStatus::kFeasible);
   EXPECT_DOUBLE_EQ(find_planner("none")->prove(problem).gap(), 0.5);
   problem.capacity = 25;
-  EXPECT_EQ(find_planner("none")->prove(problem).verdict, Verdict::kNotFound);
-  EXPECT_EQ(find_planner("best")->prove(problem).verdict, Verdict::kOptimal);
+  EXPECT_EQ(find_planner("none")->prove(problem).status, SolveStatus::kUnknown);
+  EXPECT_EQ(find_planner("best")->prove(problem).status, SolveStatus::kOptimal);
   problem.capacity = 15;
   const Solution none = find_planner("best")->prove(problem);
-  EXPECT_EQ(none.verdict, Verdict::kInfeasible);
+  EXPECT_EQ(none.status, SolveStatus::kInfeasible);
   EXPECT_EQ(none.conflict, (std::vector<int>{0, 1}));
   // Fixed buffers that clash leave no plan at any capacity.
   Problem clash{{{0, 2, 10}, {0, 2, 10}, {1, 3, 10}}};
   clash.buffers[0].offset = 0;
   clash.buffers[2].offset = 5;
-  EXPECT_EQ(optimal().prove(clash).verdict, Verdict::kInfeasible);
+  EXPECT_EQ(optimal().prove(clash).status, SolveStatus::kInfeasible);
   EXPECT_EQ(optimal().prove(clash).conflict, (std::vector<int>{0, 2}));
 }
 

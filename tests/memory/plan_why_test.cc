@@ -17,8 +17,8 @@ const Plan kPlan{{4, 0, 5, 14}, 15};
 
 TEST(PlanWhy, TellsTheFullestTimeAndWhoIsThere) {
   ASSERT_FALSE(check(kProblem, kPlan));
-  const BufferStory story = why(kProblem, kPlan, 2, *find_planner("best"));
-  EXPECT_EQ(story.fullest, 4);
+  const BufferExplanation story = why(kProblem, kPlan, 2, *find_planner("best"));
+  EXPECT_EQ(story.peak_time, 4);
   EXPECT_EQ(story.load, 13);
   EXPECT_TRUE(story.makes_bound);
   EXPECT_EQ(story.beside, (std::vector<int>{1, 3}));
@@ -26,19 +26,19 @@ TEST(PlanWhy, TellsTheFullestTimeAndWhoIsThere) {
 }
 
 TEST(PlanWhy, TellsTheNeighboursOfItsLifetimeOnly) {
-  const BufferStory c = why(kProblem, kPlan, 2, *find_planner("best"));
+  const BufferExplanation c = why(kProblem, kPlan, 2, *find_planner("best"));
   EXPECT_EQ(c.below, (std::vector<int>{1}));
   EXPECT_EQ(c.hole_below, 1);
   EXPECT_EQ(c.above, (std::vector<int>{3}));
   EXPECT_EQ(c.hole_above, 1);
-  const BufferStory a = why(kProblem, kPlan, 0, *find_planner("best"));
+  const BufferExplanation a = why(kProblem, kPlan, 0, *find_planner("best"));
   EXPECT_TRUE(a.above.empty());
   EXPECT_EQ(a.hole_above, 3);
   EXPECT_EQ(a.hole_below, 0);
 }
 
 TEST(PlanWhy, TellsWhatIsLeftWithoutIt) {
-  const BufferStory c = why(kProblem, kPlan, 2, *find_planner("best"));
+  const BufferExplanation c = why(kProblem, kPlan, 2, *find_planner("best"));
   EXPECT_EQ(c.bytes_without, 12);
   EXPECT_EQ(c.bound_without, 12);
 }
@@ -46,14 +46,14 @@ TEST(PlanWhy, TellsWhatIsLeftWithoutIt) {
 TEST(PlanWhy, KnowsGaps) {
   Problem problem = kProblem;
   problem.buffers[1].gaps = {{3, 5}};
-  const BufferStory c = why(problem, kPlan, 2, *find_planner("best"));
-  EXPECT_EQ(c.fullest, 2);
+  const BufferExplanation c = why(problem, kPlan, 2, *find_planner("best"));
+  EXPECT_EQ(c.peak_time, 2);
   EXPECT_EQ(c.load, 12);
   EXPECT_EQ(c.beside, (std::vector<int>{1}));
 }
 
 TEST(PlanWhy, SaysItInWords) {
-  EXPECT_EQ(why_text(kProblem, kPlan, 2, *find_planner("best")),
+  EXPECT_EQ(explanation_text(kProblem, kPlan, 2, *find_planner("best")),
             "c: 8 bytes at [5, 13)\n"
             "live        in [2, 5)\n"
             "fullest     at time 4, when 13 bytes are live, 61.5 % of them its own\n"
@@ -83,7 +83,7 @@ TEST(PlanWhy, AgreesWithLookingAtEveryTime) {
       return there ? load : 0;
     };
     for (int i = 0; i < 25; ++i) {
-      const BufferStory story = why(problem, plan, i, planner);
+      const BufferExplanation story = why(problem, plan, i, planner);
       int64_t most = 0;
       for (int64_t time = 0; time < 70; ++time) most = std::max(most, load_at(time, i));
       EXPECT_EQ(story.load, most) << "seed " << seed << " buffer " << i;

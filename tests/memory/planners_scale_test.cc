@@ -78,13 +78,13 @@ TEST(PlannersAtScale, NoPlanBreaksARule) {
     const Solution solution = optimal.prove(problem, {.nodes = 40});
     EXPECT_GE(solution.bound, bound) << "seed " << seed;
     EXPECT_TRUE(problem.capacity >= 0 || solution.bound <= lowest) << "seed " << seed;
-    if (solution.verdict == Verdict::kInfeasible) {
+    if (solution.status == SolveStatus::kInfeasible) {
       ++seen.infeasible;
       EXPECT_LT(problem.capacity, lowest) << "seed " << seed;
     } else {
       EXPECT_TRUE(seed % 3 != 2 || bound == 0) << "seed " << seed;
     }
-    if (solution.verdict == Verdict::kOptimal || solution.verdict == Verdict::kWithin) {
+    if (solution.status == SolveStatus::kOptimal || solution.status == SolveStatus::kFeasible) {
       expect_right(problem, solution.plan, optimal, seed);
       ++seen.placed;
     }

@@ -104,8 +104,8 @@ TEST(Planners, BestProvesWhatOptimalProvesOfSmallProblems) {
     const Solution best = find_planner("best")->prove(problem);
     const Solution optimal = find_planner("optimal")->prove(problem);
     EXPECT_EQ(best.plan.bytes, optimal.plan.bytes) << "seed " << seed;
-    EXPECT_EQ(best.verdict, optimal.verdict) << "seed " << seed;
-    proved += optimal.verdict == Verdict::kOptimal;
+    EXPECT_EQ(best.status, optimal.status) << "seed " << seed;
+    proved += optimal.status == SolveStatus::kOptimal;
   }
   EXPECT_GE(proved, 3);
 }
@@ -289,7 +289,7 @@ TEST(Planners, BestOnRealProblems) {
     const Solution solution = find_planner("best")->prove(problem);
     EXPECT_FALSE(check(problem, solution.plan)) << entry.path();
     EXPECT_EQ(solution.plan.bytes, lower_bound(problem)) << entry.path();
-    EXPECT_EQ(solution.verdict, Verdict::kOptimal) << entry.path();
+    EXPECT_EQ(solution.status, SolveStatus::kOptimal) << entry.path();
   }
 }
 

@@ -38,10 +38,10 @@ TEST(TimeLimit, ProvesNothingWhenItIsPast) {
   Problem problem = random_problem(1, 400, 50, 1000);
   problem.capacity = lower_bound(problem);
   const Solution open = find_planner("best")->prove(problem, {.seconds = kPast});
-  EXPECT_EQ(open.verdict, Verdict::kNotFound);
+  EXPECT_EQ(open.status, SolveStatus::kUnknown);
   --problem.capacity;
   const Solution none = find_planner("best")->prove(problem, {.seconds = kPast});
-  EXPECT_EQ(none.verdict, Verdict::kInfeasible);
+  EXPECT_EQ(none.status, SolveStatus::kInfeasible);
   EXPECT_TRUE(none.conflict.empty());
 }
 

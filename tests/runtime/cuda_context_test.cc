@@ -20,18 +20,18 @@ class CudaContextTest : public testing::Test {
 };
 
 TEST_F(CudaContextTest, BytesGoThereAndBack) {
-  Context& where = context(kGpu);
+  Context& ctx = context(kGpu);
   std::vector<int> values(100'000), back(values.size());
   std::iota(values.begin(), values.end(), 7);
   const size_t bytes = values.size() * sizeof(int);
-  void *block = where.memory().allocate(bytes), *second = where.memory().allocate(bytes);
-  EXPECT_EQ(where.memory().alignment(), 256u);
+  void *block = ctx.memory().allocate(bytes), *second = ctx.memory().allocate(bytes);
+  EXPECT_EQ(ctx.memory().alignment(), 256u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 256, 0u);
-  where.copy_from_host(block, values.data(), bytes);
-  where.copy_within(second, block, bytes);
-  where.copy_to_host(back.data(), second, bytes);
-  where.memory().release(block, bytes);
-  where.memory().release(second, bytes);
+  ctx.copy_from_host(block, values.data(), bytes);
+  ctx.copy_within(second, block, bytes);
+  ctx.copy_to_host(back.data(), second, bytes);
+  ctx.memory().release(block, bytes);
+  ctx.memory().release(second, bytes);
   EXPECT_EQ(back, values);
 }
 
@@ -49,11 +49,11 @@ TEST_F(CudaContextTest, MemoryIsCountedAndRefusedByName) {
 }
 
 TEST_F(CudaContextTest, EventsOrderStreams) {
-  Context& where = context(kGpu);
-  std::unique_ptr<Stream> other = where.make_stream();
-  std::unique_ptr<Event> event = where.stream().make_event();
+  Context& ctx = context(kGpu);
+  std::unique_ptr<Stream> other = ctx.make_stream();
+  std::unique_ptr<Event> event = ctx.stream().make_event();
   EXPECT_TRUE(event->done());
-  where.stream().record(*event);
+  ctx.stream().record(*event);
   other->wait(*event);
   other->synchronize();
   EXPECT_TRUE(event->done());

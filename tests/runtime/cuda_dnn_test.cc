@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/cuda/dnn.h"
 #include "tessera/runtime/cuda/dnn_plans.h"
-#include "tessera/runtime/cuda/facts.h"
 #include "tessera/runtime/shared_library.h"
 
 namespace tessera {
@@ -26,7 +26,7 @@ class CudaDnn : public testing::Test {
 
 TEST_F(CudaDnn, IsTheOneItWasBuiltWith) {
   EXPECT_EQ(dnn().version / 10000, static_cast<size_t>(CUDNN_MAJOR));
-  EXPECT_GE(dnn().version, kLeastDnnVersion);
+  EXPECT_GE(dnn().version, kMinDnnVersion);
   EXPECT_EQ(loaded_dnn(), &dnn());
   EXPECT_TRUE(std::filesystem::equivalent(dnn().file, loaded_library(cuda_dnn_name())));
   const CudaLibraries told = cuda_libraries();
@@ -81,8 +81,8 @@ TEST_F(CudaDnn, DescribesTheGpuThatIsThere) {
   if (devices.back().device.is_cpu()) GTEST_SKIP() << why_no_gpu();
   const std::string description = dnn_description(0);
   RecordProperty("description", description);
-  const DeviceFacts said = facts_of_description(description);
-  const DeviceFacts& seen = *context(Device{DeviceKind::gpu, 0}).facts();
+  const DeviceProperties said = properties_of_description(description);
+  const DeviceProperties& seen = *context(Device{DeviceKind::gpu, 0}).properties();
   EXPECT_EQ(said.major, seen.major);
   EXPECT_EQ(said.minor, seen.minor);
   EXPECT_EQ(said.multiprocessors, seen.multiprocessors);

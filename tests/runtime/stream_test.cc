@@ -12,28 +12,28 @@ namespace {
 
 // The CPU does its work before the call returns, so nothing is ever left to wait for.
 TEST(Stream, OfTheCpuIsAlwaysIdle) {
-  Context& where = context(Device{});
-  std::unique_ptr<Stream> other = where.make_stream();
-  std::unique_ptr<Event> event = where.stream().make_event();
+  Context& ctx = context(Device{});
+  std::unique_ptr<Stream> other = ctx.make_stream();
+  std::unique_ptr<Event> event = ctx.stream().make_event();
   EXPECT_TRUE(event->done());
-  where.stream().record(*event);
+  ctx.stream().record(*event);
   EXPECT_TRUE(event->done());
   other->wait(*event);
   event->synchronize();
   other->synchronize();
-  where.synchronize();
+  ctx.synchronize();
 }
 
 TEST(Context, OfTheCpuCopiesBytes) {
-  Context& where = context(Device{});
-  EXPECT_EQ(where.device(), Device{});
-  EXPECT_EQ(where.memory().name(), "cpu:0");
+  Context& ctx = context(Device{});
+  EXPECT_EQ(ctx.device(), Device{});
+  EXPECT_EQ(ctx.memory().name(), "cpu:0");
   char here[4] = "abc", there[4] = "", back[4] = "";
-  where.copy_from_host(there, here, sizeof here);
-  where.copy_to_host(back, there, sizeof back);
+  ctx.copy_from_host(there, here, sizeof here);
+  ctx.copy_to_host(back, there, sizeof back);
   EXPECT_STREQ(back, "abc");
-  where.copy_to_host(nullptr, nullptr, 0);
-  where.copy_within(back + 1, back, 2);
+  ctx.copy_to_host(nullptr, nullptr, 0);
+  ctx.copy_within(back + 1, back, 2);
   EXPECT_STREQ(back, "aab");
 }
 

@@ -163,7 +163,7 @@ class Refusals(Test):
         plans = json.loads(self.succeed("plan", *words, "--ablation", "--json"))
         times = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--json"))
         names = ["simplify", "dead_code", "common_subexpressions", "fold_constants", "fuse_pointwise",
-                 "fold_scales", "fuse_epilogues", "fuse_prologues", "fuse_readers",
+                 "fold_scales", "fuse_epilogues", "fuse_prologues", "fuse_consumers",
                  "fuse_late_prologues", "order_updates", "pack_constants", "in_place", "any pass",
                  "planner in_order", "planner none"]
         for rows in (plans, times):

@@ -42,7 +42,7 @@ WIDE = {
     "gradient_means_of_rows": (LOADS, ONE_AT_A_TIME),
     "gradient_sums_of_blocks": (LOADS, ONE_AT_A_TIME),
     "gradient_sums_of_rows": (LOADS, ONE_AT_A_TIME),
-    "joined_update": (BOTH, None),
+    "multi_tensor_update": (BOTH, None),
     "logits_grad_rows": (BOTH, ONE_AT_A_TIME),
     "loss_rows": (LOADS, ONE_AT_A_TIME),
     "make_strided": (BOTH, r"unsigned char|Relation"),
@@ -54,7 +54,7 @@ WIDE = {
     "one_hot": (STORES, None),
     "put_side_by_side": (BOTH, OTHER_UNITS),
     "read_box": (BOTH, OTHER_UNITS),
-    "run_known": (BOTH, None),
+    "run_precompiled": (BOTH, None),
     "softmax_grad_rows": (BOTH, ONE_AT_A_TIME),
     "softmax_rows": (BOTH, ONE_AT_A_TIME),
     "sum_rows": (LOADS, r", 1$"),
@@ -69,12 +69,12 @@ ANYWHERE = "reads where indices say"
 NARROW = {
     "conv_forward": "arithmetic", "conv_input_grad": "arithmetic", "conv_weight_parts": "arithmetic",
     "conv_weight_sums": "a few parts of the weights",
-    "count_correct": FEW_BYTES, "count_up": "one number", "finalise_channels": FEW_BYTES,
-    "finalise_groups": FEW_BYTES, "fold_columns": FEW_BYTES, "gather": ANYWHERE,
+    "count_correct": FEW_BYTES, "increment_step": "one number", "finalise_channels": FEW_BYTES,
+    "finalise_groups": FEW_BYTES, "reduce_columns": FEW_BYTES, "gather": ANYWHERE,
     "grad_finalise_channels": FEW_BYTES, "grad_means_of_groups": FEW_BYTES,
     "lr_if_finite": "one number", "max_grad_of_threads": ANYWHERE,
     "max_of_teams": "positions go with the values", "max_of_threads": "strides between the values",
-    "mean_of_rows": FEW_BYTES, "mirror": "pixels of a byte a channel", "run_program": "the interpreter, for programs not compiled",
+    "mean_of_rows": FEW_BYTES, "flip_left_right": "pixels of a byte a channel", "run_program": "the interpreter, for programs not compiled",
     "scatter_add": ANYWHERE, "sum_short": "strides between the values",
     "update_gate": "one number", "update_running": FEW_BYTES,
 }
@@ -83,10 +83,10 @@ NARROW = {
 # 32 and 48 bytes more; nothing is spilled besides.
 STACK = {("run_program", "float"): 128 + 32, ("run_program", "double"): 256 + 48}
 # Kernels whose blocks have another size than 256 threads, and at which they keep to it.
-THREADS = {"count_up": 1, "run_known": 128}
+THREADS = {"increment_step": 1, "run_precompiled": 128}
 POOLS = ("average_pixels", "average_pixels_grad", "max_pixels", "max_pixels_grad")
 # Powers of doubles, on GPUs of that generation; float64 is for checks.
-MORE_REGISTERS = {("joined_update", "double", 75): 80}
+MORE_REGISTERS = {("multi_tensor_update", "double", 75): 80}
 
 Kernel = collections.namedtuple("Kernel", "name arguments code ptx")
 Code = collections.namedtuple("Code", "gpu registers stack threads")

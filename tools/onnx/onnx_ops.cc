@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <onnx/onnx_pb.h>
 
-#include "tessera/engine/op_settings.h"
+#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/shared/sample_pointwise.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/onnx/onnx_values.h"
@@ -30,9 +30,9 @@ struct Writing {
   const Shape& out_shape() const { return values.shape(out()); }
 
   std::vector<double> numbers(std::string_view name) const {
-    const auto* op = dynamic_cast<const HasSettings*>(node.op.get());
+    const auto* op = dynamic_cast<const HasAttributes*>(node.op.get());
     if (op != nullptr)
-      for (const OpSetting& known : op->settings())
+      for (const OpAttribute& known : op->attributes())
         if (known.name == name) return known.values;
     throw InternalError(fmt::format("{} does not tell its {}", node.op->name(), name));
   }

@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-constexpr size_t kMostBytes = (size_t{1} << 31) - (size_t{1} << 20);  // of a protobuf file
+constexpr size_t kMaxBytes = (size_t{1} << 31) - (size_t{1} << 20);  // of a protobuf file
 
 std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
@@ -65,7 +65,7 @@ onnx::TensorProto& OnnxGraph::constant(const std::string& name, const std::vecto
 std::string OnnxGraph::floats(const std::string& near, const std::vector<int64_t>& shape,
                               const std::vector<float>& values) {
   bytes_ += values.size() * sizeof(float);
-  if (bytes_ > kMostBytes)
+  if (bytes_ > kMaxBytes)
     throw ConfigError(
         "export: the network has more than 2 GiB of weights, which one file of ONNX "
         "cannot hold; .safetensors can");

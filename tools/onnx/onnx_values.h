@@ -55,7 +55,7 @@ class OnnxValues {
   // `batch`: of the captured graph; a number that no other extent is a multiple of. `is_free`:
   // whether the file is to take any.
   OnnxValues(const Graph& graph, OnnxGraph& to, int64_t batch, bool is_free)
-      : graph_(graph), to_(to), batch_(batch), is_free_(is_free), readers_(graph.readers()) {}
+      : graph_(graph), to_(to), batch_(batch), is_free_(is_free), readers_(graph.users()) {}
 
   const Shape& shape(ValueId id) const { return graph_.values[id].spec.shape; }
 

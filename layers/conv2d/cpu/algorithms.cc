@@ -25,7 +25,7 @@ std::span<const ConvAlgorithm* const> all_conv_algorithms() {
 struct KnownConvolution {
   const ConvAlgorithm* algorithm;
   ConvRequest request;
-  ConvForm form;
+  ConvVariant form;
   std::weak_ptr<const AnyConvolution> convolution;
 };
 
@@ -49,7 +49,7 @@ const ConvAlgorithm& conv_algorithm(std::string_view name) {
 
 std::shared_ptr<const AnyConvolution> shared_convolution(const ConvAlgorithm& algorithm,
                                                          const ConvRequest& request,
-                                                         ConvForm form) {
+                                                         ConvVariant form) {
   static std::mutex mutex;
   static auto* all = new std::vector<KnownConvolution>;  // outlives all programs
   const std::lock_guard lock(mutex);

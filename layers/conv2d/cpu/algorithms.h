@@ -17,7 +17,7 @@ struct ConvAlgorithm {
   // from the shape alone.
   bool (*applies)(const ConvRequest& request, const CpuSettings& settings);
   // Costs little; not prepared yet.
-  std::unique_ptr<AnyConvolution> (*make)(const ConvRequest& request, ConvForm form);
+  std::unique_ptr<AnyConvolution> (*make)(const ConvRequest& request, ConvVariant form);
   // Whether it computes the first input from what a prologue reads. Where it does not, that input
   // is computed as a whole, in scratch, before.
   bool (*takes_prologue)(const ConvRequest& request) = never;
@@ -45,6 +45,6 @@ const ConvAlgorithm& conv_algorithm(std::string_view name);
 // in all programs, share it and its tables. Thread-safe.
 std::shared_ptr<const AnyConvolution> shared_convolution(const ConvAlgorithm& algorithm,
                                                          const ConvRequest& request,
-                                                         ConvForm form = {});
+                                                         ConvVariant form = {});
 
 }  // namespace tessera

@@ -66,10 +66,10 @@ struct ConvHooks {
 };
 
 // What run() is given.
-struct ConvForm {
+struct ConvVariant {
   bool prologue = false;  // maybe with a prologue, where the algorithm takes any
   bool packed = false;    // filters that pack() has made; forward alone, where it packs_filters()
-  bool operator==(const ConvForm&) const = default;
+  bool operator==(const ConvVariant&) const = default;
 };
 
 // A Convolution of any element type.

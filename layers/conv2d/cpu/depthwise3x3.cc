@@ -17,7 +17,7 @@ namespace {
 // Rows of a task with what they read: half of the smallest L2 met (512 KB).
 constexpr int64_t kTaskBytes = 256 << 10;
 // Tasks wanted, so that up to 16 threads find work; sums wanted, of which each is written and read.
-constexpr int64_t kMinDepthwiseTasks = 16, kMostSums = 64;
+constexpr int64_t kMinDepthwiseTasks = 16, kMaxSums = 64;
 // Products in about 5 microseconds of one core, about what waking a thread takes.
 constexpr int64_t kDepthwiseTaskWork = 1 << 16;
 
@@ -44,7 +44,7 @@ struct RowBlocks {
   int64_t height, rows, per_image, count;
 };
 
-RowBlocks row_blocks(const GatherGeometry& g, DType dtype) {
+RowBlocks row_blocks(const ConvGeometry& g, DType dtype) {
   const int64_t row = g.in_c * bytes_of(dtype);
   return {g.n, g.out_h, g.in_w * row * g.in_step_h / g.out_step_h, g.out_w * row};
 }
@@ -73,7 +73,7 @@ Scratch<T> lay_out(const ConvShape& s, int64_t runs, void* scratch) {
 
 // `count` rows of an image of the input from row `first` on.
 template <class T>
-DepthwiseRows<T> rows_for(const GatherGeometry& g, const T* image, int64_t first, int64_t count,
+DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, int64_t count,
                           const T* zeros) {
   DepthwiseRows<T> in{};
   in.zeros = zeros;
@@ -98,7 +98,7 @@ class Depthwise3x3 final : public Convolution<T> {
   void run_rows(const T* image, int64_t i, int64_t rows, T* out, const Scratch<T>& own) const;
   void run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const;
 
-  const GatherGeometry g_;
+  const ConvGeometry g_;
   const RowBlocks blocks_;
 };
 
@@ -106,7 +106,7 @@ class Depthwise3x3 final : public Convolution<T> {
 template <class T>
 void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
                                const Scratch<T>& own) const {
-  const GatherAxis v = g_.axis(true, 0), h = g_.axis(false, 0);
+  const ConvAxis v = g_.axis(true, 0), h = g_.axis(false, 0);
   DepthwiseProducts<T> p{};
   p.in = rows_for(g_, image, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3, own.zeros);
   p.in.base = h.base, p.in.columns = g_.out_w;
@@ -121,7 +121,7 @@ template <class T>
 void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const {
   const T* packed = own.filters;
   for (int64_t phase = 0; phase < 4; ++phase) {
-    const GatherAxis v = g_.axis(true, phase), h = g_.axis(false, phase);
+    const ConvAxis v = g_.axis(true, phase), h = g_.axis(false, phase);
     if (v.first == i % 2 && h.count > 0) {
       DepthwiseProducts<T> p{};
       p.in = rows_for(g_, image, i / 2 + v.base, v.taps, own.zeros);
@@ -136,9 +136,9 @@ void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T
 
 // Filters of each phase, [tap row][tap][channel].
 template <class T>
-void pack(const GatherGeometry& g, const T* filters, T* packed) {
+void pack(const ConvGeometry& g, const T* filters, T* packed) {
   for (int64_t phase = 0; phase < g.phases; ++phase) {
-    const GatherAxis v = g.axis(true, phase), h = g.axis(false, phase);
+    const ConvAxis v = g.axis(true, phase), h = g.axis(false, phase);
     for (int64_t t = 0; t < v.taps * h.taps; ++t, packed += g.in_c) {
       const int64_t tap =
           (v.first_tap + t / h.taps * v.tap_step) * 3 + h.first_tap + t % h.taps * h.tap_step;
@@ -180,7 +180,7 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
   explicit Depthwise3x3WeightGrad(const ConvRequest& request)
       : g_(request.shape, false), blocks_(row_blocks(g_, request.dtype)) {
     const int64_t wanted =
-        std::clamp<int64_t>(g_.shape.pixels() * g_.shape.c / kDepthwiseTaskWork, 1, kMostSums);
+        std::clamp<int64_t>(g_.shape.pixels() * g_.shape.c / kDepthwiseTaskWork, 1, kMaxSums);
     runs_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, blocks_.count));
   }
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
@@ -190,7 +190,7 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
  private:
   void add_block(int64_t block, const T* x, const T* dy, const T* zeros, T* sum) const;
 
-  const GatherGeometry g_;
+  const ConvGeometry g_;
   const RowBlocks blocks_;
   int64_t runs_;
 };
@@ -224,7 +224,7 @@ void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T
     for (int64_t b = blocks_.count * run / runs_; b < blocks_.count * (run + 1) / runs_; ++b)
       add_block(b, x, dy, own.zeros, sum);
   });
-  fold_depthwise(pool, runs_, 9, g_.shape.c, own.sums, df);
+  reduce_depthwise(pool, runs_, 9, g_.shape.c, own.sums, df);
 }
 
 }  // namespace
@@ -238,7 +238,7 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
                  s.dilation_w == 1 && s.stride_h == s.stride_w && s.stride_h <= 2;
         },
     .make =
-        [](const ConvRequest& r, ConvForm) {
+        [](const ConvRequest& r, ConvVariant) {
           return r.pass == ConvPass::weight_grad
                      ? make_convolution<Depthwise3x3WeightGrad>(r.dtype, r)
                      : make_convolution<Depthwise3x3>(r.dtype, r);

@@ -269,7 +269,7 @@ class EigenWeightGrad final : public Convolution<T> {
               runs_ > 1 ? partial + run * s_.weights() : df,
               own_.of(partial + partial_elements(), thread));
     });
-    if (runs_ > 1) fold_partials(pool, runs_, s_.weights(), partial, df);
+    if (runs_ > 1) reduce_partials(pool, runs_, s_.weights(), partial, df);
   }
 
  private:
@@ -311,7 +311,7 @@ const ConvAlgorithm ConvAlgorithm::eigen = {
     .name = "eigen",
     .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
     .make =
-        [](const ConvRequest& r, ConvForm) {
+        [](const ConvRequest& r, ConvVariant) {
           if (r.shape.depthwise()) return make_eigen_depthwise(r);
           if (r.pass == ConvPass::weight_grad) return make_convolution<EigenWeightGrad>(r.dtype, r);
           if (r.pass == ConvPass::forward || r.shape.pointwise())

@@ -112,7 +112,7 @@ void EigenDepthwise<T>::run(ThreadPool& pool, const T* a, const T* b, T* out, vo
       weight_grad(lines * run / runs_, lines * (run + 1) / runs_, a, b,
                   filters + run * s_.weights());
     });
-    return fold_depthwise(pool, runs_, taps_, s_.c, filters, out);
+    return reduce_depthwise(pool, runs_, taps_, s_.c, filters, out);
   }
   for (int64_t t = 0; t < taps_; ++t)
     for (int64_t k = 0; k < s_.c; ++k) filters[t * s_.c + k] = b[k * taps_ + t];

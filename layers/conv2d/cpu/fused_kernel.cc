@@ -16,15 +16,15 @@ std::span<const TensorSpec> inputs_from(std::span<const TensorSpec> in, size_t b
   return in.subspan(begin, static_cast<size_t>(p.inputs) - 1);
 }
 
-const BlockwiseOp& blockwise(const ConvReader& reader) {
-  return dynamic_cast<const BlockwiseOp&>(*reader.op);
+const BlockwiseOp& blockwise(const ConvConsumer& consumer) {
+  return dynamic_cast<const BlockwiseOp&>(*consumer.op);
 }
 
-Specs reader_specs(const ConvReader& reader, size_t begin, std::span<const TensorSpec> in,
-                   const TensorSpec& result) {
+Specs consumer_specs(const ConvConsumer& consumer, size_t begin, std::span<const TensorSpec> in,
+                     const TensorSpec& result) {
   Specs specs = {result};
-  for (const TensorSpec& more : in.subspan(begin, static_cast<size_t>(reader.inputs) - 1))
-    specs.push_back(more);
+  for (const TensorSpec& extra : in.subspan(begin, static_cast<size_t>(consumer.inputs) - 1))
+    specs.push_back(extra);
   return specs;
 }
 
@@ -32,32 +32,32 @@ void append_own(std::vector<int>& inputs, size_t begin, size_t end, int without 
   for (int i = static_cast<int>(begin); i < static_cast<int>(end); ++i)
     if (i != without) inputs.push_back(i);
 }
-void append_absorbed(std::vector<int>& inputs, int count, int without = -1) {
+void append_fused(std::vector<int>& inputs, int count, int without = -1) {
   for (int k = 0; k < count; ++k)
     if (k != without) inputs.push_back(-1 - k);
 }
 
-FusedMore prologue_of_input(const ConvFusion& own, const ScalarProgram& p, int main,
-                            size_t inputs) {
-  FusedMore more{own, {-1 - main, 1}};
-  more.fusion.prologue = main_first(p, main);
-  append_absorbed(more.inputs, p.inputs, main);
-  append_own(more.inputs, 2, inputs);
-  return more;
+ExtendedFusion prologue_of_input(const ConvFusion& own, const ScalarProgram& p, int main,
+                                 size_t inputs) {
+  ExtendedFusion extended{own, {-1 - main, 1}};
+  extended.fusion.prologue = move_input_first(p, main);
+  append_fused(extended.inputs, p.inputs, main);
+  append_own(extended.inputs, 2, inputs);
+  return extended;
 }
 
 // The epilogue with `p` in place of its input `at`: the inputs of p come last.
-std::optional<FusedMore> prologue_of_epilogue(const ConvFusion& own, const ScalarProgram& p,
-                                              int input, size_t inputs) {
+std::optional<ExtendedFusion> prologue_of_epilogue(const ConvFusion& own, const ScalarProgram& p,
+                                                   int input, size_t inputs) {
   const int at = input - static_cast<int>(own.epilogue_begin()) + 1;
   auto whole = join_prologue(own.epilogue, p, at);
   if (!whole) return std::nullopt;
-  FusedMore more{own, {}};
-  more.fusion.epilogue = *std::move(whole);
-  append_own(more.inputs, 0, own.readers_begin(), input);
-  append_absorbed(more.inputs, p.inputs);
-  append_own(more.inputs, own.readers_begin(), inputs);
-  return more;
+  ExtendedFusion extended{own, {}};
+  extended.fusion.epilogue = *std::move(whole);
+  append_own(extended.inputs, 0, own.consumers_begin(), input);
+  append_fused(extended.inputs, p.inputs);
+  append_own(extended.inputs, own.consumers_begin(), inputs);
+  return extended;
 }
 
 size_t second_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
@@ -68,7 +68,7 @@ size_t second_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
 
 // The readers of one call of the kernel, which are told of each range of the result.
 struct Readers {
-  static constexpr size_t kMost = 4, kMostInputs = 8;
+  static constexpr size_t kMax = 4, kMaxInputs = 8;
 
   void written(int64_t first, int64_t count) const {
     for (size_t r = 0; r < size; ++r) all[r]->written(first / channels, count / channels);
@@ -76,7 +76,7 @@ struct Readers {
 
   size_t size = 0;
   int64_t channels = 1;
-  std::optional<BlocksAsWritten> all[kMost];
+  std::optional<BlocksAsWritten> all[kMax];
 };
 
 template <class T>
@@ -92,8 +92,8 @@ class FusedKernel final : public Kernel {
                                 inputs_from(in, fusion.epilogue_begin(), fusion.epilogue), result)),
         second_(second_input(fusion, in)) {}
 
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    ThreadPool& pool = static_cast<CpuContext&>(where).pool();
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
+    ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
     ScratchLayout layout(scratch.data);
     Call call{EpilogueRun(prologue_, in.subspan(2), in[0]),
               EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]),
@@ -102,20 +102,20 @@ class FusedKernel final : public Kernel {
     start_readers(call, in, out, layout);
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
-    if (!prologue_.does_nothing() && takes_prologue_) {
+    if (!prologue_.is_identity() && takes_prologue_) {
       hooks.prologue = {read, &call, second_ == 0 ? nullptr : in[second_].as<T>()};
-    } else if (!prologue_.does_nothing()) {
+    } else if (!prologue_.is_identity()) {
       first = make_input(pool, call, in[0].elements(), layout);
     }
-    if (!epilogue_.does_nothing() || call.readers.size > 0) hooks.epilogue = {written, &call};
+    if (!epilogue_.is_identity() || call.consumers.size > 0) hooks.epilogue = {written, &call};
     convolution_->run(pool, first, in[1].as<T>(), out[0].as<T>(), layout.rest(), hooks);
   }
 
  private:
   struct Call {
     EpilogueRun prologue, epilogue;
-    Buffer reader_in[Readers::kMost][Readers::kMostInputs];
-    Readers readers;
+    Buffer consumer_in[Readers::kMax][Readers::kMaxInputs];
+    Readers consumers;
   };
 
   static void read(void* call, T* to, int64_t first, int64_t count) {
@@ -124,21 +124,21 @@ class FusedKernel final : public Kernel {
   static void written(void* context, T*, int64_t first, int64_t count) {
     const Call& call = *static_cast<const Call*>(context);
     call.epilogue.apply(first, count);
-    call.readers.written(first, count);
+    call.consumers.written(first, count);
   }
 
   void start_readers(Call& call, Buffers in, Buffers out, ScratchLayout& layout) const {
-    call.readers.size = fusion_.readers.size();
-    call.readers.channels = out[0].spec.shape.back();
-    size_t at = fusion_.readers_begin();
-    for (size_t r = 0; r < fusion_.readers.size(); ++r) {
-      const BlockwiseOp& op = blockwise(fusion_.readers[r]);
-      const auto count = static_cast<size_t>(fusion_.readers[r].inputs);
-      Buffer* inputs = call.reader_in[r];
+    call.consumers.size = fusion_.consumers.size();
+    call.consumers.channels = out[0].spec.shape.back();
+    size_t at = fusion_.consumers_begin();
+    for (size_t r = 0; r < fusion_.consumers.size(); ++r) {
+      const BlockwiseOp& op = blockwise(fusion_.consumers[r]);
+      const auto count = static_cast<size_t>(fusion_.consumers[r].inputs);
+      Buffer* inputs = call.consumer_in[r];
       inputs[0] = out[0];
       for (size_t k = 1; k < count; ++k) inputs[k] = in[at++];
-      call.readers.all[r].emplace(op, Buffers(inputs, count), out[1 + r],
-                                  layout.take<int32_t>(BlocksAsWritten::counters(op)));
+      call.consumers.all[r].emplace(op, Buffers(inputs, count), out[1 + r],
+                                    layout.take<int32_t>(BlocksAsWritten::counters(op)));
     }
   }
 
@@ -163,68 +163,71 @@ class FusedKernel final : public Kernel {
 
 Specs ConvFusion::outputs(std::span<const TensorSpec> in, const TensorSpec& result) const {
   Specs specs;
-  size_t at = readers_begin();
-  for (const ConvReader& reader : readers) {
-    specs.push_back(reader.op->infer(reader_specs(reader, at, in, result))[0]);
-    at += static_cast<size_t>(reader.inputs) - 1;
+  size_t at = consumers_begin();
+  for (const ConvConsumer& consumer : consumers) {
+    specs.push_back(consumer.op->infer(consumer_specs(consumer, at, in, result))[0]);
+    at += static_cast<size_t>(consumer.inputs) - 1;
   }
   return specs;
 }
 
 int64_t ConvFusion::flops(std::span<const TensorSpec> in, const TensorSpec& result) const {
   int64_t flops = epilogue_flops(prologue, in[0]) + epilogue_flops(epilogue, result);
-  size_t at = readers_begin();
-  for (const ConvReader& reader : readers) {
-    flops += reader.op->cost(reader_specs(reader, at, in, result)).flops;
-    at += static_cast<size_t>(reader.inputs) - 1;
+  size_t at = consumers_begin();
+  for (const ConvConsumer& consumer : consumers) {
+    flops += consumer.op->cost(consumer_specs(consumer, at, in, result)).flops;
+    at += static_cast<size_t>(consumer.inputs) - 1;
   }
   return flops;
 }
 
-std::optional<FusedMore> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
-                                       int fused_input, std::span<const TensorSpec> in,
-                                       const TensorSpec& result, std::span<const TensorSpec> p_in) {
-  if (!own.readers.empty()) return std::nullopt;
+std::optional<ExtendedFusion> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
+                                            int fused_input, std::span<const TensorSpec> in,
+                                            const TensorSpec& result,
+                                            std::span<const TensorSpec> p_in) {
+  if (!own.consumers.empty()) return std::nullopt;
   auto whole = join_epilogue(own.epilogue, p, fused_input, result, p_in);
   if (!whole) return std::nullopt;
-  FusedMore more{own, join_inputs(in.size(), p, fused_input)};
-  more.fusion.epilogue = *whole;
-  return more;
+  ExtendedFusion extended{own, join_inputs(in.size(), p, fused_input)};
+  extended.fusion.epilogue = *whole;
+  return extended;
 }
 
-std::optional<FusedMore> with_prologue(const ConvFusion& own, const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in, const TensorSpec& result,
-                                       std::span<const TensorSpec> p_in) {
-  const int main = main_input(p, in[static_cast<size_t>(input)], p_in);
+std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarProgram& p,
+                                            int input, std::span<const TensorSpec> in,
+                                            const TensorSpec& result,
+                                            std::span<const TensorSpec> p_in) {
+  const int main = primary_input(p, in[static_cast<size_t>(input)], p_in);
   if (main < 0) return std::nullopt;
   if (input == 0 && own.prologue.code.empty()) return prologue_of_input(own, p, main, in.size());
   const auto at = static_cast<size_t>(input);
-  if (at < own.epilogue_begin() || at >= own.readers_begin()) return std::nullopt;
+  if (at < own.epilogue_begin() || at >= own.consumers_begin()) return std::nullopt;
   if (in[at].shape != result.shape) return std::nullopt;
   return prologue_of_epilogue(own, p, input, in.size());
 }
 
-std::optional<FusedMore> with_reader(const ConvFusion& own, const OpPtr& reader, int fused_input,
-                                     std::span<const TensorSpec> in, const TensorSpec& result,
-                                     std::span<const TensorSpec> reader_in) {
-  const auto* op = dynamic_cast<const BlockwiseOp*>(reader.get());
-  if (op == nullptr || fused_input != 0 || own.readers.size() == Readers::kMost ||
-      reader_in.size() > Readers::kMostInputs || reader_in[0].shape != result.shape ||
-      reader_in[0].dtype != result.dtype ||
+std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& consumer,
+                                            int fused_input, std::span<const TensorSpec> in,
+                                            const TensorSpec& result,
+                                            std::span<const TensorSpec> consumer_in) {
+  const auto* op = dynamic_cast<const BlockwiseOp*>(consumer.get());
+  if (op == nullptr || fused_input != 0 || own.consumers.size() == Readers::kMax ||
+      consumer_in.size() > Readers::kMaxInputs || consumer_in[0].shape != result.shape ||
+      consumer_in[0].dtype != result.dtype ||
       op->blocks().rows * result.shape.back() != result.shape.elements())
     return std::nullopt;
-  FusedMore more{own, {}};
-  const int inputs = static_cast<int>(reader_in.size());
-  more.fusion.readers.push_back({reader, inputs});
-  append_own(more.inputs, 0, in.size());
-  append_absorbed(more.inputs, inputs, 0);
-  return more;
+  ExtendedFusion extended{own, {}};
+  const int inputs = static_cast<int>(consumer_in.size());
+  extended.fusion.consumers.push_back({consumer, inputs});
+  append_own(extended.inputs, 0, in.size());
+  append_fused(extended.inputs, inputs, 0);
+  return extended;
 }
 
 size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first) {
   ScratchLayout layout(nullptr);
-  for (const ConvReader& reader : fusion.readers)
-    layout.take<int32_t>(BlocksAsWritten::counters(blockwise(reader)));
+  for (const ConvConsumer& consumer : fusion.consumers)
+    layout.take<int32_t>(BlocksAsWritten::counters(blockwise(consumer)));
   if (!fusion.prologue.code.empty() && !takes_prologue)
     layout.take<char>(static_cast<int64_t>(first.bytes()));
   return layout.size();

@@ -15,23 +15,23 @@
 
 namespace tessera {
 
-struct ConvReader {
+struct ConvConsumer {
   OpPtr op;  // a BlockwiseOp with one output
   int inputs = 0;
-  bool operator==(const ConvReader& other) const {
-    return inputs == other.inputs && (op == other.op || op->same(*other.op));
+  bool operator==(const ConvConsumer& other) const {
+    return inputs == other.inputs && (op == other.op || op->is_equivalent(*other.op));
   }
 };
 
 struct ConvFusion {
-  ScalarProgram prologue = no_epilogue(), epilogue = no_epilogue();
-  std::vector<ConvReader> readers;
+  ScalarProgram prologue = identity_program(), epilogue = identity_program();
+  std::vector<ConvConsumer> consumers;
   bool operator==(const ConvFusion&) const = default;
 
-  bool nothing() const { return prologue.code.empty() && epilogue.code.empty() && readers.empty(); }
+  bool empty() const { return prologue.code.empty() && epilogue.code.empty() && consumers.empty(); }
   // Where the inputs of the epilogue and of the readers begin.
   size_t epilogue_begin() const { return 2 + static_cast<size_t>(prologue.inputs) - 1; }
-  size_t readers_begin() const {
+  size_t consumers_begin() const {
     return epilogue_begin() + static_cast<size_t>(epilogue.inputs) - 1;
   }
   // Specs of the readers' outputs, and their flops with those of the programs.
@@ -42,20 +42,23 @@ struct ConvFusion {
 // What fusing more would make of it; nullopt where it cannot be. `in` are the inputs of the whole,
 // `result` the convolution's.
 
-struct FusedMore {
+struct ExtendedFusion {
   ConvFusion fusion;
-  std::vector<int> inputs;  // as Absorbed's
+  std::vector<int> inputs;  // as FusedOp's
 };
-std::optional<FusedMore> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
-                                       int fused_input, std::span<const TensorSpec> in,
-                                       const TensorSpec& result, std::span<const TensorSpec> p_in);
+std::optional<ExtendedFusion> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
+                                            int fused_input, std::span<const TensorSpec> in,
+                                            const TensorSpec& result,
+                                            std::span<const TensorSpec> p_in);
 // `p` makes input 0, or an input of the epilogue that is as large as the result.
-std::optional<FusedMore> with_prologue(const ConvFusion& own, const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in, const TensorSpec& result,
-                                       std::span<const TensorSpec> p_in);
-std::optional<FusedMore> with_reader(const ConvFusion& own, const OpPtr& reader, int fused_input,
-                                     std::span<const TensorSpec> in, const TensorSpec& result,
-                                     std::span<const TensorSpec> reader_in);
+std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarProgram& p,
+                                            int input, std::span<const TensorSpec> in,
+                                            const TensorSpec& result,
+                                            std::span<const TensorSpec> p_in);
+std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& consumer,
+                                            int fused_input, std::span<const TensorSpec> in,
+                                            const TensorSpec& result,
+                                            std::span<const TensorSpec> consumer_in);
 
 // Bytes that the kernel needs besides the convolution's scratch. One that takes no prologue is
 // given its input as a whole.

@@ -16,7 +16,7 @@ ConvShape in_one_column(ConvShape s) {
 
 }  // namespace
 
-GatherGeometry::GatherGeometry(const ConvShape& given, bool backward, bool copies)
+ConvGeometry::ConvGeometry(const ConvShape& given, bool backward, bool copies)
     : shape(in_one_column(given)), backward(backward) {
   const ConvShape& s = shape;
   n = s.n, in_h = s.h, in_w = s.w, in_c = s.c;
@@ -39,13 +39,13 @@ GatherGeometry::GatherGeometry(const ConvShape& given, bool backward, bool copie
              : std::max<int64_t>(0, (columns.count - 1) * in_step_w + columns.reach - columns.base);
 }
 
-AxisExtent GatherGeometry::extent(bool vertical) const {
+AxisExtent ConvGeometry::extent(bool vertical) const {
   AxisExtent e;
   bool any = false;
   const int64_t count = !backward ? 1 : vertical ? out_step_h : out_step_w;
   const int64_t step = vertical ? in_step_h : in_step_w, size = vertical ? in_h : in_w;
   for (int64_t p = 0; p < count; ++p) {
-    const GatherAxis a = axis(vertical, vertical ? p * out_step_w : p);
+    const ConvAxis a = axis(vertical, vertical ? p * out_step_w : p);
     e.count = std::max(e.count, a.count);
     if (a.taps == 0 || a.count == 0) continue;
     const int64_t reach = a.base + (a.taps - 1) * a.spacing + 1;
@@ -57,12 +57,12 @@ AxisExtent GatherGeometry::extent(bool vertical) const {
   return e;
 }
 
-GatherAxis GatherGeometry::axis(bool vertical, int64_t phase) const {
+ConvAxis ConvGeometry::axis(bool vertical, int64_t phase) const {
   const ConvShape& s = shape;
   const int64_t taps = vertical ? s.kh : s.kw, stride = vertical ? s.stride_h : s.stride_w;
   const int64_t pad = vertical ? s.pad_h : s.pad_w;
   const int64_t dilation = vertical ? s.dilation_h : s.dilation_w;
-  GatherAxis a;
+  ConvAxis a;
   if (!backward) {
     a.count = vertical ? out_h : out_w;
     a.base = -pad, a.spacing = dilation, a.taps = taps;
@@ -86,11 +86,11 @@ GatherAxis GatherGeometry::axis(bool vertical, int64_t phase) const {
   return a;
 }
 
-int64_t GatherGeometry::block_rows(int64_t count) const {
+int64_t ConvGeometry::block_rows(int64_t count) const {
   return direct ? in_h : std::max<int64_t>(0, (count - 1) * in_step_h + rows.reach - rows.base);
 }
 
-int64_t GatherGeometry::depth(int64_t phase) const {
+int64_t ConvGeometry::depth(int64_t phase) const {
   const int64_t taps = axis(true, phase).taps * axis(false, phase).taps;
   return shape.depthwise() ? taps : taps * (in_c / shape.groups);
 }
@@ -122,7 +122,7 @@ constexpr int64_t kPackWork = 1 << 15;
 
 }  // namespace
 
-GatherTiling::GatherTiling(const GatherGeometry& g, DType dtype) {
+ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   const int64_t size = bytes_of(dtype), count = g.rows.count;
   const int64_t in_row = g.block_w * g.in_c * size;
   const int64_t out_row = g.out_step_h * g.out_w * g.out_c * size;

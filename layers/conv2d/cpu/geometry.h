@@ -30,7 +30,7 @@ namespace tessera {
 // One axis of a phase. Output coordinate `first + q * out_step` (q < count) gathers the input
 // coordinates q * in_step + base + t * spacing, t < taps. Tap t is filter coordinate
 // first_tap + t * tap_step.
-struct GatherAxis {
+struct ConvAxis {
   int64_t first = 0, count = 0, base = 0, spacing = 1, taps = 0;
   int64_t first_tap = 0, tap_step = 1;
 };
@@ -42,10 +42,10 @@ struct AxisExtent {
   bool inside = true;           // no tap leaves the image
 };
 
-struct GatherGeometry {
+struct ConvGeometry {
   // 1x1 convolutions without stride and padding are taken as one long column of pixels. `copies`:
   // also where the input could be read where it lies, as it must be computed first.
-  GatherGeometry(const ConvShape& shape, bool backward, bool copies = false);
+  ConvGeometry(const ConvShape& shape, bool backward, bool copies = false);
 
   ConvShape shape;
   bool backward;                // input gradient: in = dy, out = dx
@@ -60,7 +60,7 @@ struct GatherGeometry {
   int64_t base_h, base_w, block_w;
   bool joins_taps;  // the taps of a filter row read one run of consecutive elements
 
-  GatherAxis axis(bool vertical, int64_t phase) const;
+  ConvAxis axis(bool vertical, int64_t phase) const;
   // Rows of input that `count` phase rows read.
   int64_t block_rows(int64_t count) const;
   // Length of the sum for an output of a phase, in a group.
@@ -72,14 +72,14 @@ struct GatherGeometry {
 
 // Cuts a gathering convolution into tasks, from the shape alone: one task is `images` whole images,
 // or `rows` phase rows (q) of one image.
-struct GatherTiling {
-  GatherTiling(const GatherGeometry& geometry, DType dtype);
+struct ImplicitGemmTiling {
+  ImplicitGemmTiling(const ConvGeometry& geometry, DType dtype);
 
   int64_t images, rows, blocks_per_image;
   int64_t tasks;
   int64_t block_h;  // rows of input that a task copies, for each image
 
-  int64_t block_elements(const GatherGeometry& g) const {
+  int64_t block_elements(const ConvGeometry& g) const {
     return images * block_h * g.block_w * g.in_c;
   }
 };

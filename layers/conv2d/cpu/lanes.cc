@@ -19,7 +19,7 @@ struct LanesBuffers {
 };
 
 struct LanesPhase {
-  GatherAxis v, h;
+  ConvAxis v, h;
   int64_t filters;  // where its filters begin
 };
 
@@ -27,7 +27,7 @@ struct LanesPhase {
 template <class T>
 class Lanes final : public Convolution<T> {
  public:
-  Lanes(const ConvRequest& request, LanesAre lanes_are);
+  Lanes(const ConvRequest& request, VectorAxis vector_axis);
   size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
@@ -39,16 +39,16 @@ class Lanes final : public Convolution<T> {
   void run_task(const LanesTask& task, const T* in, T* out, const LanesBuffers<T>& own,
                 const Epilogue<T>& epilogue) const;
 
-  const GatherGeometry g_;
+  const ConvGeometry g_;
   const LanesTiling tiling_;
   const int64_t in_c_, out_c_;  // of a group
   std::vector<LanesPhase> phases_;
 };
 
 template <class T>
-Lanes<T>::Lanes(const ConvRequest& request, LanesAre lanes_are)
+Lanes<T>::Lanes(const ConvRequest& request, VectorAxis vector_axis)
     : g_(request.shape, request.pass == ConvPass::input_grad),
-      tiling_(g_, lanes_are, request.dtype, lanes_kernels<T>().lanes),
+      tiling_(g_, vector_axis, request.dtype, lanes_kernels<T>().lanes),
       in_c_(g_.in_c / g_.shape.groups),
       out_c_(g_.out_c / g_.shape.groups) {
   int64_t filters = 0;
@@ -104,7 +104,7 @@ void Lanes<T>::run_row(const LanesTask& task, int64_t i, const LanesBuffers<T>& 
       --row.last_tap_row;
     row.x_row = p.v.spacing * tiling_.row, row.x_tap = p.h.spacing * tiling_.column;
     row.taps = p.h.taps, row.vectors = tiling_.vectors;
-    if (tiling_.lanes_are == LanesAre::images) {
+    if (tiling_.vector_axis == VectorAxis::batch) {
       row.step = g_.in_step_w, row.spacing = p.h.spacing, row.base = p.h.base;
       row.vectors = p.h.count;
     }
@@ -152,13 +152,13 @@ void Lanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void
   });
 }
 
-template <LanesAre kLanes>
+template <VectorAxis kLanes>
 bool lanes_apply(const ConvRequest& request, const CpuSettings&) {
-  return lanes_for(request) == kLanes;
+  return vector_axis_for(request) == kLanes;
 }
 
-template <LanesAre kLanes>
-std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvForm) {
+template <VectorAxis kLanes>
+std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvVariant) {
   return request.pass == ConvPass::weight_grad
              ? make_lanes_weight_grad(request, kLanes)
              : make_convolution<Lanes>(request.dtype, request, kLanes);
@@ -166,17 +166,17 @@ std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvForm)
 
 }  // namespace
 
-bool may_be_lanes(LanesAre lanes, const ConvShape& shape) {
-  return lanes == LanesAre::images || shape.stride_w == 1;
+bool may_use_vector_axis(VectorAxis lanes, const ConvShape& shape) {
+  return lanes == VectorAxis::batch || shape.stride_w == 1;
 }
 
 const ConvAlgorithm ConvAlgorithm::image_lanes = {.name = "image_lanes",
-                                                  .applies = lanes_apply<LanesAre::images>,
-                                                  .make = make_lanes<LanesAre::images>,
+                                                  .applies = lanes_apply<VectorAxis::batch>,
+                                                  .make = make_lanes<VectorAxis::batch>,
                                                   .absorbs_prologue = forward_is_direct};
 const ConvAlgorithm ConvAlgorithm::column_lanes = {.name = "column_lanes",
-                                                   .applies = lanes_apply<LanesAre::columns>,
-                                                   .make = make_lanes<LanesAre::columns>,
+                                                   .applies = lanes_apply<VectorAxis::width>,
+                                                   .make = make_lanes<VectorAxis::width>,
                                                    .absorbs_prologue = forward_is_direct};
 
 }  // namespace tessera

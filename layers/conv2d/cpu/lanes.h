@@ -17,19 +17,20 @@
 
 namespace tessera {
 
-enum class LanesAre { images, columns };
+enum class VectorAxis { batch, width };
 
 // Returns which of them takes less time than direct convolution, by a count made from the shape
 // alone, if any does.
-std::optional<LanesAre> lanes_for(const ConvRequest& request);
+std::optional<VectorAxis> vector_axis_for(const ConvRequest& request);
 // Returns whether the forward pass, or the gradient with respect to the filters, is of a
 // convolution whose forward pass is better computed directly than with lanes.
 bool forward_is_direct(const ConvRequest& request);
 
 // Columns: whether the stride lets them.
-bool may_be_lanes(LanesAre lanes, const ConvShape& shape);
+bool may_use_vector_axis(VectorAxis lanes, const ConvShape& shape);
 
 // Requires ConvPass::weight_grad.
-std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request, LanesAre lanes);
+std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request,
+                                                       VectorAxis lanes);
 
 }  // namespace tessera

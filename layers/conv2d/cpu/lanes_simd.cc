@@ -8,15 +8,15 @@ namespace {
 // Outputs of a tile, its vectors of each for so many outputs, and the taps and filters of a tile of
 // sums: as many as leave registers for what is multiplied.
 #if defined(__AVX512F__)
-constexpr int kMostOutputs = 8;
+constexpr int kMaxOutputs = 8;
 constexpr int vectors_for(int outputs) { return outputs > 4 ? 3 : outputs > 2 ? 6 : 8; }
-constexpr int kMostTaps = 5, kMostFilters = 4;
+constexpr int kMaxTaps = 5, kMaxFilters = 4;
 #else
-constexpr int kMostOutputs = 6;
+constexpr int kMaxOutputs = 6;
 constexpr int vectors_for(int outputs) {
   return outputs > 4 ? 2 : outputs > 2 ? 3 : outputs > 1 ? 4 : 6;
 }
-constexpr int kMostTaps = 5, kMostFilters = 2;
+constexpr int kMaxTaps = 5, kMaxFilters = 2;
 #endif
 
 // A tile of sums; functions take it whole, so that it lives in registers.
@@ -102,10 +102,10 @@ inline void row_outputs(const LanesRow<T>& p, int64_t q, int64_t outputs) {
 
 template <class T>
 void row(const LanesRow<T>& p) {
-  const int64_t parts = (p.outputs + kMostOutputs - 1) / kMostOutputs;
+  const int64_t parts = (p.outputs + kMaxOutputs - 1) / kMaxOutputs;
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t first = p.outputs * i / parts, last = p.outputs * (i + 1) / parts;
-    row_outputs<T, kMostOutputs>(p, first, last - first);
+    row_outputs<T, kMaxOutputs>(p, first, last - first);
   }
 }
 
@@ -145,14 +145,14 @@ inline void outer_filters(const LanesOuter<T>& p) {
 template <class T, int S>
 inline void outer_taps(const LanesOuter<T>& p) {
   if constexpr (S > 0) {
-    if (p.taps == S) return outer_filters<T, S, kMostFilters>(p);
+    if (p.taps == S) return outer_filters<T, S, kMaxFilters>(p);
     outer_taps<T, S - 1>(p);
   }
 }
 
 template <class T>
 void outer(const LanesOuter<T>& p) {
-  outer_taps<T, kMostTaps>(p);
+  outer_taps<T, kMaxTaps>(p);
 }
 
 // A square of elements, of all lanes or of those used with zeros for the others. The lines in
@@ -208,29 +208,30 @@ void gather(const T* from, int64_t stride, int used, int64_t elements, T* to, in
   if (elements == 1 && stride == 1)  // they lie as they must
     return V::store(to, used == L ? V::load(from) : V::load_first(from, used));
   const bool all = used == L, whole = elements >= L;
-  const auto turn = whole ? all ? gather_square<T, true, true> : gather_square<T, false, true>
-                    : all ? gather_square<T, true, false>
-                          : gather_square<T, false, false>;
+  const auto transpose = whole ? all ? gather_square<T, true, true> : gather_square<T, false, true>
+                         : all ? gather_square<T, true, false>
+                               : gather_square<T, false, false>;
   if (!whole) {
-    if (elements > 0) turn(from, stride, used, static_cast<int>(elements), to, next);
+    if (elements > 0) transpose(from, stride, used, static_cast<int>(elements), to, next);
     return;
   }
   for_squares<T>(elements,
-                 [&](int64_t e) { turn(from + e, stride, used, L, to + e * next, next); });
+                 [&](int64_t e) { transpose(from + e, stride, used, L, to + e * next, next); });
 }
 
 template <class T>
 void scatter(const T* from, int64_t stride, int used, int64_t elements, T* to) {
   constexpr int L = Vector<T>::kLanes;
   const bool all = used == L, whole = elements >= L;
-  const auto turn = whole ? all ? scatter_square<T, true, true> : scatter_square<T, false, true>
-                    : all ? scatter_square<T, true, false>
-                          : scatter_square<T, false, false>;
+  const auto transpose = whole
+                             ? all ? scatter_square<T, true, true> : scatter_square<T, false, true>
+                         : all ? scatter_square<T, true, false>
+                               : scatter_square<T, false, false>;
   if (!whole) {
-    if (elements > 0) turn(from, stride, used, static_cast<int>(elements), to);
+    if (elements > 0) transpose(from, stride, used, static_cast<int>(elements), to);
     return;
   }
-  for_squares<T>(elements, [&](int64_t e) { turn(from + e * L, stride, used, L, to + e); });
+  for_squares<T>(elements, [&](int64_t e) { transpose(from + e * L, stride, used, L, to + e); });
 }
 
 template <class T>
@@ -254,7 +255,7 @@ void reduce(const T* from, int64_t elements, T* to) {
 
 template <class T>
 constexpr LanesMicrokernelsOf<T> microkernels_of = {
-    Vector<T>::kLanes, kMostTaps, kMostFilters, row<T>, outer<T>, gather<T>, scatter<T>, reduce<T>};
+    Vector<T>::kLanes, kMaxTaps, kMaxFilters, row<T>, outer<T>, gather<T>, scatter<T>, reduce<T>};
 
 }  // namespace
 

@@ -45,7 +45,7 @@ struct LanesOuter {
 
 template <class T>
 struct LanesMicrokernelsOf {
-  int lanes, most_taps, most_filters;
+  int lanes, max_taps, max_filters;
   void (*row)(const LanesRow<T>&);
   void (*outer)(const LanesOuter<T>&);
   // to[e * next + i] = from[i * stride + e] for i < used, zero for the other lanes

@@ -18,33 +18,33 @@ constexpr int64_t kLanesTaskWork = 1 << 18;
 // Tasks wanted, so that up to 16 threads find work; they take them one by one.
 constexpr int64_t kMinLanesTasks = 16;
 
-// What load_outputs and store_outputs turn at once: `used` lines of `elements` values, `stride`
-// apart from index `at` on in memory, and vectors from index `vector` on.
-struct Turn {
+// What load_outputs and store_outputs transpose at once: `used` lines of `elements` values,
+// `stride` apart from index `at` on in memory, and vectors from index `vector` on.
+struct Transpose {
   int64_t at, stride;
   int used;
   int64_t elements, vector;
 };
 
-// Calls turn(Turn) for the rows [first, last) of a task's outputs.
+// Calls transpose(Transpose) for the rows [first, last) of a task's outputs.
 template <class F>
-void for_turns(const GatherGeometry& g, const LanesTiling& t, const LanesTask& task, int64_t first,
-               int64_t last, const F& turn) {
+void for_transposes(const ConvGeometry& g, const LanesTiling& t, const LanesTask& task,
+                    int64_t first, int64_t last, const F& transpose) {
   const int64_t row = g.out_w * g.out_c, begin = (task.image * g.out_h + first) * row;
-  if (t.lanes_are == LanesAre::images)
-    return turn(Turn{begin, g.out_h * row, task.images, (last - first) * row, 0});
+  if (t.vector_axis == VectorAxis::batch)
+    return transpose(Transpose{begin, g.out_h * row, task.images, (last - first) * row, 0});
   for (int64_t y = 0; y < last - first; ++y)
     for (int64_t i = 0; i < t.vectors; ++i)
-      turn(Turn{begin + y * row + i * t.lanes * g.out_c, g.out_c,
-                static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
-                (y * t.vectors + i) * g.out_c * t.lanes});
+      transpose(Transpose{begin + y * row + i * t.lanes * g.out_c, g.out_c,
+                          static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
+                          (y * t.vectors + i) * g.out_c * t.lanes});
 }
 
 }  // namespace
 
-LanesTiling::LanesTiling(const GatherGeometry& g, LanesAre lanes_are, DType dtype, int lanes)
-    : lanes_are(lanes_are), lanes(lanes) {
-  if (lanes_are == LanesAre::images) {
+LanesTiling::LanesTiling(const ConvGeometry& g, VectorAxis vector_axis, DType dtype, int lanes)
+    : vector_axis(vector_axis), lanes(lanes) {
+  if (vector_axis == VectorAxis::batch) {
     images = lanes, vectors = g.out_w;
     channel = lanes, column = g.in_c * lanes, row = g.block_w * column;
     next_vector = g.in_step_w * column;
@@ -70,7 +70,7 @@ LanesTiling::LanesTiling(const GatherGeometry& g, LanesAre lanes_are, DType dtyp
       std::min(g.in_h, std::max<int64_t>(0, (rows - 1) * g.in_step_h + g.rows.reach - g.rows.base));
 }
 
-LanesTask LanesTiling::task(const GatherGeometry& g, int64_t index) const {
+LanesTask LanesTiling::task(const ConvGeometry& g, int64_t index) const {
   LanesTask t{};
   t.image = index / bands * images;
   t.images = static_cast<int>(std::min(images, g.n - t.image));
@@ -82,17 +82,17 @@ LanesTask LanesTiling::task(const GatherGeometry& g, int64_t index) const {
 }
 
 template <class T>
-void fill_block(const GatherGeometry& g, const LanesTiling& tiling, const LanesTask& task,
+void fill_block(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                 const T* from, T* block) {
   const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const int64_t left = std::clamp<int64_t>(-g.base_w, 0, g.block_w);
   const int64_t end = std::clamp<int64_t>(g.in_w - g.base_w, left, g.block_w);
-  if (tiling.lanes_are == LanesAre::columns)  // at once: the parts to clear are small
+  if (tiling.vector_axis == VectorAxis::width)  // at once: the parts to clear are small
     std::memset(block, 0, task.rows * tiling.row * sizeof(T));
   for (int64_t r = 0; r < task.rows; ++r, block += tiling.row) {
     const int64_t row = task.image * g.in_h + task.first_row + r;
     const T* first = from + (row * g.in_w + g.base_w + left) * g.in_c;
-    if (tiling.lanes_are == LanesAre::images) {
+    if (tiling.vector_axis == VectorAxis::batch) {
       std::memset(block, 0, left * tiling.column * sizeof(T));
       kernels.gather(first, g.in_h * g.in_w * g.in_c, task.images, (end - left) * g.in_c,
                      block + left * tiling.column, tiling.lanes);
@@ -107,18 +107,18 @@ void fill_block(const GatherGeometry& g, const LanesTiling& tiling, const LanesT
 }
 
 template <class T>
-void load_outputs(const GatherGeometry& g, const LanesTiling& tiling, const LanesTask& task,
+void load_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                   int64_t first, int64_t last, const T* from, T* vectors) {
-  for_turns(g, tiling, task, first, last, [&](const Turn& t) {
+  for_transposes(g, tiling, task, first, last, [&](const Transpose& t) {
     lanes_kernels<T>().gather(from + t.at, t.stride, t.used, t.elements, vectors + t.vector,
                               tiling.lanes);
   });
 }
 
 template <class T>
-void store_outputs(const GatherGeometry& g, const LanesTiling& tiling, const LanesTask& task,
+void store_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                    int64_t first, int64_t last, const T* vectors, T* to) {
-  for_turns(g, tiling, task, first, last, [&](const Turn& t) {
+  for_transposes(g, tiling, task, first, last, [&](const Transpose& t) {
     lanes_kernels<T>().scatter(vectors + t.vector, t.stride, t.used, t.elements, to + t.at);
   });
 }
@@ -135,9 +135,9 @@ constexpr double kOutputs = 1.1, kSums = 1.4, kSumsAtOnce = 8;
 constexpr double kPanel = 10;
 // For a pixel's gradient of the filters: what is done once, for a filter's dy, for a vector of x.
 constexpr double kPixel = 6, kFilter = 0.3, kCopy = 2;
-// To turn a vector for lanes, of the input with the rows that two tasks read; and what more it
+// To transpose a vector for lanes, of the input with the rows that two tasks read; and what more it
 // takes to write whole pages apart, which the first-level cache keeps in few places.
-constexpr double kTurn = 3, kTurnLane = 0.25, kHalo = 1.5, kPages = 9;
+constexpr double kTranspose = 3, kTransposeLane = 0.25, kHalo = 1.5, kPages = 9;
 constexpr int64_t kPage = 4096;
 // Lanes are worth it below this part of the others' cost.
 constexpr double kGain = 0.85;
@@ -145,7 +145,7 @@ constexpr double kGain = 0.85;
 constexpr int64_t kBlockBytes = 512 << 10, kSumBytes = 256 << 10, kPartialBytes = 8 << 20;
 
 template <class T>
-bool fits(ConvPass pass, const GatherGeometry& g, const LanesTiling& tiling) {
+bool fits(ConvPass pass, const ConvGeometry& g, const LanesTiling& tiling) {
   const int64_t size = sizeof(T);
   if (tiling.block_elements() * size > kBlockBytes) return false;
   const int64_t sums = g.shape.weights() * size;
@@ -154,7 +154,7 @@ bool fits(ConvPass pass, const GatherGeometry& g, const LanesTiling& tiling) {
 }
 
 // Sums of a tile where lanes are columns, of which a row may fill few vectors.
-double sums_of_tile(ConvPass pass, const GatherGeometry& g, const LanesTiling& tiling) {
+double sums_of_tile(ConvPass pass, const ConvGeometry& g, const LanesTiling& tiling) {
   const ConvShape& s = g.shape;
   const int64_t taps = s.kw * (s.c / s.groups);
   const int64_t sums =
@@ -166,7 +166,7 @@ double sums_of_tile(ConvPass pass, const GatherGeometry& g, const LanesTiling& t
 
 // Cost of the products of a pixel with a lane for each of its output channels.
 template <class T>
-double channel_cost(ConvPass pass, const GatherGeometry& g, double depth) {
+double channel_cost(ConvPass pass, const ConvGeometry& g, double depth) {
   const GemmMicrokernelsOf<T>& kernels = microkernels<T>();
   const ConvShape& s = g.shape;
   const int64_t lanes = kernels.lanes, groups = s.groups;
@@ -184,7 +184,7 @@ double channel_cost(ConvPass pass, const GatherGeometry& g, double depth) {
 }
 
 // Products of an output; a stride cuts those of the input's gradient into phases.
-double depth_of(const GatherGeometry& g) {
+double depth_of(const ConvGeometry& g) {
   const ConvShape& s = g.shape;
   return static_cast<double>(s.kh * s.kw * (g.in_c / s.groups)) /
          static_cast<double>(g.backward ? s.stride_h * s.stride_w : 1);
@@ -192,13 +192,13 @@ double depth_of(const GatherGeometry& g) {
 
 // Cost of a pixel with lanes of images or columns.
 template <class T>
-double lanes_cost(ConvPass pass, const GatherGeometry& g, LanesAre lanes_are) {
+double lanes_cost(ConvPass pass, const ConvGeometry& g, VectorAxis vector_axis) {
   const int lanes = lanes_kernels<T>().lanes;
-  const LanesTiling tiling(g, lanes_are, dtype_of<T>, lanes);
-  if (!may_be_lanes(lanes_are, g.shape) || !fits<T>(pass, g, tiling))
+  const LanesTiling tiling(g, vector_axis, dtype_of<T>, lanes);
+  if (!may_use_vector_axis(vector_axis, g.shape) || !fits<T>(pass, g, tiling))
     return std::numeric_limits<double>::infinity();
-  const bool images = lanes_are == LanesAre::images, sums = pass == ConvPass::weight_grad;
-  const double turn = kTurn + kTurnLane * lanes;
+  const bool images = vector_axis == VectorAxis::batch, sums = pass == ConvPass::weight_grad;
+  const double transpose = kTranspose + kTransposeLane * lanes;
   const bool pages =
       !sums && images && g.out_h * g.out_w * g.out_c * int64_t{sizeof(T)} % kPage == 0;
   const double pixels = static_cast<double>(g.n * g.out_h * g.out_w);
@@ -206,7 +206,7 @@ double lanes_cost(ConvPass pass, const GatherGeometry& g, LanesAre lanes_are) {
   const double out = static_cast<double>(g.out_c);
   const double waits = images ? 1 : std::max(1.0, kSumsAtOnce / sums_of_tile(pass, g, tiling));
   const double products = waits * (sums ? kSums : kOutputs) * depth_of(g) * out / 2;
-  const double vector = products + turn * (kHalo * in + out) + (pages ? kPages * out : 0);
+  const double vector = products + transpose * (kHalo * in + out) + (pages ? kPages * out : 0);
   // Some lanes are empty: of the last group of images, or at the end of each row.
   const double used = images ? static_cast<double>(g.n) / static_cast<double>(ceil_div(g.n, lanes))
                              : static_cast<double>(g.out_w) / static_cast<double>(tiling.vectors);
@@ -214,34 +214,34 @@ double lanes_cost(ConvPass pass, const GatherGeometry& g, LanesAre lanes_are) {
 }
 
 template <class T>
-std::optional<LanesAre> choose(ConvPass pass, const ConvShape& s) {
-  const GatherGeometry g(s, pass == ConvPass::input_grad);
+std::optional<VectorAxis> choose(ConvPass pass, const ConvShape& s) {
+  const ConvGeometry g(s, pass == ConvPass::input_grad);
   if (s.pointwise() || s.depthwise() || g.n * g.out_h * g.out_w * s.weights() == 0)
     return std::nullopt;
-  const double images = lanes_cost<T>(pass, g, LanesAre::images);
-  const double columns = lanes_cost<T>(pass, g, LanesAre::columns);
+  const double images = lanes_cost<T>(pass, g, VectorAxis::batch);
+  const double columns = lanes_cost<T>(pass, g, VectorAxis::width);
   if (std::min(images, columns) >= kGain * channel_cost<T>(pass, g, depth_of(g)))
     return std::nullopt;
-  return images <= columns ? LanesAre::images : LanesAre::columns;
+  return images <= columns ? VectorAxis::batch : VectorAxis::width;
 }
 
 }  // namespace
 
-std::optional<LanesAre> lanes_for(const ConvRequest& r) {
+std::optional<VectorAxis> vector_axis_for(const ConvRequest& r) {
   return visit_float(r.dtype, [&]<class T>(T) { return choose<T>(r.pass, r.shape); });
 }
 
 bool forward_is_direct(const ConvRequest& r) {
-  return r.pass != ConvPass::input_grad && !lanes_for({ConvPass::forward, r.shape, r.dtype});
+  return r.pass != ConvPass::input_grad && !vector_axis_for({ConvPass::forward, r.shape, r.dtype});
 }
 
-#define TESSERA_LANES_TILING(T)                                                                    \
-  template void fill_block(const GatherGeometry&, const LanesTiling&, const LanesTask&, const T*,  \
-                           T*);                                                                    \
-  template void load_outputs(const GatherGeometry&, const LanesTiling&, const LanesTask&, int64_t, \
-                             int64_t, const T*, T*);                                               \
-  template void store_outputs(const GatherGeometry&, const LanesTiling&, const LanesTask&,         \
-                              int64_t, int64_t, const T*, T*);
+#define TESSERA_LANES_TILING(T)                                                                   \
+  template void fill_block(const ConvGeometry&, const LanesTiling&, const LanesTask&, const T*,   \
+                           T*);                                                                   \
+  template void load_outputs(const ConvGeometry&, const LanesTiling&, const LanesTask&, int64_t,  \
+                             int64_t, const T*, T*);                                              \
+  template void store_outputs(const ConvGeometry&, const LanesTiling&, const LanesTask&, int64_t, \
+                              int64_t, const T*, T*);
 TESSERA_LANES_TILING(float)
 TESSERA_LANES_TILING(double)
 

@@ -25,32 +25,32 @@ struct LanesTask {
 // Distances are in values. Outputs of a row are vectors, [column][channel][image] or
 // [some columns][channel][column].
 struct LanesTiling {
-  LanesTiling(const GatherGeometry& geometry, LanesAre lanes_are, DType dtype, int lanes);
+  LanesTiling(const ConvGeometry& geometry, VectorAxis vector_axis, DType dtype, int lanes);
 
-  LanesAre lanes_are;
+  VectorAxis vector_axis;
   int64_t lanes, images, rows, bands, tasks;
   int64_t block_rows;            // most rows of input that a task reads
   int64_t row, column, channel;  // in a task's input, from one to the next
   int64_t next_vector;           // in it, between what two vectors of outputs read
   int64_t vectors;               // of each channel in a row of outputs
 
-  LanesTask task(const GatherGeometry& geometry, int64_t index) const;
+  LanesTask task(const ConvGeometry& geometry, int64_t index) const;
   int64_t block_elements() const { return block_rows * row; }  // of a task's input
   // Elements of vectors that hold a row of outputs.
-  int64_t output_row(const GatherGeometry& g) const { return vectors * g.out_c * lanes; }
+  int64_t output_row(const ConvGeometry& g) const { return vectors * g.out_c * lanes; }
 };
 
 // Turns a task's rows of `from` into `block`, with zeros in columns outside the image.
 template <class T>
-void fill_block(const GatherGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
+void fill_block(const ConvGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
                 const T* from, T* block);
 
 // Rows [first, last) of a task's outputs between memory and vectors.
 template <class T>
-void load_outputs(const GatherGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
+void load_outputs(const ConvGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
                   int64_t first, int64_t last, const T* from, T* vectors);
 template <class T>
-void store_outputs(const GatherGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
+void store_outputs(const ConvGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
                    int64_t first, int64_t last, const T* vectors, T* to);
 
 }  // namespace tessera

@@ -28,7 +28,7 @@ struct LanesWeightGradBuffers {
 template <class T>
 class LanesWeightGrad final : public Convolution<T> {
  public:
-  LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are);
+  LanesWeightGrad(const ConvShape& shape, VectorAxis vector_axis);
   size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
            const ConvHooks<T>&) const override;
@@ -42,15 +42,15 @@ class LanesWeightGrad final : public Convolution<T> {
 
   int64_t dy_row() const { return tiling_.output_row(g_); }
 
-  const GatherGeometry g_;
+  const ConvGeometry g_;
   const LanesTiling tiling_;
   std::vector<int64_t> offsets_;  // of the taps of a filter row, channel by channel
   int64_t dy_rows_;
 };
 
 template <class T>
-LanesWeightGrad<T>::LanesWeightGrad(const ConvShape& shape, LanesAre lanes_are)
-    : g_(shape, false), tiling_(g_, lanes_are, dtype_of<T>, lanes_kernels<T>().lanes) {
+LanesWeightGrad<T>::LanesWeightGrad(const ConvShape& shape, VectorAxis vector_axis)
+    : g_(shape, false), tiling_(g_, vector_axis, dtype_of<T>, lanes_kernels<T>().lanes) {
   for (int64_t v = 0; v < shape.kw; ++v)
     for (int64_t k = 0; k < shape.c / shape.groups; ++k)
       offsets_.push_back(v * shape.dilation_w * tiling_.column + k * tiling_.channel);
@@ -77,8 +77,8 @@ void LanesWeightGrad<T>::add_tap_row(const LanesOuter<T>& lines, int64_t u,
   const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const ConvShape& s = g_.shape;
   const int64_t taps = std::ssize(offsets_), filters = s.o / s.groups, lanes = tiling_.lanes;
-  const int64_t tap_parts = (taps + kernels.most_taps - 1) / kernels.most_taps;
-  const int64_t filter_parts = (filters + kernels.most_filters - 1) / kernels.most_filters;
+  const int64_t tap_parts = (taps + kernels.max_taps - 1) / kernels.max_taps;
+  const int64_t filter_parts = (filters + kernels.max_filters - 1) / kernels.max_filters;
   for (int64_t group = 0; group < s.groups; ++group)
     for (int64_t i = 0; i < tap_parts; ++i)
       for (int64_t j = 0; j < filter_parts; ++j) {
@@ -144,12 +144,13 @@ void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, v
     }
     kernels.reduce(own.sum, weights, all.partial + index * weights);
   });
-  fold_partials(pool, tiling_.tasks, weights, all.partial, df);
+  reduce_partials(pool, tiling_.tasks, weights, all.partial, df);
 }
 
 }  // namespace
 
-std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request, LanesAre lanes) {
+std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request,
+                                                       VectorAxis lanes) {
   return make_convolution<LanesWeightGrad>(request.dtype, request.shape, lanes);
 }
 

@@ -13,7 +13,7 @@ namespace tessera {
 inline constexpr int64_t kFoldShare = 4096;  // weights of a task
 
 template <class T>
-void fold_partials(ThreadPool& pool, int64_t runs, int64_t weights, const T* partial, T* df) {
+void reduce_partials(ThreadPool& pool, int64_t runs, int64_t weights, const T* partial, T* df) {
   pool.parallel_for(ceil_div(weights, kFoldShare), [&](int64_t task) {
     const int64_t begin = task * kFoldShare, end = std::min(weights, begin + kFoldShare);
     std::memcpy(df + begin, partial + begin, (end - begin) * sizeof(T));
@@ -24,8 +24,8 @@ void fold_partials(ThreadPool& pool, int64_t runs, int64_t weights, const T* par
 
 // The same for depthwise filters, whose partial sums are [run][tap][channel]; df is [channel][tap].
 template <class T>
-void fold_depthwise(ThreadPool& pool, int64_t runs, int64_t taps, int64_t channels,
-                    const T* partial, T* df) {
+void reduce_depthwise(ThreadPool& pool, int64_t runs, int64_t taps, int64_t channels,
+                      const T* partial, T* df) {
   const int64_t weights = taps * channels;
   pool.parallel_for(ceil_div(weights, kFoldShare), [&](int64_t task) {
     const int64_t begin = task * kFoldShare, end = std::min(weights, begin + kFoldShare);

@@ -24,7 +24,7 @@ struct WeightGradBuffers {
 };
 
 template <class T>
-WeightGradBuffers<T> lay_out(const WeightGradTiling& tiling, ConvForm form, int threads,
+WeightGradBuffers<T> lay_out(const WeightGradTiling& tiling, ConvVariant form, int threads,
                              void* scratch) {
   ScratchLayout layout(scratch);
   WeightGradBuffers<T> b{};
@@ -302,7 +302,7 @@ WeightGradPart part_of(const WeightGradTiling& tiling, int64_t task) {
 template <class T>
 class WeightGrad final : public Convolution<T> {
  public:
-  WeightGrad(const ConvShape& shape, ConvForm form);
+  WeightGrad(const ConvShape& shape, ConvVariant form);
   size_t scratch(int threads) const override {
     return lay_out<T>(tiling_, form_, threads, nullptr).size;
   }
@@ -314,7 +314,7 @@ class WeightGrad final : public Convolution<T> {
                 const T* x, const Prologue<T>& prologue, const T* dy, T* dw) const;
 
   const WeightGradTiling tiling_;
-  const ConvForm form_;
+  const ConvVariant form_;
   std::vector<int64_t> offsets_;  // of the taps, for depthwise
 };
 
@@ -324,7 +324,7 @@ WeightGradTiling make_tiling(const ConvShape& shape) {
 }
 
 template <class T>
-WeightGrad<T>::WeightGrad(const ConvShape& shape, ConvForm form)
+WeightGrad<T>::WeightGrad(const ConvShape& shape, ConvVariant form)
     : tiling_(make_tiling<T>(shape)), form_(form) {
   const ConvShape& s = tiling_.shape;
   if (!s.depthwise()) return;
@@ -374,9 +374,9 @@ void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* 
     run_part(part_of(tiling_, task), buffers, thread, x, hooks.prologue, dy, dw);
   });
   if (s.depthwise()) {
-    fold_depthwise(pool, tiling_.runs, s.kh * s.kw, s.c, buffers.partial, dw);
+    reduce_depthwise(pool, tiling_.runs, s.kh * s.kw, s.c, buffers.partial, dw);
   } else if (buffers.partial) {
-    fold_partials(pool, tiling_.runs, s.weights(), buffers.partial, dw);
+    reduce_partials(pool, tiling_.runs, s.weights(), buffers.partial, dw);
   }
 }
 
@@ -389,7 +389,7 @@ bool weight_grad_takes_prologue(const ConvRequest& request) {
   return !direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
 }
 
-std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvForm form) {
+std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvVariant form) {
   return make_convolution<WeightGrad>(request.dtype, request.shape, form);
 }
 

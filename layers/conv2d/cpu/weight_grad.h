@@ -8,7 +8,7 @@ namespace tessera {
 // Takes a prologue: for 1x1 filters, where tiles of x are copied anyway; each task applies it to
 // the channels of each block of pixels that its tiles are of.
 bool weight_grad_takes_prologue(const ConvRequest& request);
-std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvForm form);
+std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvVariant form);
 
 // Cuts the gradient into work, from the shape alone.
 //

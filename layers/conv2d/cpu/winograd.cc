@@ -20,22 +20,22 @@ class WinogradOrder : public Convolution<float> {
 
  protected:
   // all_filters: their transforms stand side by side, not those of a task alone.
-  WinogradOrder(const WinogradSteps& steps, bool all_filters, ConvForm form)
+  WinogradOrder(const WinogradSteps& steps, bool all_filters, ConvVariant form)
       : s_(steps),
-        filter_position_(s_.in.c * (all_filters ? s_.columns : s_.together) + kWinogradSkew),
+        filter_position_(s_.in.c * (all_filters ? s_.columns : s_.vectorized) + kWinogradSkew),
         form_(form) {}
   virtual WinogradScratch lay_out(int threads, void* base) const = 0;
 
   const WinogradSteps s_;
   const int64_t filter_position_;
-  const ConvForm form_;
+  const ConvVariant form_;
 };
 
 // Tiles of a task: the transforms of 36 positions are to stay in L2 beside a part of the filters'.
 // With 81, blocks of 8, 16 and 32 tiles take the same time.
 constexpr int64_t kTiles = 16;
 // Output channels that are computed before they are transformed back.
-constexpr int64_t kTogether = 128;
+constexpr int64_t kVectorWidth = 128;
 // Tasks wanted. With fewer blocks of tiles the output channels are cut too, and each part
 // transforms the tiles anew.
 constexpr int64_t kTasks = 16;
@@ -44,9 +44,9 @@ constexpr int64_t kTasks = 16;
 // from the image to the result, with its transforms in L2.
 class WinogradConvolution final : public WinogradOrder {
  public:
-  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvForm form)
-      : WinogradOrder({pass, shape, m, kTiles, kTogether}, true, form),
-        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.together) : 1) {}
+  WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
+      : WinogradOrder({pass, shape, m, kTiles, kVectorWidth}, true, form),
+        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.vectorized) : 1) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
 
@@ -81,9 +81,9 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
     const int64_t row = s_.blocks.plane.w * s_.out_c;
     write = {out + rows.first * row, rows.count * row, 0, 1};
   }
-  const int64_t end = parts_ > 1 ? std::min(s_.columns, (part + 1) * s_.together) : s_.columns;
-  for (int64_t j = part * s_.together; j < end; j += s_.together) {
-    const int64_t count = std::min(s_.together, s_.columns - j);
+  const int64_t end = parts_ > 1 ? std::min(s_.columns, (part + 1) * s_.vectorized) : s_.columns;
+  for (int64_t j = part * s_.vectorized; j < end; j += s_.vectorized) {
+    const int64_t count = std::min(s_.vectorized, s_.columns - j);
     WinogradProduct p =
         s_.product(block, own.in, own.filters + j * s_.in.c, filter_position_, count, own.out);
     p.read = read, p.write = write;
@@ -125,7 +125,7 @@ constexpr int64_t kFiltersTogether = 32;
 // for itself, from there to the result.
 class WinogradByFilters final : public WinogradOrder {
  public:
-  WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, ConvForm form)
+  WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
       : WinogradOrder(
             {pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether},
             form.packed, form) {}
@@ -159,7 +159,7 @@ void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const flo
 
 void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w, float* out,
                                  const WinogradScratch& own) const {
-  const int64_t first = part * s_.together, count = std::min(s_.together, s_.columns - first);
+  const int64_t first = part * s_.vectorized, count = std::min(s_.vectorized, s_.columns - first);
   for (int64_t j = 0; j < count && !form_.packed; j += s_.panel)
     for (int64_t chunk = 0; chunk < s_.chunks(); ++chunk)
       s_.transform_filters(w, first + j, chunk, own.own_filters + j * s_.in.c, filter_position_);
@@ -174,7 +174,7 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
   for (int64_t index = 0; index < s_.blocks.count; ++index) {
     const TileBlock block = s_.blocks.block(index);
     read(pool, block, in, hooks.prologue, all);
-    pool.parallel_for_thread(ceil_div(s_.columns, s_.together), [&](int64_t part, int thread) {
+    pool.parallel_for_thread(ceil_div(s_.columns, s_.vectorized), [&](int64_t part, int thread) {
       WinogradScratch own = s_.of_thread(all, thread);
       if (!form_.packed) own.own_filters += thread * s_.filter_positions * filter_position_;
       run_part(block, part, filters, out, own);
@@ -201,7 +201,7 @@ bool winograd_applies(const ConvRequest& r, const CpuSettings& settings) {
 }
 
 template <int kTile>
-std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvForm form) {
+std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvVariant form) {
   if (r.pass == ConvPass::weight_grad)
     return make_winograd_weight_grad(r.shape, kTile, form.prologue);
   if (winograd_goes_by_filters(r.shape, kTile))

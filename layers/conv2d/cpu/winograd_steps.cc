@@ -11,12 +11,12 @@ namespace tessera {
 namespace {
 
 // Filters with output channels side by side, before they are transformed: 2 vectors of 16 wide.
-constexpr int64_t kMostTurned = 9 * WinogradSteps::kDepth * 2 * 16;
+constexpr int64_t kMaxTransposed = 9 * WinogradSteps::kDepth * 2 * 16;
 
 }  // namespace
 
 WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t wanted,
-                             int64_t most_together)
+                             int64_t max_together)
     : backward(pass == ConvPass::input_grad),
       transforms(winograd_transforms(s, m)),
       transform(backward ? transforms.input_grad : transforms.forward),
@@ -29,15 +29,15 @@ WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t w
       depth(round_up(in.c, winograd_kernels().lanes)),
       columns(round_up(out_c, winograd_kernels().lanes)),
       tiles(round_up(blocks.tiles(), winograd_kernels().row_tile)),
-      together(std::min(columns, most_together)),
+      vectorized(std::min(columns, max_together)),
       in_position(tiles * depth + kWinogradSkew),
-      out_position(tiles * together + kWinogradSkew) {}
+      out_position(tiles * vectorized + kWinogradSkew) {}
 
 int64_t WinogradSteps::chunks() const { return ceil_div(in.c, kDepth); }
 
 void WinogradSteps::transform_filters(const float* w, int64_t j, int64_t chunk, float* to,
                                       int64_t to_position) const {
-  alignas(64) float turned[kMostTurned];
+  alignas(64) float transposed[kMaxTransposed];
   const int64_t k = chunk * kDepth, some = std::min(kDepth, in.c - k);
   const int64_t width = std::min(panel, columns - j), count = std::min(width, out_c - j);
   WinogradFilters f{};
@@ -51,8 +51,8 @@ void WinogradSteps::transform_filters(const float* w, int64_t j, int64_t chunk, 
   } else {
     for (int tap = 0; tap < 9; ++tap)
       microkernels<float>().pack_transposed(w + (j * 9 + tap) * in.c + k, 9 * in.c, some, count,
-                                            width, turned + tap * kDepth * width);
-    f.from = turned;
+                                            width, transposed + tap * kDepth * width);
+    f.from = transposed;
     f.from_k = width, f.from_position = kDepth * width;
     f.columns = width;
   }
@@ -71,7 +71,7 @@ void WinogradSteps::transform_all(ThreadPool& pool, const float* w, float* to,
 void WinogradSteps::read(const TileBlock& block, const float* image,
                          const Prologue<float>& prologue, float* window, float* to) const {
   for (int64_t i = block.image; i < block.image + block.images; ++i) {
-    const ImagePlace from = blocks.read(block, i, in, image, prologue, window);
+    const ImageView from = blocks.read(block, i, in, image, prologue, window);
     for_tiles_of_image(block, in.step, [&](int64_t y, int64_t x) {
       y -= in.pad_h, x -= in.pad_w;
       transform.input({from.base + y * from.row + x * in.c, from.row, in.c,
@@ -94,7 +94,7 @@ void WinogradSteps::write(const TileBlock& block, int64_t first, int64_t count, 
     for_tiles_of_image(block, m, [&](int64_t y, int64_t x) {
       transform.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
                         inside(y, x, m, h, w), count, from, out_position});
-      from += together;
+      from += vectorized;
     });
 }
 
@@ -112,7 +112,7 @@ WinogradProduct WinogradSteps::product(const TileBlock& block, const float* a, c
   p.a = a, p.a_position = in_position, p.a_row = depth, p.depth = in.c;
   p.tiles = round_up(block.tiles(), winograd_kernels().row_tile);
   p.b = u, p.b_position = u_position, p.b_panel = in.c * panel;
-  p.c = out, p.c_position = out_position, p.c_row = together, p.columns = count;
+  p.c = out, p.c_position = out_position, p.c_row = vectorized, p.columns = count;
   return p;
 }
 

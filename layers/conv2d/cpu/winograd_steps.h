@@ -18,9 +18,9 @@ struct WinogradScratch {
 };
 
 struct WinogradSteps {
-  // `tiles`: wanted in a block. `together`: output channels that are computed before they are
+  // `tiles`: wanted in a block. `vectorized`: output channels that are computed before they are
   // transformed back, whole panels.
-  WinogradSteps(ConvPass pass, const ConvShape& shape, int m, int64_t tiles, int64_t together);
+  WinogradSteps(ConvPass pass, const ConvShape& shape, int m, int64_t tiles, int64_t vectorized);
 
   // Filters are transformed for a panel of output channels and so many input channels at once.
   static constexpr int64_t kDepth = 16;
@@ -62,7 +62,7 @@ struct WinogradSteps {
   const TileBlocks blocks;
   const int64_t panel, depth, columns;  // columns: output channels in whole vectors; so depth
   const int64_t tiles;                  // of a block, in whole row tiles
-  const int64_t together;
+  const int64_t vectorized;
   const int64_t in_position, out_position;  // elements from one position to the next
 };
 

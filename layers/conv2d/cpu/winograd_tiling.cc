@@ -66,8 +66,8 @@ PixelRows TileBlocks::own_rows(const TileBlock& b) const {
   return {b.image * plane.h + first, (b.images - 1) * plane.h + last - first};
 }
 
-ImagePlace TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const float* in,
-                            const Prologue<float>& prologue, float* window) const {
+ImageView TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const float* in,
+                           const Prologue<float>& prologue, float* window) const {
   if (prologue.read == nullptr) return {in + image * s.h * s.w * s.c, s.w * s.c};
   const int64_t step = s.step, more = s.size - s.step;
   const int64_t top = std::clamp<int64_t>(b.row * step - s.pad_h, 0, s.h);
@@ -107,7 +107,7 @@ constexpr double kTransform = 9.7, kTransformStride2 = 3.3;
 // which its gradient is made.
 constexpr double kFilterPosition = 12, kSumPosition = 5;
 // Below so many channels or filters most of a vector is empty.
-constexpr int64_t kLeast = 8;
+constexpr int64_t kMin = 8;
 // Winograd is worth it below this part of the others' cost.
 constexpr double kWinogradGain = 0.85;
 // The part of a convolution's cost from which on the transforms of its filters are kept.
@@ -133,7 +133,7 @@ bool applies(const ConvShape& s, int m) {
 }  // namespace
 
 int winograd_tile(ConvPass pass, const ConvShape& s) {
-  if (!applies(s, 4) || s.c < kLeast || s.o < kLeast || s.pixels() == 0) return 0;
+  if (!applies(s, 4) || s.c < kMin || s.o < kMin || s.pixels() == 0) return 0;
   const double pairs = static_cast<double>(s.c) * s.o;
   double least = kWinogradGain * static_cast<double>(s.n) *
                  taps(s.h, s.out_h(), s.stride_h, s.pad_h) *

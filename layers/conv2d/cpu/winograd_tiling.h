@@ -49,7 +49,7 @@ struct ImageRead {
 ImageRead image_read(const ConvShape& shape, const WinogradTransforms& transforms, ConvPass pass);
 
 // Where the pixels of an image stand: (y, x) at base + y * row + x * c.
-struct ImagePlace {
+struct ImageView {
   const float* base;
   int64_t row;
 };
@@ -77,8 +77,8 @@ struct TileBlocks {
 
   // Where the part of `image` that a block reads stands: in `in`, or, where there is a prologue, in
   // `window`, which it is written to.
-  ImagePlace read(const TileBlock& block, int64_t image, const ImageRead& shape, const float* in,
-                  const Prologue<float>& prologue, float* window) const;
+  ImageView read(const TileBlock& block, int64_t image, const ImageRead& shape, const float* in,
+                 const Prologue<float>& prologue, float* window) const;
   // Elements of a window, the largest.
   int64_t window(const ImageRead& shape) const;
 

@@ -103,7 +103,7 @@ void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
   const int64_t out_h = s_.out_h(), out_w = s_.out_w(), m = blocks_.plane.m;
   float *to_x = task.own.x, *to_dy = task.own.dy;
   for (int64_t image = block.image; image < block.image + block.images; ++image) {
-    const ImagePlace x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
+    const ImageView x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
     const float* dy = task.dy + image * out_h * out_w * s_.o + task.o;
     for_tiles_of_image(block, 1, [&](int64_t row, int64_t column) {
       const int64_t top = row * in_.step - s_.pad_h, left = column * in_.step - s_.pad_w;
@@ -173,7 +173,7 @@ void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, 
     task.own.window += thread * blocks_.window(in_);
     run_task(task, run, runs_ > 1 ? all.partial + run * s_.weights() : df);
   });
-  if (runs_ > 1) fold_partials(pool, runs_, s_.weights(), all.partial, df);
+  if (runs_ > 1) reduce_partials(pool, runs_, s_.weights(), all.partial, df);
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ __device__ T output_pixel(const Direct<T>& d, int64_t at) {
 }
 
 // The output coordinate that reads `at` through a tap; -1 where none does.
-__device__ inline int64_t reader(int64_t at, int64_t pad, int64_t reach, int64_t stride,
-                                 int64_t outputs) {
+__device__ inline int64_t consumer(int64_t at, int64_t pad, int64_t reach, int64_t stride,
+                                   int64_t outputs) {
   const int64_t from = at + pad - reach;
   if (from < 0 || from % stride != 0) return -1;
   return from / stride < outputs ? from / stride : -1;
@@ -66,10 +66,10 @@ __device__ T input_pixel(const Direct<T>& d, int64_t at) {
   const int64_t filter = s.kh * s.kw * d.group_c;
   T sum = 0;
   for (int64_t u = 0; u < s.kh; ++u) {
-    const int64_t i = reader(row, s.pad_h, u * s.dilation_h, s.stride_h, d.out_h);
+    const int64_t i = consumer(row, s.pad_h, u * s.dilation_h, s.stride_h, d.out_h);
     if (i < 0) continue;
     for (int64_t v = 0; v < s.kw; ++v) {
-      const int64_t j = reader(column, s.pad_w, v * s.dilation_w, s.stride_w, d.out_w);
+      const int64_t j = consumer(column, s.pad_w, v * s.dilation_w, s.stride_w, d.out_w);
       if (j < 0) continue;
       const T* dy = d.a + ((n * d.out_h + i) * d.out_w + j) * s.o + group * d.group_o;
       const T* w = d.b + group * d.group_o * filter + (u * s.kw + v) * d.group_c + k;
@@ -133,13 +133,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
 
 // As many as make work for a whole GPU, each of a row at least; from the shape alone.
 int64_t parts_of(const ConvShape& s) {
-  constexpr int64_t kWanted = int64_t{1} << 18, kMost = 256;
+  constexpr int64_t kWanted = int64_t{1} << 18, kMax = 256;
   const int64_t wanted = ceil_div(kWanted, std::max<int64_t>(s.weights(), 1));
-  return std::clamp<int64_t>(wanted, 1, std::clamp<int64_t>(s.n * s.out_h(), 1, kMost));
+  return std::clamp<int64_t>(wanted, 1, std::clamp<int64_t>(s.n * s.out_h(), 1, kMax));
 }
 
 template <class T>
-void run(const ConvRequest& request, CudaContext& where, const void* a, const void* b, void* out,
+void run(const ConvRequest& request, CudaContext& ctx, const void* a, const void* b, void* out,
          void* scratch) {
   const ConvShape& s = request.shape;
   Direct<T> d{.s = s,
@@ -152,13 +152,13 @@ void run(const ConvRequest& request, CudaContext& where, const void* a, const vo
               .a = static_cast<const T*>(a),
               .b = static_cast<const T*>(b),
               .out = static_cast<T*>(out)};
-  const int64_t most = int64_t{where.multiprocessors()} * kBlocksPerMultiprocessor;
+  const int64_t most = int64_t{ctx.multiprocessors()} * kBlocksPerMultiprocessor;
   const auto issue = [&](const char* name, void (*kernel)(Direct<T>)) {
     if (d.total > 0)
-      launch(name, kernel, grid_for(d.total, kThreads, most), dim3(kThreads), 0,
-             where.cuda_stream(), d);
+      launch(name, kernel, grid_for(d.total, kThreads, most), dim3(kThreads), 0, ctx.cuda_stream(),
+             d);
   };
-  CudaDeviceGuard guard(where.index());
+  CudaDeviceGuard guard(ctx.index());
   if (request.pass == ConvPass::forward) {
     d.total = s.pixels() * s.o;
     return issue("conv2d", conv_forward<T>);
@@ -173,8 +173,7 @@ void run(const ConvRequest& request, CudaContext& where, const void* a, const vo
   issue("conv2d_weight_grad", conv_weight_parts<T>);
   if (d.parts > 1 && s.weights() > 0)
     launch("conv2d_weight_grad sums", conv_weight_sums<T>, grid_for(s.weights(), kThreads, most),
-           dim3(kThreads), 0, where.cuda_stream(), d.out, d.parts, s.weights(),
-           static_cast<T*>(out));
+           dim3(kThreads), 0, ctx.cuda_stream(), d.out, d.parts, s.weights(), static_cast<T*>(out));
 }
 
 }  // namespace
@@ -186,9 +185,9 @@ size_t direct_conv_scratch(const ConvRequest& request) {
                     : static_cast<size_t>(request.shape.weights() * parts) * size_of(request.dtype);
 }
 
-void direct_conv(const ConvRequest& request, CudaContext& where, const void* a, const void* b,
+void direct_conv(const ConvRequest& request, CudaContext& ctx, const void* a, const void* b,
                  void* out, void* scratch) {
-  visit_float(request.dtype, [&]<class T>(T) { run<T>(request, where, a, b, out, scratch); });
+  visit_float(request.dtype, [&]<class T>(T) { run<T>(request, ctx, a, b, out, scratch); });
 }
 
 }  // namespace tessera

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/holders.h"
+#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/context.h"
@@ -43,18 +43,19 @@ void note_unmeasured(const ConvRequest& request) {
 }
 
 // What was answered in this process, perhaps that there is none.
-PlansPtr answer(const ConvRequest& request, const DeviceFacts& facts, const GpuSettings& settings) {
+PlansPtr answer(const ConvRequest& request, const DeviceProperties& properties,
+                const GpuSettings& settings) {
   static std::mutex mutex;
   static auto* answers = new std::map<std::string, PlansPtr>;
   const std::string what = conv_plan_text(request);
-  const std::string key =
-      fmt::format("{} {} {} {} {} {} {}", what, settings.workspace, settings.deterministic,
-                  settings.tf32, settings.plans == GpuPlans::tuned, facts.index, facts.description);
+  const std::string key = fmt::format(
+      "{} {} {} {} {} {} {}", what, settings.workspace, settings.deterministic, settings.tf32,
+      settings.plans == GpuPlans::tuned, properties.index, properties.description);
   std::lock_guard lock(mutex);
   PlansPtr& found = (*answers)[key];
   if (!found) {
     CachedPlans plans = kept_dnn_plans(
-        what, [&] { return conv_graph(request); }, facts, settings);
+        what, [&] { return conv_graph(request); }, properties, settings);
     if (settings.plans == GpuPlans::tuned) prefer_measured(plans);
     found = std::make_shared<CachedPlans>(std::move(plans));
   }
@@ -90,8 +91,8 @@ std::string fault_of(Call&& call) {
 class DirectConvKernel final : public Kernel {
  public:
   explicit DirectConvKernel(const ConvRequest& request) : request_(request) {}
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    direct_conv(request_, as_cuda(where), in[0].data, in[1].data, out[0].data, scratch.data);
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
+    direct_conv(request_, as_cuda(ctx), in[0].data, in[1].data, out[0].data, scratch.data);
   }
 
  private:
@@ -105,14 +106,14 @@ class DnnConvKernel final : public Kernel {
   DnnConvKernel(const ConvRequest& request, CachedPlans plans, const Target& target)
       : request_(request),
         plans_(std::move(plans)),
-        facts_(*target.facts),
+        properties_(*target.properties),
         tuned_(target.gpu.plans == GpuPlans::tuned),
-        place_(op_at(running_op(), current_module_path())) {
+        place_(op_at(current_op(), current_module_path())) {
     make_plan();
   }
 
-  void run(Context& where, Buffers in, Buffers out, Buffer scratch) override {
-    CudaContext& gpu = as_cuda(where);
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
+    CudaContext& gpu = as_cuda(ctx);
     const ConvPointers now{in[0].data, in[1].data, out[0].data, scratch.data};
     while (plan_ && aligned(now)) {
       if (has_run_) return plan_->run(gpu, now);
@@ -130,7 +131,8 @@ class DnnConvKernel final : public Kernel {
   // The first of the plans that cuDNN makes here.
   void make_plan() {
     for (; !plan_ && !plans_.empty();) {
-      const std::string fault = fault_of([&] { plan_.emplace(request_, plans_.front(), facts_); });
+      const std::string fault =
+          fault_of([&] { plan_.emplace(request_, plans_.front(), properties_); });
       if (!fault.empty()) give_up(fault);
     }
   }
@@ -155,7 +157,7 @@ class DnnConvKernel final : public Kernel {
 
   const ConvRequest request_;
   CachedPlans plans_;  // what was not given up; plan_ is made from the first
-  const DeviceFacts& facts_;
+  const DeviceProperties& properties_;
   const bool tuned_;
   const std::string place_;
   bool has_run_ = false;
@@ -164,24 +166,26 @@ class DnnConvKernel final : public Kernel {
 
 }  // namespace
 
-std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFacts& facts,
+std::vector<Algorithm> dnn_algorithms(const ConvRequest& request,
+                                      const DeviceProperties& properties,
                                       const GpuSettings& settings) {
   const size_t direct = direct_conv_scratch(request);
   std::vector<Algorithm> all;
   if (conv_may_have_plan(request))
-    if (const PlansPtr plans = answer(request, facts, settings); !plans->empty())
+    if (const PlansPtr plans = answer(request, properties, settings); !plans->empty())
       all.push_back({kDnn, std::max(static_cast<size_t>(plans->front().workspace_bytes), direct)});
   all.push_back({kDirect, direct});
   return all;
 }
 
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
-                                   CudaContext& where) {
+                                   CudaContext& ctx) {
   if (chosen.name == kDirect) return std::make_unique<DirectConvKernel>(request);
-  const Target target = where.target();
-  CachedPlans plans = within(*answer(request, *target.facts, target.gpu), chosen.scratch_bytes);
+  const Target target = ctx.target();
+  CachedPlans plans =
+      within(*answer(request, *target.properties, target.gpu), chosen.scratch_bytes);
   if (plans.empty()) throw InternalError("a plan of cuDNN was chosen that there is not");
-  where.dnn();  // made now: while a step is captured it cannot be
+  ctx.dnn();  // made now: while a step is captured it cannot be
   return std::make_unique<DnnConvKernel>(request, std::move(plans), target);
 }
 

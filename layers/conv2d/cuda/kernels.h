@@ -11,7 +11,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
-#include "tessera/runtime/cuda/facts.h"
+#include "tessera/runtime/cuda/device_properties.h"
 
 namespace tessera {
 
@@ -27,12 +27,13 @@ std::string conv_text(const ConvRequest& request);
 // "cudnn", where there is a plan, and "direct". Asks cuDNN once for each request; later calls, and
 // later processes (runtime/cuda/plan_cache.h), only look the answer up. Throws DeviceError where
 // cuDNN is needed and cannot be loaded. Thread-safe.
-std::vector<Algorithm> dnn_algorithms(const ConvRequest& request, const DeviceFacts& facts,
+std::vector<Algorithm> dnn_algorithms(const ConvRequest& request,
+                                      const DeviceProperties& properties,
                                       const GpuSettings& settings = {});
 // The one that was chosen, under the same settings. Inputs and output that stand at addresses which
 // the request does not allow are computed by "direct" all the same.
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
-                                   CudaContext& where);
+                                   CudaContext& ctx);
 
 // Convolutions by plain loops, for what cuDNN has no plan for: float64, and what is not aligned.
 // Sums run in an order that follows from the shape alone.
@@ -42,7 +43,7 @@ size_t direct_conv_scratch(const ConvRequest& request);
 
 // Issues the pass on the stream of `where`. a and b are the inputs as ConvPass lists them; scratch
 // is aligned to 16 bytes and holds direct_conv_scratch() of them.
-void direct_conv(const ConvRequest& request, CudaContext& where, const void* a, const void* b,
+void direct_conv(const ConvRequest& request, CudaContext& ctx, const void* a, const void* b,
                  void* out, void* scratch);
 
 }  // namespace tessera

@@ -105,19 +105,19 @@ std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
   return graph;
 }
 
-std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& facts,
+std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceProperties& properties,
                                  const GpuSettings& settings) {
   const std::optional<DnnDescriptor> graph = conv_graph(request);
   if (!graph) return std::nullopt;
-  std::vector<DnnPlan> plans = dnn_plans(*graph, facts, settings);
+  std::vector<DnnPlan> plans = dnn_plans(*graph, properties, settings);
   if (plans.empty()) return std::nullopt;
   return std::move(plans.front());
 }
 
-void ConvPlanRun::run(CudaContext& where, const ConvPointers& now) {
+void ConvPlanRun::run(CudaContext& ctx, const ConvPointers& now) {
   if (!pack_ || !(now == packed_)) make_pack(now);
-  CudaDeviceGuard guard(where.index());
-  cuda_check(dnn().cudnnBackendExecute(where.dnn(), plan_.handle(), pack_->handle()),
+  CudaDeviceGuard guard(ctx.index());
+  cuda_check(dnn().cudnnBackendExecute(ctx.dnn(), plan_.handle(), pack_->handle()),
              "cudnnBackendExecute");
 }
 

@@ -21,7 +21,7 @@ std::string conv_plan_text(const ConvRequest& request);
 // no such operation.
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request);
 // The plan that is taken under the rules; nothing where there is none. Looks into no cache.
-std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceFacts& facts,
+std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceProperties& properties,
                                  const GpuSettings& settings);
 
 // The inputs as ConvPass lists them.
@@ -34,11 +34,12 @@ struct ConvPointers {
 class ConvPlanRun {
  public:
   // Throws DeviceError where cuDNN does not make this plan here.
-  ConvPlanRun(const ConvRequest& request, const CachedPlan& plan, const DeviceFacts& facts)
-      : pass_(request.pass), plan_(std::move(dnn_plan_of(plan.text, facts).plan)) {}
+  ConvPlanRun(const ConvRequest& request, const CachedPlan& plan,
+              const DeviceProperties& properties)
+      : pass_(request.pass), plan_(std::move(dnn_plan_of(plan.text, properties).plan)) {}
 
   // Issues it on the stream of `where`; throws what cuda_check() throws.
-  void run(CudaContext& where, const ConvPointers& now);
+  void run(CudaContext& ctx, const ConvPointers& now);
 
  private:
   void make_pack(const ConvPointers& now);

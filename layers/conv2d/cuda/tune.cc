@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMostPlans = 16;
+constexpr size_t kMaxPlans = 16;
 constexpr int kRounds = 5, kRunsInRound = 4;
 constexpr double kTooSlow = 3;  // times the fastest so far: not worth measuring well
 
@@ -40,14 +40,14 @@ Tensor noise(Shape shape, uint64_t seed, Device gpu) {
 
 class Measurement {
  public:
-  Measurement(const ConvRequest& request, CudaContext& where)
-      : request_(request), where_(where), guard_(where.index()) {
+  Measurement(const ConvRequest& request, CudaContext& ctx)
+      : request_(request), ctx_(ctx), guard_(ctx.index()) {
     const ConvShape& s = request.shape;
     const Shape x{s.n, s.h, s.w, s.c}, w{s.o, s.kh, s.kw, s.c / s.groups},
         y{s.n, s.out_h(), s.out_w(), s.o};
     const ConvPass pass = request.pass;
-    a_ = noise(pass == ConvPass::input_grad ? y : x, 1, where.device());
-    b_ = noise(pass == ConvPass::weight_grad ? y : w, 2, where.device());
+    a_ = noise(pass == ConvPass::input_grad ? y : x, 1, ctx.device());
+    b_ = noise(pass == ConvPass::weight_grad ? y : w, 2, ctx.device());
     out_ = full(pass == ConvPass::forward ? y : pass == ConvPass::input_grad ? x : w, 0);
   }
 
@@ -55,8 +55,8 @@ class Measurement {
   double microseconds(const CachedPlan& plan) {
     try {
       const auto scratch =
-          allocate_storage(static_cast<size_t>(plan.workspace_bytes), where_.device(), true);
-      ConvPlanRun run(request_, plan, *where_.facts());
+          allocate_storage(static_cast<size_t>(plan.workspace_bytes), ctx_.device(), true);
+      ConvPlanRun run(request_, plan, *ctx_.properties());
       const ConvPointers at{a_.impl()->data(), b_.impl()->data(), out_.impl()->data(),
                             scratch->pointer};
       once(run, at, 1);  // loads what is loaded lazily
@@ -78,9 +78,9 @@ class Measurement {
 
  private:
   double once(ConvPlanRun& run, const ConvPointers& at, int runs) {
-    cuda_check(cudaEventRecord(begin_.handle(), where_.cuda_stream()), "cudaEventRecord");
-    for (int i = 0; i < runs; ++i) run.run(where_, at);
-    cuda_check(cudaEventRecord(end_.handle(), where_.cuda_stream()), "cudaEventRecord");
+    cuda_check(cudaEventRecord(begin_.handle(), ctx_.cuda_stream()), "cudaEventRecord");
+    for (int i = 0; i < runs; ++i) run.run(ctx_, at);
+    cuda_check(cudaEventRecord(end_.handle(), ctx_.cuda_stream()), "cudaEventRecord");
     cuda_check(cudaEventSynchronize(end_.handle()), "cudaEventSynchronize");
     float milliseconds = 0;
     cuda_check(cudaEventElapsedTime(&milliseconds, begin_.handle(), end_.handle()),
@@ -89,7 +89,7 @@ class Measurement {
   }
 
   const ConvRequest& request_;
-  CudaContext& where_;
+  CudaContext& ctx_;
   const CudaDeviceGuard guard_;  // events are made on the GPU that is current
   TimingEvent begin_, end_;
   Tensor a_, b_, out_;
@@ -98,15 +98,15 @@ class Measurement {
 
 }  // namespace
 
-CachedPlans tune_conv(const ConvRequest& request, CudaContext& where, PlanCache& cache) {
-  const DeviceFacts& facts = *where.facts();
-  const GpuSettings settings = where.target().gpu;
-  CachedPlans plans = dnn_plan_texts(conv_graph(request), facts, settings, kMostPlans);
+CachedPlans tune_conv(const ConvRequest& request, CudaContext& ctx, PlanCache& cache) {
+  const DeviceProperties& properties = *ctx.properties();
+  const GpuSettings settings = ctx.target().gpu;
+  CachedPlans plans = dnn_plan_texts(conv_graph(request), properties, settings, kMaxPlans);
   if (plans.empty()) return plans;
-  const DeviceScope scope(where.device());
-  Measurement measurement(request, where);
+  const DeviceScope scope(ctx.device());
+  Measurement measurement(request, ctx);
   for (CachedPlan& plan : plans) plan.microseconds = measurement.microseconds(plan);
-  cache.keep(dnn_plan_key(conv_plan_text(request), facts, settings), plans);
+  cache.keep(dnn_plan_key(conv_plan_text(request), properties, settings), plans);
   return plans;
 }
 

@@ -12,7 +12,7 @@ namespace tessera {
 // run or had no memory for its workspace. None where cuDNN is not asked, or has none. Inputs,
 // output and workspace are eager tensors, given back at the end. Throws OutOfMemory where there is
 // none for inputs and output.
-CachedPlans tune_conv(const ConvRequest& request, CudaContext& where,
+CachedPlans tune_conv(const ConvRequest& request, CudaContext& ctx,
                       PlanCache& cache = plan_cache());
 
 }  // namespace tessera

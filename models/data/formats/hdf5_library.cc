@@ -11,7 +11,7 @@
 #include <fmt/ranges.h>
 #include <hdf5.h>
 
-#include "tessera/models/data/formats/hdf5_turn.h"
+#include "tessera/models/data/formats/hdf5_lock.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/text/utf8.h"
@@ -109,7 +109,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
     if (!std::filesystem::exists(status)) fail("there is no such file" + relative_path_help(path));
     if (!std::filesystem::is_regular_file(status)) fail("it is no ordinary file");
     bytes_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
-    const Hdf5Turn turn;
+    const Hdf5Lock turn;
     const Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS));
     H5Pset_cache(access, 0, 0, 0, 0);  // no chunks
     H5Pset_sieve_buf_size(access, 0);
@@ -124,7 +124,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
     if (file_ < 0) fail(hdf5_library_error());
   }
   ~Impl() {
-    const Hdf5Turn turn;
+    const Hdf5Lock turn;
     const Hdf5Id closed = std::move(file_);
   }
   const std::string& path() const { return path_; }
@@ -274,7 +274,7 @@ class LibraryData final : public Hdf5Data {
         data_(std::move(data)),
         type_(std::move(type)) {}
   ~LibraryData() override {
-    const Hdf5Turn turn;
+    const Hdf5Lock turn;
     const Hdf5Id data = std::move(data_), type = std::move(type_);
   }
 
@@ -282,7 +282,7 @@ class LibraryData final : public Hdf5Data {
                     uint32_t& skipped) const override {
     const std::vector<hsize_t> at(first.begin(), first.end());
     hsize_t bytes = 0;
-    const Hdf5Turn turn;
+    const Hdf5Lock turn;
     if (H5Dget_chunk_storage_size(data_, at.data(), &bytes) < 0 || bytes == 0)
       throw DataError("it is not in the file: it was never written, or its index is damaged");
     if (bytes > to.size())
@@ -299,7 +299,7 @@ class LibraryData final : public Hdf5Data {
     std::vector<hsize_t> begin(info().shape.size()), size(info().shape.begin(), info().shape.end());
     begin[0] = static_cast<hsize_t>(first);
     size[0] = static_cast<hsize_t>(count);
-    const Hdf5Turn turn;
+    const Hdf5Lock turn;
     const Hdf5Id space(H5Dget_space(data_));
     const Hdf5Id memory(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr));
     if (static_cast<size_t>(H5Sget_simple_extent_npoints(memory)) * H5Tget_size(type_) != to.size())
@@ -510,27 +510,27 @@ Hdf5File::Hdf5File(const std::string& path) : impl_(std::make_shared<Impl>(path)
 Hdf5File::~Hdf5File() = default;
 const std::string& Hdf5File::path() const { return impl_->path(); }
 bool Hdf5File::has(const std::string& place) const {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   return impl_->has(place);
 }
 std::shared_ptr<const Hdf5Data> Hdf5File::open(const std::string& path) const {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   return impl_->open(path);
 }
 bool Hdf5File::has_floats(const std::string& path) const {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   return impl_->has_floats(path);
 }
 std::vector<std::string> Hdf5File::texts(const std::string& place, Texts count) const {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   return impl_->texts(place, count);
 }
 std::vector<double> Hdf5File::numbers(const std::string& place) const {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   return impl_->numbers(place);
 }
 std::vector<std::string> Hdf5File::list(size_t most) const {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   return impl_->list(most);
 }
 

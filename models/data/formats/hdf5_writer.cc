@@ -11,7 +11,7 @@
 #include <hdf5.h>
 #include <unistd.h>
 
-#include "tessera/models/data/formats/hdf5_turn.h"
+#include "tessera/models/data/formats/hdf5_lock.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 
@@ -126,7 +126,7 @@ struct Hdf5Writer::Impl {
 };
 
 Hdf5Writer::Hdf5Writer(const std::string& path) : impl_(std::make_unique<Impl>()) {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   impl_->path = path;
   impl_->file = Hdf5Id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   impl_->check<hid_t>(impl_->file);
@@ -139,12 +139,12 @@ Hdf5Writer::Hdf5Writer(const std::string& path) : impl_(std::make_unique<Impl>()
 }
 
 Hdf5Writer::~Hdf5Writer() {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   impl_.reset();
 }
 
 void Hdf5Writer::attribute(const Hdf5Attribute& attribute) {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   const bool is_text = !attribute.text.empty();
   const Hdf5Id type = is_text ? text_type(attribute.text.size()) : Hdf5Id(H5Tcopy(H5T_STD_I32LE));
   const Hdf5Id space(H5Screate(H5S_SCALAR));
@@ -157,13 +157,13 @@ void Hdf5Writer::attribute(const Hdf5Attribute& attribute) {
 
 void Hdf5Writer::texts(const std::string& group, const std::string& name,
                        const std::vector<std::string>& list) {
-  constexpr size_t kMost = 60000;  // bytes of an attribute; the format allows 64 KiB
-  const Hdf5Turn turn;
-  impl_->reserve(kMost + list.size() * 64);
+  constexpr size_t kMax = 60000;  // bytes of an attribute; the format allows 64 KiB
+  const Hdf5Lock turn;
+  impl_->reserve(kMax + list.size() * 64);
   const Hdf5Id at = impl_->group(group);
   size_t longest = 1;
   for (const std::string& text : list) longest = std::max(longest, text.size());
-  const size_t part = std::max<size_t>(1, kMost / longest);
+  const size_t part = std::max<size_t>(1, kMax / longest);
   if (list.size() <= part) return impl_->texts(at, name, list, longest);
   for (size_t first = 0, i = 0; first < list.size(); first += part, ++i)
     impl_->texts(at, fmt::format("{}{}", name, i),
@@ -171,14 +171,14 @@ void Hdf5Writer::texts(const std::string& group, const std::string& name,
 }
 
 void Hdf5Writer::array(const ArraySpec& array, const void* values) {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   impl_->reserve(bytes_of(array));
   const Hdf5Id type = type_of(array), data = impl_->create(array, type, 0);
   impl_->check(H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
 }
 
 void Hdf5Writer::begin(const ArraySpec& array, int64_t chunk) {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   impl_->shape.assign(array.shape.begin(), array.shape.end());
   impl_->next.assign(array.shape.size(), 0);
   impl_->begun_type = type_of(array);
@@ -192,7 +192,7 @@ void Hdf5Writer::begin(const ArraySpec& array, int64_t chunk) {
 }
 
 void Hdf5Writer::append(const void* values, int64_t count) {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   std::vector<hsize_t> size = impl_->shape;
   size[0] = static_cast<hsize_t>(count);
   if (impl_->row_bytes > 0) impl_->reserve(impl_->row_bytes * static_cast<size_t>(count));
@@ -205,7 +205,7 @@ void Hdf5Writer::append(const void* values, int64_t count) {
 }
 
 void Hdf5Writer::close() {
-  const Hdf5Turn turn;
+  const Hdf5Lock turn;
   impl_->begun = Hdf5Id();
   impl_->check(H5Fflush(impl_->file, H5F_SCOPE_LOCAL));
   hsize_t size = 0;

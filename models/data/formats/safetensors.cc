@@ -21,14 +21,14 @@ namespace {
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr size_t kMostDimensions = 8;
+constexpr size_t kMaxDimensions = 8;
 constexpr char kMetadata[] = "__metadata__";
 
 std::string in_quotes(const std::string& name) {
-  constexpr size_t kMost = 120;
+  constexpr size_t kMax = 120;
   const std::string text = utf8_printable(name);
-  if (text.size() <= kMost) return fmt::format("'{}'", text);
-  return fmt::format("'{}...'", text.substr(0, utf8_start(text, kMost)));
+  if (text.size() <= kMax) return fmt::format("'{}'", text);
+  return fmt::format("'{}...'", text.substr(0, utf8_start(text, kMax)));
 }
 
 struct Type {
@@ -53,7 +53,7 @@ void check_writable(SafeTensor& tensor) {
   if (tensor.name.empty() || tensor.name == kMetadata)
     throw Error(fmt::format("{} cannot be the name of a tensor", in_quotes(tensor.name)));
   tensor.bytes = bytes_of(tensor.dtype);
-  bool fits = tensor.shape.size() <= kMostDimensions;
+  bool fits = tensor.shape.size() <= kMaxDimensions;
   for (const int64_t extent : tensor.shape)
     fits = fits && extent >= 0 &&
            !__builtin_mul_overflow(tensor.bytes, static_cast<uint64_t>(extent), &tensor.bytes);
@@ -131,8 +131,8 @@ class Header final : public JsonListener {
     if (depth_ != 3) fail(fmt::format("{} must not be a number", where()));
     if (number > uint64_t{INT64_MAX})
       fail(fmt::format("{}: {} is more than any file has", where(), number));
-    if (numbers_.size() == kMostDimensions)
-      fail(fmt::format("{} has more than {} numbers", where(), kMostDimensions));
+    if (numbers_.size() == kMaxDimensions)
+      fail(fmt::format("{} has more than {} numbers", where(), kMaxDimensions));
     numbers_.push_back(number);
   }
 

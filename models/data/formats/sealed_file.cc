@@ -28,13 +28,13 @@ void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> sea
   write_seal(crc_of(bytes.data(), bytes.size()), seal.data());
 }
 
-FileFault write_sealed(FileSystem& files, const char* path,
+FileError write_sealed(FileSystem& files, const char* path,
                        std::span<const std::byte> image) noexcept {
   std::span<const std::byte> parts[] = {image, {}};
   return write_sealed(files, path, parts);
 }
 
-FileFault write_sealed(FileSystem& files, const char* path,
+FileError write_sealed(FileSystem& files, const char* path,
                        std::span<std::span<const std::byte>> parts) noexcept {
   uint32_t crc = 0;
   for (const std::span<const std::byte>& part : parts)

@@ -20,10 +20,10 @@ inline const ArraySpec kSealArray = {"checksum", "uint8", {kSealBytes}};
 void make_seal(std::span<const std::byte> bytes, std::span<char, kSealBytes> seal) noexcept;
 
 // write_durably() of the image and its seal.
-FileFault write_sealed(FileSystem& files, const char* path,
+FileError write_sealed(FileSystem& files, const char* path,
                        std::span<const std::byte> image) noexcept;
 // The same of an image in parts; the last of them, which must be empty, becomes the seal.
-FileFault write_sealed(FileSystem& files, const char* path,
+FileError write_sealed(FileSystem& files, const char* path,
                        std::span<std::span<const std::byte>> parts) noexcept;
 
 // Whether the last bytes are the right seal of all before; `sealed` tells whether they look like

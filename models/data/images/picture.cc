@@ -45,7 +45,8 @@ class Canvas : public RowSink {
     uint8_t* to = pixels_.rgb.data();
     for (int y = 0; y < pixels_.height; ++y) {
       for (int x = 0; x < pixels_.width; ++x, to += 3) {
-        PixelPlace from = stored_place(picture_.orientation, picture_.height, picture_.width, y, x);
+        PixelCoordinate from =
+            stored_pixel(picture_.orientation, picture_.height, picture_.width, y, x);
         std::memcpy(to, stored_.data() + (int64_t{from.y} * picture_.width + from.x) * 3, 3);
       }
     }
@@ -115,8 +116,8 @@ void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int
   }
 }
 
-PixelPlace stored_place(int orientation, int height, int width, int y, int x) {
-  PixelPlace place = orientation >= 5 ? PixelPlace{x, y} : PixelPlace{y, x};
+PixelCoordinate stored_pixel(int orientation, int height, int width, int y, int x) {
+  PixelCoordinate place = orientation >= 5 ? PixelCoordinate{x, y} : PixelCoordinate{y, x};
   bool flip_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   if (flip_y) place.y = height - 1 - place.y;
@@ -126,7 +127,7 @@ PixelPlace stored_place(int orientation, int height, int width, int y, int x) {
 
 double file_seconds() { return t_file_seconds; }
 
-void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<uint8_t>& bytes) {
+void read_regular_file(const std::string& path, int64_t max_bytes, std::vector<uint8_t>& bytes) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   auto fail = [&](const std::string& why) { picture::fail(path, why); };
@@ -140,9 +141,8 @@ void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<
   struct stat status {};
   if (fstat(file.number, &status) != 0) fail(std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail("is not a plain file");
-  if (status.st_size > most_bytes)
-    fail(
-        fmt::format("has {} bytes, more than the {} that are allowed", status.st_size, most_bytes));
+  if (status.st_size > max_bytes)
+    fail(fmt::format("has {} bytes, more than the {} that are allowed", status.st_size, max_bytes));
   bytes.resize(static_cast<size_t>(status.st_size));
   for (size_t done = 0; done < bytes.size();) {
     ssize_t got = ::read(file.number, bytes.data() + done, bytes.size() - done);

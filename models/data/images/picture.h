@@ -55,10 +55,10 @@ void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int
                     RowSink& sink, std::vector<uint8_t>& scratch, const PictureLimits& limits = {});
 
 // Where pixel (y, x) of a shown picture stands in the stored one of height x width.
-struct PixelPlace {
+struct PixelCoordinate {
   int y, x;
 };
-PixelPlace stored_place(int orientation, int height, int width, int y, int x);
+PixelCoordinate stored_pixel(int orientation, int height, int width, int y, int x);
 
 // A whole picture as shown, for tools and tests: [height x width x 3].
 struct Pixels {
@@ -68,7 +68,7 @@ struct Pixels {
 Pixels load_picture(const std::string& path, const PictureLimits& limits = {});
 
 // All bytes of a regular file. Throws DataError; also for a link, a pipe or a device in its place.
-void read_regular_file(const std::string& path, int64_t most_bytes, std::vector<uint8_t>& bytes);
+void read_regular_file(const std::string& path, int64_t max_bytes, std::vector<uint8_t>& bytes);
 // Returns the seconds that this thread has spent in read_regular_file().
 double file_seconds();
 

@@ -42,13 +42,12 @@ class Jpeg {
     };
     errors_.output_message = [](j_common_ptr) {};
     info.client_data = this;
-    most_scans_ = limits.scans;
+    max_scans_ = limits.scans;
     guard([&] { jpeg_create_decompress(&info); });  // destroys itself where it fails
     progress_.progress_monitor = [](j_common_ptr common) {
       auto* jpeg = static_cast<Jpeg*>(common->client_data);
-      if (jpeg->info.input_scan_number <= jpeg->most_scans_) return;
-      std::snprintf(jpeg->text_, sizeof jpeg->text_, "it has more than %d scans",
-                    jpeg->most_scans_);
+      if (jpeg->info.input_scan_number <= jpeg->max_scans_) return;
+      std::snprintf(jpeg->text_, sizeof jpeg->text_, "it has more than %d scans", jpeg->max_scans_);
       std::longjmp(jpeg->jump_, 1);
     };
     info.progress = &progress_;
@@ -104,7 +103,7 @@ class Jpeg {
   const std::string& name_;
   std::jmp_buf jump_;
   char text_[JMSG_LENGTH_MAX] = {};
-  int most_scans_ = 0;
+  int max_scans_ = 0;
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};

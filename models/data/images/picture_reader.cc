@@ -17,7 +17,7 @@ ResampleAxis mirrored(ResampleAxis axis, double side) {
 // The same part of the picture as stored.
 WantedPart as_stored(WantedPart shown, const StoredPicture& stored) {
   if (stored.orientation >= 5) std::swap(shown.rows, shown.columns);
-  PixelPlace origin = stored_place(stored.orientation, stored.height, stored.width, 0, 0);
+  PixelCoordinate origin = stored_pixel(stored.orientation, stored.height, stored.width, 0, 0);
   if (origin.y != 0) shown.rows = mirrored(shown.rows, stored.height);
   if (origin.x != 0) shown.columns = mirrored(shown.columns, stored.width);
   return shown;
@@ -134,7 +134,7 @@ void PictureReader::turn(int orientation, int height, int width, uint8_t* out) c
   const int rows = orientation >= 5 ? width : height, columns = orientation >= 5 ? height : width;
   for (int y = 0; y < rows; ++y) {
     for (int x = 0; x < columns; ++x, out += channels_) {
-      const PixelPlace from = stored_place(orientation, height, width, y, x);
+      const PixelCoordinate from = stored_pixel(orientation, height, width, y, x);
       std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * channels_,
                   static_cast<size_t>(channels_));
     }

@@ -146,7 +146,7 @@ class Images {
                 image);
   }
 
-  std::vector<HostBuffer> host_buffers(const std::string& name) const {
+  std::vector<MemoryItem> host_buffers(const std::string& name) const {
     const auto bytes = static_cast<size_t>(block_bytes_);
     return {{name + " images", BlockCache::host_bytes(blocks_.count(), bytes, slots_)},
             {name + " decoders", works_ * blocks_.work_bytes()},
@@ -251,8 +251,8 @@ class Hdf5Set : public Dataset {
         chosen_(std::move(chosen)),
         owns_(owns) {}
 
-  std::vector<HostBuffer> host_buffers() const override {
-    std::vector<HostBuffer> buffers;
+  std::vector<MemoryItem> host_buffers() const override {
+    std::vector<MemoryItem> buffers;
     if (owns_) buffers = images_->host_buffers(name());
     buffers.push_back({name() + " labels", labels_.capacity() * sizeof(int32_t)});
     if (!chosen_.empty())

@@ -31,10 +31,10 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
 }
 
 // Of what is in a class's folder and no picture.
-Stray::Kind kind_of(const fs::path& path) {
+SkippedEntry::Kind kind_of(const fs::path& path) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return Stray::kFolder;
-  return fs::is_regular_file(path, error) ? Stray::kNoPicture : Stray::kNoFile;
+  if (fs::is_directory(path, error)) return SkippedEntry::kFolder;
+  return fs::is_regular_file(path, error) ? SkippedEntry::kNoPicture : SkippedEntry::kNoFile;
 }
 
 // The path of an entry from the root, after its links.
@@ -78,8 +78,8 @@ class Inside {
 
 // What a folder that may be that of a class has.
 struct Content {
-  std::vector<fs::path> pictures;  // resolved
-  std::vector<Stray> stray;        // named as they stand there
+  std::vector<fs::path> pictures;   // resolved
+  std::vector<SkippedEntry> stray;  // named as they stand there
 };
 
 Content content_of(const Inside& inside, const fs::path& folder, const fs::path& real) {
@@ -88,14 +88,14 @@ Content content_of(const Inside& inside, const fs::path& folder, const fs::path&
   for (const auto& entry : entries(real)) {
     if (is_hidden(entry.path().string())) {
       content.stray.push_back(
-          {Stray::kHidden, (inside.from_root(folder) / entry.path().filename()).string()});
+          {SkippedEntry::kHidden, (inside.from_root(folder) / entry.path().filename()).string()});
       continue;
     }
     const std::optional<fs::path> file = inside.resolve(entry);
     if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error)) {
       content.pictures.push_back(*file);
     } else {
-      content.stray.push_back({file ? kind_of(*file) : Stray::kDangling,
+      content.stray.push_back({file ? kind_of(*file) : SkippedEntry::kDangling,
                                (inside.from_root(folder) / entry.path().filename()).string()});
     }
   }
@@ -176,28 +176,29 @@ ImageFiles find_images(const std::string& root, const std::string& split,
   const Inside inside(root, outer);
   ImageFiles found;
   std::error_code error;
-  const auto stray = [&](Stray::Kind kind, const fs::path& path) {
+  const auto stray = [&](SkippedEntry::Kind kind, const fs::path& path) {
     found.stray.push_back({kind, inside.from_root(path).string()});
   };
   for (const auto& folder : entries(inside.split(split))) {
     if (is_hidden(folder.path().string())) {
-      stray(Stray::kHidden, folder.path());
+      stray(SkippedEntry::kHidden, folder.path());
       continue;
     }
     const std::optional<fs::path> real = inside.resolve(folder);
     if (!real) {
-      stray(Stray::kDangling, folder.path());
+      stray(SkippedEntry::kDangling, folder.path());
       continue;
     }
     if (!fs::is_directory(*real, error)) {
-      stray(fs::is_regular_file(*real, error) ? Stray::kBesideClasses : Stray::kNoFile,
-            folder.path());
+      stray(
+          fs::is_regular_file(*real, error) ? SkippedEntry::kBesideClasses : SkippedEntry::kNoFile,
+          folder.path());
       continue;
     }
     const Content content = content_of(inside, folder.path(), *real);
     found.stray.insert(found.stray.end(), content.stray.begin(), content.stray.end());
     if (content.pictures.empty()) {
-      stray(Stray::kEmpty, folder.path());
+      stray(SkippedEntry::kEmpty, folder.path());
       continue;
     }
     const std::string name = folder.path().filename().string();

@@ -12,7 +12,7 @@ struct ImageFile {
 };
 
 // What is there besides: "train/ants/notes.txt".
-struct Stray {
+struct SkippedEntry {
   enum Kind {
     kNoPicture,
     kBesideClasses,
@@ -28,7 +28,7 @@ struct Stray {
 
 struct ImageFiles {
   std::vector<ImageFile> pictures;  // by class, then by name
-  std::vector<Stray> stray;
+  std::vector<SkippedEntry> stray;
 };
 
 // Links that lead out of the root.

@@ -63,7 +63,7 @@ class ImageFolder : public Dataset {
     return {turned ? stored.width : stored.height, turned ? stored.height : stored.width,
             channels()};
   }
-  std::vector<HostBuffer> host_buffers() const override {
+  std::vector<MemoryItem> host_buffers() const override {
     size_t bytes = readers_.size() * static_cast<size_t>(needs_.decode_bytes);
     for (const PictureReader& reader : readers_) bytes += reader.bytes();
     return {{name() + " list", paths_.capacity() + entries_.capacity() * sizeof(Entry)},
@@ -296,8 +296,8 @@ Located locate(const std::string& root, const std::string& validation, bool foll
 }
 
 // A line for each kind.
-std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
-  static constexpr const char* kTexts[Stray::kKinds][2] = {
+std::vector<std::string> stray_notes(const std::vector<SkippedEntry>& stray) {
+  static constexpr const char* kTexts[SkippedEntry::kKinds][2] = {
       {"file is no .jpg, .jpeg or .png and was skipped",
        "files are no .jpg, .jpeg or .png and were skipped"},
       {"file is in no class's folder and was skipped",
@@ -308,9 +308,9 @@ std::vector<std::string> stray_notes(const std::vector<Stray>& stray) {
       {"link leads nowhere and was skipped", "links lead nowhere and were skipped"},
       {"folder has no picture and was skipped", "folders have no picture and were skipped"},
       {"hidden file or folder was skipped", "hidden files and folders were skipped"}};
-  std::vector<std::string> names[Stray::kKinds], notes;
-  for (const Stray& one : stray) names[one.kind].push_back(printable(one.path));
-  for (size_t kind = 0; kind < Stray::kKinds; ++kind)
+  std::vector<std::string> names[SkippedEntry::kKinds], notes;
+  for (const SkippedEntry& one : stray) names[one.kind].push_back(printable(one.path));
+  for (size_t kind = 0; kind < SkippedEntry::kKinds; ++kind)
     if (!names[kind].empty())
       notes.push_back(list_text(names[kind], kTexts[kind][0], kTexts[kind][1], ", "));
   return notes;

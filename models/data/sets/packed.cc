@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "tessera/models/data/formats/hdf5_library.h"
-#include "tessera/models/data/formats/hdf5_turn.h"
+#include "tessera/models/data/formats/hdf5_lock.h"
 #include "tessera/models/data/formats/hdf5_writer.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/moments.h"
@@ -139,7 +139,7 @@ class Packed : public Dataset {
         source_(images.file),
         images_(static_cast<uint64_t>(images.offset)),
         labels_(std::move(labels)) {}
-  std::vector<HostBuffer> host_buffers() const override {
+  std::vector<MemoryItem> host_buffers() const override {
     return {{name() + " labels", labels_.capacity() * sizeof(int32_t)}};
   }
 

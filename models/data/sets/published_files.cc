@@ -40,7 +40,7 @@ class DataFile {
   int64_t offset() const { return offset_; }
   // No contents of more than this many bytes can be in the file: its size, or for a compressed one
   // what deflate can make of that at most. To be asked before memory is taken on a header's word.
-  int64_t most_bytes() const;
+  int64_t max_bytes() const;
 
   // Fills bytes [0, size); throws when the contents end before (what: "image 17").
   void read(void* bytes, size_t size, const char* what);
@@ -97,7 +97,7 @@ DataFile::~DataFile() {
   if (file_ != nullptr) std::fclose(file_);
 }
 
-int64_t DataFile::most_bytes() const {
+int64_t DataFile::max_bytes() const {
   constexpr int64_t kMaxPerByte = 1032;  // zlib's technical notes: 1032:1 at best
   if (!compressed_) return disk_bytes_;
   return disk_bytes_ > INT64_MAX / kMaxPerByte ? INT64_MAX : disk_bytes_ * kMaxPerByte;
@@ -220,7 +220,7 @@ std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
   }
   int64_t header = file.offset();
   int64_t needed = header + sizes[0] * sizes[1] * sizes[2];  // < 2^32 * 2^28
-  bool fits = file.compressed() ? needed <= file.most_bytes() : needed == file.disk_bytes();
+  bool fits = file.compressed() ? needed <= file.max_bytes() : needed == file.disk_bytes();
   if (!fits) {
     int64_t end = file.compressed() ? header : std::min(file.disk_bytes(), needed);
     file.fail(

@@ -75,8 +75,8 @@ class Subset : public Dataset {
         notes_(std::move(notes)),
         owns_(owns) {}
 
-  std::vector<HostBuffer> host_buffers() const override {
-    std::vector<HostBuffer> buffers;
+  std::vector<MemoryItem> host_buffers() const override {
+    std::vector<MemoryItem> buffers;
     if (owns_) buffers = all_->host_buffers();
     if (!chosen_.empty())
       buffers.push_back({name() + " choice", chosen_.capacity() * sizeof(int64_t)});

@@ -33,7 +33,7 @@ TEST(RecomputeMeasure, CountsWhatIsLive) {
   EXPECT_EQ(measured->live, (std::vector<int64_t>{2, 12, 26, 20, 23, 14}));
   EXPECT_EQ(measured->peak, 26);
   EXPECT_EQ(measured->highest, 2);
-  EXPECT_EQ(measured->holders, (std::vector<int>{1, 2, 0}));
+  EXPECT_EQ(measured->live_values, (std::vector<int>{1, 2, 0}));
   EXPECT_EQ(measured->cost, 16);
   EXPECT_EQ(base_cost(problem), 16);
 }
@@ -71,10 +71,10 @@ TEST(RecomputeMeasure, RefusesWhatIsNoSequence) {
   EXPECT_FALSE(measure(problem, {0, 2, 1, 3, 4, 5}));     // not in order
   EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4, 5, 6}));  // no such step
   EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4, 5, -1}));
-  problem.steps[1].again = false;
+  problem.steps[1].recomputable = false;
   EXPECT_FALSE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));  // may not
-  problem.steps[1].again = true;
-  problem.steps[3].again = false;
+  problem.steps[1].recomputable = true;
+  problem.steps[3].recomputable = false;
   problem.steps[3].overwrites = {0};
   EXPECT_TRUE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));
   EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 1, 4, 5}));     // reads a, which D overwrote
@@ -109,18 +109,18 @@ TEST(RecomputeMalformed, NamesStepAndValue) {
   EXPECT_EQ(with([](P& p) { p.steps[3].overwrites = {0}; }),
             "step 'D': it overwrites value 'a', so it must not run again");
   EXPECT_EQ(with([](P& p) {
-              p.steps[1].again = false;
+              p.steps[1].recomputable = false;
               p.steps[1].overwrites = {0};
             }),
             "step 'C': it reads value 'a' after step 'B' has overwritten it");
   EXPECT_EQ(with([](P& p) {
-              p.steps[5].again = false;
+              p.steps[5].recomputable = false;
               p.steps[5].overwrites = {5};
             }),
             "step 'F': it overwrites value 'f' before it is made");
-  EXPECT_EQ(with([](P& p) { p.values[3].may_take = {1}; }),
+  EXPECT_EQ(with([](P& p) { p.values[3].may_reuse = {1}; }),
             "value 'd': it may take value 'b', which step 'D' does not read");
-  EXPECT_EQ(with([](P& p) { p.values[3].may_take = {2}; }),
+  EXPECT_EQ(with([](P& p) { p.values[3].may_reuse = {2}; }),
             "value 'd': it may take value 'c', and has 4 bytes where that has 6");
   const int64_t large = int64_t{1} << 61;
   EXPECT_EQ(with([&](P& p) { p.values[0].bytes = p.values[3].bytes = large; }),
@@ -134,10 +134,10 @@ TEST(RecomputeMalformed, NamesStepAndValue) {
             "step 'E': its scratch and the sizes add up to more than 62 bits");
 }
 
-RecomputePlan plan_of(const RecomputeProblem& problem, const Runs& runs) {
+RecomputePlan plan_of(const RecomputeProblem& problem, const StepSequence& runs) {
   RecomputePlan plan;
   plan.runs = runs;
-  plan.verdict = Verdict::kWithin;
+  plan.status = SolveStatus::kFeasible;
   if (const auto measured = measure(problem, runs)) {
     plan.peak = measured->peak;
     plan.cost = measured->cost;
@@ -148,13 +148,13 @@ RecomputePlan plan_of(const RecomputeProblem& problem, const Runs& runs) {
 
 TEST(RecomputeCheck, FindsWhatIsWrong) {
   RecomputeProblem problem = small();
-  const auto fault = [&](const Runs& runs, auto change) {
+  const auto fault = [&](const StepSequence& runs, auto change) {
     RecomputePlan plan = plan_of(problem, runs);
     change(plan);
     return check_recompute(problem, plan).value_or("none");
   };
   const auto same = [](RecomputePlan&) {};
-  const Runs good = {0, 1, 2, 3, 4, 1, 5};
+  const StepSequence good = {0, 1, 2, 3, 4, 1, 5};
   EXPECT_EQ(fault(good, same), "none");
   EXPECT_EQ(fault({0, 1, 2, 3, 4}, same), "step 5 never runs");
   EXPECT_EQ(fault({0, 2, 1, 3, 4, 5}, same), "run 1 (step 2, C): step 1 has not run before it");
@@ -163,7 +163,7 @@ TEST(RecomputeCheck, FindsWhatIsWrong) {
             "the peak is 16 bytes, the plan says 17");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { ++p.extra; }),
             "the runs cost 23, 7 of it extra; the plan says 23 and 8");
-  EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.verdict = Verdict::kInfeasible; }),
+  EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.status = SolveStatus::kInfeasible; }),
             "the peak is 16 bytes of -1, the verdict says it does not fit");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.lowest = 17; }),
             "the peak of 16 bytes is below what no peak is below, 17");
@@ -172,10 +172,10 @@ TEST(RecomputeCheck, FindsWhatIsWrong) {
   problem.budget = 15;
   EXPECT_EQ(fault(good, same), "the peak is 16 bytes of 15, the verdict says it fits");
   problem.budget = -1;
-  problem.steps[1].again = false;
+  problem.steps[1].recomputable = false;
   EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it must not run again");
-  problem.steps[1].again = true;
-  problem.steps[3].again = false;
+  problem.steps[1].recomputable = true;
+  problem.steps[3].recomputable = false;
   problem.steps[3].overwrites = {0};
   EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it reads value 0, which was overwritten");
 }
@@ -187,7 +187,7 @@ TEST(RecomputeCheck, AgreesWithTheMeasureOnAnySequence) {
     const RecomputeProblem problem = random_recompute(seed, 3 + static_cast<int>(seed % 8));
     ASSERT_EQ(fault_of(problem), "none") << seed;
     std::mt19937 numbers(seed);
-    Runs runs;
+    StepSequence runs;
     for (int step = 0; step < std::ssize(problem.steps); ++step) {
       while (step > 0 && numbers() % 3 == 0) runs.push_back(static_cast<int>(numbers() % step));
       runs.push_back(step);

@@ -41,7 +41,7 @@ class RandomRecompute {
     step.id = fmt::format("{}{}", backward ? "b" : "f", s);
     step.cost = chance(10) ? 0 : 1 + below(30);
     step.scratch = chance(30) ? below(8) : 0;
-    step.again = chance(90);
+    step.recomputable = chance(90);
     step.cheap = chance(50);
     if (s > 0) read(step, problem_.steps.back().makes);
     if (backward) read(step, problem_.steps[steps_ - 1 - s].makes);
@@ -62,7 +62,7 @@ class RandomRecompute {
     if (v >= std::ssize(problem_.values) || overwritten_[v] || made(v)) return;
     overwritten_[v] = true;
     step.overwrites.push_back(v);
-    step.again = false;
+    step.recomputable = false;
   }
 
   bool made(int v) const { return problem_.values[v].id[0] != 'x'; }
@@ -76,7 +76,7 @@ class RandomRecompute {
     const int other = step.reads[static_cast<size_t>(below(std::ssize(step.reads)))];
     if (!made(other)) return;
     value.bytes = problem_.values[other].bytes;
-    value.may_take.push_back(other);
+    value.may_reuse.push_back(other);
   }
 
   std::mt19937_64 numbers_;  // unlike distributions, its output is the same everywhere

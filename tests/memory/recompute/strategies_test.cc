@@ -13,7 +13,7 @@ namespace {
 const RecomputeStrategy& strategy(std::string_view name) { return *find_recompute_strategy(name); }
 
 bool fits(const RecomputePlan& plan) {
-  return plan.verdict == Verdict::kOptimal || plan.verdict == Verdict::kWithin;
+  return plan.status == SolveStatus::kOptimal || plan.status == SolveStatus::kFeasible;
 }
 
 RecomputePlan solve_checked(const RecomputeStrategy& by, const RecomputeProblem& problem) {
@@ -65,7 +65,7 @@ class BruteForce {
 
   const RecomputeProblem& p_;
   int more_;
-  Runs runs_;
+  StepSequence runs_;
 };
 
 TEST(RecomputeStrategies, ExactIsTheCheapestOfAllSequences) {
@@ -78,12 +78,12 @@ TEST(RecomputeStrategies, ExactIsTheCheapestOfAllSequences) {
     const int64_t cheapest = BruteForce(problem, kMore).cheapest;
     const RecomputePlan plan = solve_checked(strategy("exact"), problem);
     if (cheapest >= 0) {
-      ASSERT_EQ(plan.verdict, Verdict::kOptimal) << seed;
+      ASSERT_EQ(plan.status, SolveStatus::kOptimal) << seed;
       // With more runs it may be cheaper still, but these are short.
       EXPECT_EQ(plan.cost, cheapest) << seed;
       cheaper_than_none += plan.extra > 0 ? 1 : 0;
     } else {
-      EXPECT_TRUE(plan.verdict == Verdict::kInfeasible ||
+      EXPECT_TRUE(plan.status == SolveStatus::kInfeasible ||
                   std::ssize(plan.runs) > std::ssize(problem.steps) + kMore)
           << seed;
       ++impossible;
@@ -129,7 +129,7 @@ TEST(RecomputeStrategies, TheSearchIsJudgedByExact) {
     if (!fits(exact)) continue;
     ++feasible;
     int64_t cheapest = -1;
-    for (const Runs& runs : strategy("best").ways(problem)) {
+    for (const StepSequence& runs : strategy("best").candidates(problem)) {
       const auto way = measure(problem, runs);
       ASSERT_TRUE(way) << seed;
       if (way->peak <= problem.budget && (cheapest < 0 || way->cost < cheapest))
@@ -174,7 +174,7 @@ TEST(RecomputeStrategies, ALargerBudgetNeverCostsMore) {
       EXPECT_LE(plans[i].cost, plans[i - 1].cost) << each->name() << " at " << budgets[i];
     }
     EXPECT_EQ(plans.back().extra, 0) << each->name();
-    EXPECT_EQ(plans.back().verdict, Verdict::kOptimal) << each->name();
+    EXPECT_EQ(plans.back().status, SolveStatus::kOptimal) << each->name();
   }
 }
 
@@ -211,8 +211,8 @@ TEST(RecomputeStrategies, TheMinimumThatIsNamedIsReached) {
   RecomputeProblem problem = training_recompute({.batch = 8, .image = 64, .blocks = {2, 2}});
   problem.budget = peak_bound(problem).bytes - 1;
   const RecomputePlan refused = solve_checked(strategy("best"), problem);
-  EXPECT_EQ(refused.verdict, Verdict::kInfeasible);
-  ASSERT_FALSE(refused.holders.empty());
+  EXPECT_EQ(refused.status, SolveStatus::kInfeasible);
+  ASSERT_FALSE(refused.live_values.empty());
   problem.budget = refused.peak;
   EXPECT_TRUE(fits(solve_checked(strategy("best"), problem)));
   problem.budget = refused.peak - 1;
@@ -224,7 +224,7 @@ TEST(RecomputeStrategies, TheMinimumThatIsNamedIsReached) {
 TEST(RecomputeStrategies, TheSameProblemGivesTheSamePlan) {
   const RecomputeProblem problem = training_recompute({.batch = 8, .image = 64, .blocks = {2, 2}});
   for (const RecomputeStrategy* each : recompute_strategies())
-    EXPECT_EQ(each->ways(problem), each->ways(problem)) << each->name();
+    EXPECT_EQ(each->candidates(problem), each->candidates(problem)) << each->name();
 }
 
 // A chain, forward and back, as long as no recursion may follow.
@@ -238,10 +238,10 @@ TEST(RecomputeStrategies, LongChainsAreNoTrouble) {
   }
   problem.steps.push_back({1, 0, {kLength - 1}, {}});
   problem.steps.push_back({1, 0, {0}, {}});
-  problem.values[kLength - 2].may_take = {kLength - 3};
+  problem.values[kLength - 2].may_reuse = {kLength - 3};
   EXPECT_EQ(peak_of(problem), 3);
   const RecomputePlan plan = strategy("segments").solve(problem, {{2}}).front();
-  EXPECT_EQ(plan.verdict, Verdict::kOptimal);  // the first value is made again at the end
+  EXPECT_EQ(plan.status, SolveStatus::kOptimal);  // the first value is made again at the end
   EXPECT_EQ(plan.extra, 1);
 }
 

@@ -55,8 +55,8 @@ TEST(Moments, AreTheSameForEveryNumberOfThreads) {
 }
 
 TEST(Moments, OfAVeryLargeSetAreThoseOfAPartSpreadEvenly) {
-  std::vector<uint8_t> values(2 * kMostMeasured + 1);
-  EXPECT_EQ(measuring_stride(kMostMeasured), 1);
+  std::vector<uint8_t> values(2 * kMaxMeasured + 1);
+  EXPECT_EQ(measuring_stride(kMaxMeasured), 1);
   EXPECT_EQ(measuring_stride(std::ssize(values)), 3);
   for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? 51 : 255;
   EXPECT_EQ(measured_normalization(Values(values, values.size()), 2).mean,

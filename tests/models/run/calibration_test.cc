@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tessera/models/run/figures.h"
+#include "tessera/models/run/metrics.h"
 
 namespace tessera {
 namespace {
@@ -11,12 +11,12 @@ TEST(CalibrationTest, TheErrorIsThatOfGuoAndOthers) {
       {0.2f, false},   {0.25f, true}, {0.5f, false},  {0.6f, true}, {0.625f, false},
       {0.9375f, true}, {0.95f, true}, {0.99f, false}, {1.0f, true}, {1.0f, true}};
   Calibration calibration;
-  for (const auto& [share, right] : shares) calibration.add(share, right);
+  for (const auto& [share, correct] : shares) calibration.add(share, correct);
   const int64_t images[15] = {0, 0, 0, 2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 5},
-                right[15] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 4};
+                correct[15] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 4};
   for (size_t k = 0; k < 15; ++k) {
     EXPECT_EQ(calibration.bins[k].images, images[k]) << k;
-    EXPECT_EQ(calibration.bins[k].right, right[k]) << k;
+    EXPECT_EQ(calibration.bins[k].correct, correct[k]) << k;
   }
   EXPECT_EQ(calibration.images(), 10);
   EXPECT_NEAR(calibration.error(), 0.215250001848, 1e-12);
@@ -25,7 +25,7 @@ TEST(CalibrationTest, TheErrorIsThatOfGuoAndOthers) {
 // By hand: bins of four images that are 0.75 sure and half right, and of one that is 1 and right.
 TEST(CalibrationTest, EdgesBelongToTheBinBelow) {
   Calibration calibration;
-  for (const bool right : {true, false, true, false}) calibration.add(0.75, right);
+  for (const bool correct : {true, false, true, false}) calibration.add(0.75, correct);
   calibration.add(1, true);
   EXPECT_EQ(calibration.bins[11].images, 4);
   EXPECT_EQ(calibration.bins[11].accuracy(), 0.5);

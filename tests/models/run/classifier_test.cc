@@ -9,8 +9,8 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/ops/image_normalize.h"
-#include "tessera/layers/ops/mirror.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/models/training/trainer.h"
@@ -56,7 +56,7 @@ class ClassifierTest : public testing::Test {
     };
     const Tensor x = from_vector<uint8_t>({images, 16, 16, 3}, pixels(images));
     if (!trained->config.eval.flip) return logits(x).to_vector<float>();
-    return ((logits(x) + logits(mirror(x))) * 0.5).to_vector<float>();
+    return ((logits(x) + logits(flip_left_right(x))) * 0.5).to_vector<float>();
   }
 
   static void expect_near(const std::vector<float>& found, const std::vector<float>& wanted) {

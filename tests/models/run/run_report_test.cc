@@ -95,7 +95,7 @@ TEST(RunReport, ClassesFactsConfigurationAndMistakes) {
   report.classes = {"cat", "dog", "<eel>"};
   report.facts = {{"data", "train: 8\ntest: 4 & more"}};
   report.config = "seed: 1 # <x>\n";
-  WorstMistakes worst;
+  TopErrors worst;
   worst.add({5, 1, 0, 0.6, "data:image/png;base64,AA=="}, 2);
   worst.add({6, 0, 2, 0.9, ""}, 2);
   worst.add({7, 0, 2, 0.1, ""}, 2);

@@ -95,9 +95,10 @@ TEST_F(Events, AFullDiskCostsPointsButLeavesAFileThatIsWhole) {
     ASSERT_FALSE(points.empty());
     EXPECT_EQ(points.back().step, 4);
     const std::string missing = std::to_string(4 - points.size());
-    EXPECT_EQ(writer.complaint(), missing == "0" ? ""
-                                                 : "'" + writer.path() + "' lacks " + missing +
-                                                       " of 4 points (No space left on device)");
+    EXPECT_EQ(writer.error_summary(), missing == "0"
+                                          ? ""
+                                          : "'" + writer.path() + "' lacks " + missing +
+                                                " of 4 points (No space left on device)");
     // As a reader needs it at the beginning: the version.
     std::ostringstream bytes;
     bytes << std::ifstream(writer.path(), std::ios::binary).rdbuf();

@@ -111,7 +111,7 @@ TEST_F(OtherData, TheReportIsOfTheOtherData) {
   EXPECT_EQ(report.top1, evaluation.test_accuracy);
   EXPECT_EQ(report.top5, evaluation.test_top5);
   ASSERT_FALSE(report.mistakes.empty());
-  for (const Mistake& mistake : report.mistakes) {
+  for (const Misclassification& mistake : report.mistakes) {
     EXPECT_EQ(mistake.truth, own().test->label(mistake.sample));
     EXPECT_EQ(mistake.picture.rfind("data:image/png;base64,", 0), 0u);
   }

@@ -39,7 +39,7 @@ class CudaSession : public OnGpu {
   }
   static size_t bytes_of(const Session& session) {
     size_t bytes = 0;
-    for (const HostBuffer& region : session.gpu_regions()) bytes += region.bytes;
+    for (const MemoryItem& region : session.gpu_regions()) bytes += region.bytes;
     return bytes;
   }
   static size_t live(Device device) { return context(device).memory().statistics().live_bytes; }
@@ -82,7 +82,7 @@ TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
     const auto session = prepared(config_of(model, "gpu:0"));
     EXPECT_EQ(live(gpu), before) << model << ": before anything is taken";
     std::vector<std::string> names;
-    for (const HostBuffer& region : session->gpu_regions()) names.push_back(region.name);
+    for (const MemoryItem& region : session->gpu_regions()) names.push_back(region.name);
     EXPECT_EQ(names, (std::vector<std::string>{"persistent", "arena", "slots", "slots", "slots"}));
     const size_t free = memory.available();
     session->bind();
@@ -105,15 +105,15 @@ TEST_F(CudaSession, WhatATrainingTakesOfTheHostIsWhatIsPlannedToTheByte) {
   config.data.name = "synthetic";
   config.data.image_size = 16;
   config.run.dir = folder.path("run");
-  std::vector<HostBuffer> planned = memory_need(config).blocks;
+  std::vector<MemoryItem> planned = memory_need(config).blocks;
   // Taken when weights.safetensors is written, and given back.
-  EXPECT_EQ(std::erase_if(planned, [](const HostBuffer& b) { return b.name == "weights"; }), 1u);
+  EXPECT_EQ(std::erase_if(planned, [](const MemoryItem& b) { return b.name == "weights"; }), 1u);
   RawMemory& staging = context(parse_device("gpu:0")).staging_memory();
   const size_t before = staging.statistics().live_bytes;
   const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});
   EXPECT_EQ(total_bytes(setup.blocks()), total_bytes(planned));
   size_t staged = 0;
-  for (const HostBuffer& block : setup.blocks())
+  for (const MemoryItem& block : setup.blocks())
     for (const char* name : {"arguments and results", ": batches", "checkpoint"})
       if (block.name.ends_with(name)) staged += block.bytes;
   EXPECT_GT(staged, 0u);

@@ -40,7 +40,7 @@ Config with_budget(int64_t bytes) {
 }
 
 // As a refusal has it: "... (1234 bytes), whatever ...".
-int64_t least_budget(const Config& config) {
+int64_t min_budget(const Config& config) {
   try {
     memory_need(config);
   } catch (const PlanInfeasible& error) {
@@ -61,7 +61,7 @@ TEST(Budget, TheSummarySaysWhatRunsAgain) {
     const auto session = prepared_session({config, Purpose::training, DataNeed()});
     const Program& program = *session->train_step(config.data.batch).program();
     int again = 0;
-    for (const Node& node : program.compiled().graph.nodes) again += node.again;
+    for (const Node& node : program.compiled().graph.nodes) again += node.recomputed;
     return std::pair(model_summary(program.compiled().graph, session->store().parameters()), again);
   };
   EXPECT_EQ(summary(small()).first.find(" again"), std::string::npos);
@@ -78,23 +78,23 @@ TEST(Budget, AllThatIsAskedForKeepsToIt) {
   for (const int64_t budget : {without - 1, without * 9 / 10, without * 3 / 4}) {
     const MemoryNeed need = memory_need(with_budget(budget));
     EXPECT_LE(need.bytes(), budget);
-    EXPECT_GT(need.report.budget.again, 0);
+    EXPECT_GT(need.report.budget.recomputed, 0);
     EXPECT_LE(need.report.budget.bound, need.report.budget.extra);
     EXPECT_NO_THROW(require_fit_ahead(with_budget(budget)));
   }
   const MemoryNeed enough = memory_need(with_budget(without));
   EXPECT_EQ(enough.bytes(), without);
-  EXPECT_EQ(enough.report.budget.again, 0);
+  EXPECT_EQ(enough.report.budget.recomputed, 0);
 }
 
 TEST(Budget, ARefusalNamesTheSmallestThatWouldDo) {
-  const int64_t least = least_budget(with_budget(1'000'000));
+  const int64_t least = min_budget(with_budget(1'000'000));
   EXPECT_LE(memory_need(with_budget(least)).bytes(), least);
-  EXPECT_EQ(least_budget(with_budget(least - 1)), least);
+  EXPECT_EQ(min_budget(with_budget(least - 1)), least);
 }
 
 TEST(Budget, ALargerOneNeverCostsMore) {
-  const int64_t without = memory_need(small()).bytes(), least = least_budget(with_budget(1));
+  const int64_t without = memory_need(small()).bytes(), least = min_budget(with_budget(1));
   int64_t before = INT64_MAX;
   for (int i = 0; i <= 20; ++i) {
     const int64_t budget = least + (without - least) * i / 20;
@@ -160,7 +160,7 @@ TEST(Budget, HoldsForOtherWaysToTrain) {
   config.optimizer.clip_norm = 1.0;
   const int64_t without = memory_need(config).bytes();
   config.memory.budget = ByteSize{without * 9 / 10};
-  EXPECT_GT(memory_need(config).report.budget.again, 0);
+  EXPECT_GT(memory_need(config).report.budget.recomputed, 0);
   EXPECT_EQ(verify_plan(config, 4).steps, 4);
 }
 

@@ -173,7 +173,7 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
       try {
         const MemoryNeed need = memory_need({other, Purpose::training, data});
         EXPECT_LE(need.bytes(), limit);
-        best = std::min(best, need.report.budget.price() + price);
+        best = std::min(best, need.report.budget.overhead() + price);
       } catch (const PlanInfeasible&) {
       }
     }

@@ -218,7 +218,7 @@ TEST_F(Methods, AveragesFollowTheWeightsAndTheirStatistics) {
   for (int64_t step = 0; step < 4; ++step) {
     train_step(session, step, 0.1);
     size_t i = 0;
-    for (const auto& [value, average] : session.store().averages()) {
+    for (const auto& [value, average] : session.store().ema_pairs()) {
       const auto now = value.to_vector<float>();
       if (step == 0) wanted.push_back(now);
       for (size_t k = 0; k < now.size(); ++k)
@@ -227,7 +227,7 @@ TEST_F(Methods, AveragesFollowTheWeightsAndTheirStatistics) {
       ++i;
     }
   }
-  EXPECT_EQ(session.store().averages().size(),
+  EXPECT_EQ(session.store().ema_pairs().size(),
             session.store().parameters().size() + session.store().buffers().size());
 }
 

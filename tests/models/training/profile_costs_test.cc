@@ -52,7 +52,7 @@ TEST(ProfileCosts, AnOpTakesWhatItTookThere) {
 
 TEST(ProfileCosts, OfAnotherBatchInProportion) {
   Profile measured = made_up(small(4));
-  const CountedCosts counted;
+  const RooflineCosts counted;
   for (ProfiledOp& op : measured.ops)
     op.us.median = 3 * static_cast<double>(counted.nanoseconds(op.cost)) / 1000;
   const auto costs = profile_costs(measured.json(), "p.json");
@@ -70,7 +70,7 @@ TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
   Config config = small(4);
   config.model.widths = {4, 8, 32, 64};
   Profile measured = made_up(config);
-  const CountedCosts counted;
+  const RooflineCosts counted;
   int64_t least = INT64_MAX, most = 0;
   for (const ProfiledOp& op : measured.ops)
     if (op.op == "conv2d")
@@ -105,7 +105,7 @@ TEST(ProfileCosts, OlderProfilesCallAllButWinogradsNative) {
     return op.starts_with("conv2d") && !algorithm.starts_with("winograd");
   };
   Profile measured = made_up(small(4));
-  const CountedCosts counted;
+  const RooflineCosts counted;
   for (ProfiledOp& op : measured.ops) {
     const bool native = was_native(op.op, op.algorithm);
     op.us.median = (native ? 5 : 1) * static_cast<double>(counted.nanoseconds(op.cost)) / 1000;

@@ -126,7 +126,7 @@ std::string remarks(const std::string& text, int64_t images = 1000) {
   data.train_count = images;
   std::string all;
   for (const std::string& line :
-       remarks_on({parse_config(text, "a.yaml"), Purpose::training, data}))
+       config_notes({parse_config(text, "a.yaml"), Purpose::training, data}))
     all += line + "\n";
   return all;
 }

@@ -62,12 +62,12 @@ void expect_planned_is_measured(const std::string& model) {
   }
   size_t listed = 0;
   std::map<std::string, int> names;
-  for (const HostBuffer& region : session.regions()) {
+  for (const MemoryItem& region : session.regions()) {
     listed += region.bytes;
     ++names[region.name];
   }
   EXPECT_EQ(names, (std::map<std::string, int>{{"arena", 1}, {"persistent", 1}, {"slots", 4}}));
-  for (const HostBuffer& buffer : loader.host_buffers())
+  for (const MemoryItem& buffer : loader.host_buffers())
     if (!buffer.name.ends_with(": order")) listed += buffer.bytes;
   session.bind();
   EXPECT_EQ(cpu_memory().statistics().live_bytes - before, listed) << model;

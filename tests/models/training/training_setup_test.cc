@@ -49,7 +49,7 @@ Holders held(const TrainingSetup& setup) {
     return "data set";
   };
   Holders bytes;
-  for (const HostBuffer& block : setup.blocks())
+  for (const MemoryItem& block : setup.blocks())
     bytes[holder(block.name)] += static_cast<int64_t>(block.bytes);
   return bytes;
 }
@@ -57,7 +57,7 @@ Holders held(const TrainingSetup& setup) {
 // Of these, what comes from RawMemory: not the heap's lists of numbers, and not the data set.
 int64_t raw_bytes(const TrainingSetup& setup) {
   int64_t sum = 0;
-  for (const HostBuffer& block : setup.blocks())
+  for (const MemoryItem& block : setup.blocks())
     for (const char* name : {"persistent", "arena", "slots", ": batches", "checkpoint"})
       if (block.name.ends_with(name)) sum += static_cast<int64_t>(block.bytes);
   return sum;
@@ -78,7 +78,7 @@ TEST(TrainingSetup, HoldsWhatWasPlannedAndWhatItSays) {
     c.change(config);
 
     Holders planned;
-    for (const HostBuffer& block : memory_need(config).blocks)
+    for (const MemoryItem& block : memory_need(config).blocks)
       planned[block.name] += static_cast<int64_t>(block.bytes);
     const auto before = static_cast<int64_t>(cpu_memory().statistics().live_bytes);
     const TrainingSetup setup = set_up_training(config, [](const std::string&) {}, {});

@@ -8,7 +8,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/graph/step_costs.h"
+#include "tessera/graph/cost_model.h"
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/pool2d.h"
 #include "tessera/layers/ops/reduce_max.h"
@@ -35,7 +35,7 @@ int64_t bytes_of(const Graph& graph, const std::vector<ValueId>& ids) {
 
 bool is_view(const Node& node) {
   for (size_t i = 0; i < node.outputs.size(); ++i)
-    if (node.op->views(static_cast<int>(i)) < 0) return false;
+    if (node.op->view_of(static_cast<int>(i)) < 0) return false;
   return true;
 }
 
@@ -118,7 +118,7 @@ TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
     return all;
   };
   const std::string pointwise_pass = "fuse_pointwise", epilogues = "fuse_epilogues",
-                    prologues = "fuse_prologues", readers = "fuse_readers",
+                    prologues = "fuse_prologues", readers = "fuse_consumers",
                     late = "fuse_late_prologues";
   const Cost apart = sum({pointwise_pass, epilogues, prologues, readers, late});
   const Cost pointwise = sum({epilogues, prologues, readers, late});
@@ -150,18 +150,18 @@ Cost cost_in(std::string_view op, const std::vector<Shape>& shapes, const StepFu
   return found.empty() ? Cost{} : found[0];
 }
 
-TEST(CountedCosts, WhatAStepReadsTwiceIsMovedOnce) {
+TEST(RooflineCosts, WhatAStepReadsTwiceIsMovedOnce) {
   const TensorSpec x{DType::f32, {1 << 20}, {}};
   const auto nanoseconds = [](const Graph& graph) {
-    return CountedCosts().nanoseconds(graph, graph.nodes[0]) - CountedCosts::kNsPerStep;
+    return RooflineCosts().nanoseconds(graph, graph.nodes[0]) - RooflineCosts::kNsPerStep;
   };
   const int64_t square =
       nanoseconds(capture([](const Tensors& in) { return Tensors{in[0] * in[0]}; }, {x}));
   const int64_t product =
       nanoseconds(capture([](const Tensors& in) { return Tensors{in[0] * in[1]}; }, {x, x}));
   const auto bytes = static_cast<double>(x.bytes());
-  EXPECT_EQ(square, std::llround(2 * bytes / CountedCosts::kBytesPerNs));
-  EXPECT_EQ(product, std::llround(3 * bytes / CountedCosts::kBytesPerNs));
+  EXPECT_EQ(square, std::llround(2 * bytes / RooflineCosts::kBytesPerNs));
+  EXPECT_EQ(product, std::llround(3 * bytes / RooflineCosts::kBytesPerNs));
 }
 
 TEST(Cost, OfOpsThatAreNoProductsIsCountedByElement) {

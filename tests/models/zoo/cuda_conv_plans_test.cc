@@ -121,14 +121,14 @@ TEST(CudaConvPlans, OpsPlanWithTheTrueWorkspace) {
   for (const GpuSettings& settings :
        {GpuSettings{}, GpuSettings{.tf32 = true}, GpuSettings{.workspace = 0}}) {
     size_t convolutions = 0;
-    const DeviceFacts& facts = gpu_profile("A100");
-    const Target target{.device = {DeviceKind::gpu, 0}, .facts = &facts, .gpu = settings};
+    const DeviceProperties& properties = gpu_profile("A100");
+    const Target target{.device = {DeviceKind::gpu, 0}, .properties = &properties, .gpu = settings};
     for (const Node& node : graph.nodes) {
       const Specs in = graph.input_specs(node);
       const auto request = conv_request(*node.op, in);
       if (!request) continue;
       ++convolutions;
-      const auto plan = conv_plan(*request, facts, settings);
+      const auto plan = conv_plan(*request, properties, settings);
       const std::vector<Algorithm> all = node.op->algorithms(in, target);
       ASSERT_EQ(all.front().name == "cudnn", plan.has_value()) << conv_text(*request);
       EXPECT_EQ(all.back().name, "direct");

@@ -22,7 +22,7 @@ TEST_F(CudaEagerMemory, RandomEventsNeedNoMoreThanDirect) {
     const testing_events::AllocationEvents events = testing_events::random_events(seed);
     CachingAllocator allocator(memory, {.limit = testing_events::most_for_caching(events)});
     ASSERT_EQ(testing_events::failures(allocator, events), 0)
-        << "seed " << seed << ", direct needs " << testing_events::least_limit_of_direct(events);
+        << "seed " << seed << ", direct needs " << testing_events::min_limit_of_direct(events);
   }
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/pointwise_known.h"
+#include "tessera/engine/pointwise_precompiled.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/lower.h"
 #include "tessera/layers/shared/sample_pointwise.h"
@@ -17,7 +17,7 @@ using testing_zoo::natural_options;
 using testing_zoo::ZooStep;
 
 // Steps are captured for a GPU that need not be there.
-TEST(CudaKnownPrograms, AreThoseOfTheZoo) {
+TEST(CudaPrecompiledPrograms, AreThoseOfTheZoo) {
   const Device gpu{DeviceKind::gpu, 9};
   const DescribedDevice described(gpu);
   const DeviceScope scope(gpu);
@@ -32,14 +32,14 @@ TEST(CudaKnownPrograms, AreThoseOfTheZoo) {
       const std::optional<ScalarProgram> program = node.op->pointwise();
       if (!program) continue;
       ++programs;
-      EXPECT_GE(known_program(*program).program, 0) << model << " " << node.op->name() << "\n"
-                                                    << program->text();
+      EXPECT_GE(precompiled_program(*program).program, 0) << model << " " << node.op->name() << "\n"
+                                                          << program->text();
     }
     EXPECT_GT(programs, 0) << model;
   }
 }
 
-ScalarProgram program_of(const KnownProgram& known) {
+ScalarProgram program_of(const PrecompiledProgram& known) {
   return {known.inputs, {known.code, known.code + known.length}};
 }
 
@@ -69,9 +69,9 @@ void expect_bits(const ScalarProgram& program, const std::vector<Shape>& shapes)
 }
 
 TEST_F(CudaKnown, HaveTheBitsOfTheCpu) {
-  for (const KnownProgram& known : kKnownPrograms) {
+  for (const PrecompiledProgram& known : kPrecompiledPrograms) {
     const ScalarProgram program = program_of(known);
-    ASSERT_GE(known_program(program).program, 0);
+    ASSERT_GE(precompiled_program(program).program, 0);
     SCOPED_TRACE(program.text());
     for (const int64_t count : {0, 1, 5, 64, 3001}) expect_bits(program, {{count}});
     for (const int64_t c : {1, 3, 8, 33}) {
@@ -86,8 +86,8 @@ TEST_F(CudaKnown, HaveTheBitsOfTheCpu) {
 // Inputs that differ only in where they are broadcast are not read as one another.
 TEST_F(CudaKnown, ReadEachInputAtItsOwnPlace) {
   const ScalarProgram program =
-      program_of(*std::find_if(kKnownPrograms.begin(), kKnownPrograms.end(),
-                               [](const KnownProgram& known) { return known.inputs == 6; }));
+      program_of(*std::find_if(kPrecompiledPrograms.begin(), kPrecompiledPrograms.end(),
+                               [](const PrecompiledProgram& known) { return known.inputs == 6; }));
   for (const int64_t c : {4, 12}) {
     const Shape y{2, 4, c}, channel{c}, plane{4, c};
     expect_bits(program, {y, channel, plane, plane, channel, y});
@@ -110,7 +110,7 @@ TEST_F(CudaKnown, ValuesForEachChannelOfEachSample) {
       ScalarBuilder b(4);  // interpreted
       expect_gpu_has_cpu_bits(f(b.build(b.add(b.mul(b.in(0), b.in(1)), b.sub(b.in(2), b.in(3))))),
                               in);
-      for (const KnownProgram& known : kKnownPrograms)
+      for (const PrecompiledProgram& known : kPrecompiledPrograms)
         if (known.inputs <= 5) expect_gpu_like_cpu(program_of(known), f(program_of(known)), in);
     }
 }

@@ -54,7 +54,7 @@ inline void expect_little_memory(const EagerEvents& events, RawMemory& machine) 
   CachingAllocator limited(machine, {.limit = testing_events::most_for_caching(events.all)});
   EXPECT_EQ(testing_events::failures(limited, events.all), 0)
       << "under the least limit, where direct needs "
-      << testing_events::least_limit_of_direct(events.all);
+      << testing_events::min_limit_of_direct(events.all);
 
   LimitedMemory counted(machine, RawMemory::kNoLimit);
   CachingAllocator caching(counted);

@@ -28,7 +28,7 @@ TEST_P(FrozenZoo, ComputesWhatEvaluationComputes) {
   const TrainingScope evaluation(false);
   const std::vector<float> wanted = (*network)(x).to_vector<float>();
   CompileOptions compile;
-  compile.frozen = true;
+  compile.constant_parameters = true;
   compile.arenas = std::make_shared<Arenas>();
   Program program(
       capture([&](const Tensors& in) { return Tensors{(*network)(in[0])}; }, {x.spec()}), compile);

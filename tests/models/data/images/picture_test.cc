@@ -54,7 +54,7 @@ TEST(PictureTest, EveryOrientationIsFollowed) {
     EXPECT_EQ(probe_picture(bytes, "it").orientation, orientation);
     Pixels turned = decode(bytes);
     EXPECT_EQ(turned.width, orientation >= 5 ? upright.height : upright.width);
-    PixelPlace corner = stored_place(orientation, upright.height, upright.width, 0, 0);
+    PixelCoordinate corner = stored_pixel(orientation, upright.height, upright.width, 0, 0);
     const uint8_t* stored = upright.rgb.data() + (corner.y * upright.width + corner.x) * 3;
     EXPECT_TRUE(std::equal(stored, stored + 3, turned.rgb.begin()));
   }

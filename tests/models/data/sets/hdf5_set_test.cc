@@ -343,7 +343,7 @@ TEST(Hdf5SetTest, WhatIsHeldIsToldBeforeAnythingIsDecoded) {
 
 TEST(Hdf5SetTest, APartHoldsOnlyThePart) {
   const auto held = [](const Dataset& data) {
-    for (const HostBuffer& buffer : data.host_buffers())
+    for (const MemoryItem& buffer : data.host_buffers())
       if (buffer.name.ends_with(" images")) return buffer.bytes;
     return size_t{0};
   };

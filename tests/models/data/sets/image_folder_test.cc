@@ -522,7 +522,7 @@ TEST(ImageFolderTest, FewerPicturesAreOfEachClassInProportion) {
   // To the byte: the lists and the choice; the decoders are not known before the files are opened.
   int64_t lists = 0;
   for (const auto& split : {some.train, some.test})
-    for (const HostBuffer& buffer : split->host_buffers())
+    for (const MemoryItem& buffer : split->host_buffers())
       if (!buffer.name.ends_with("decoders")) lists += static_cast<int64_t>(buffer.bytes);
   const DataNeed need = data_need(source);
   EXPECT_EQ(need.bytes, lists);

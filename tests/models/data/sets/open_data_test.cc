@@ -93,7 +93,7 @@ TEST(OpenDataTest, FirstImagesOnly) {
   EXPECT_THROW(data.train->read(4, &image), Error);
   EXPECT_EQ(data.train->notes(), std::vector<std::string>{"the first 4 of 6 images are used"});
   size_t held = 0;  // of the part alone: an image is a byte
-  for (const HostBuffer& buffer : data.train->host_buffers()) held += buffer.bytes;
+  for (const MemoryItem& buffer : data.train->host_buffers()) held += buffer.bytes;
   EXPECT_EQ(held, 4 * (1 + sizeof(int32_t)));
   some.train_count = 7;
   expect_error<ConfigError>([&] { open_data(some); }, {"data.train_count: 7", "has 6 images"});

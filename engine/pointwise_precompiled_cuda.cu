@@ -1,0 +1,122 @@
+// A kernel for each precompiled program: its registers are the machine's, and it reads and writes
+// 16 bytes at a time.
+#include <utility>
+
+#include "tessera/engine/pointwise_code_cuda.h"
+#include "tessera/engine/pointwise_precompiled.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kPrecompiledThreads =
+    128;  // so that up to 80 registers are there: 64 are too few for some
+// Blocks of a multiprocessor at once: with five 96 registers are there, for programs that read
+// much.
+constexpr int blocks_of(int program) {
+  return kPrecompiledPrograms.list[program].inputs < 12 ? 6 : 5;
+}
+
+enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay neighbours
+
+constexpr int kVectorWidth = kPack<float>;
+
+struct PrecompiledCall {
+  PointwiseCall<float> call;
+  Access access[kMaxScalarRegisters];
+  bool like_last[kMaxScalarRegisters];  // read where the input before it is
+  bool aligned;                         // all that is read or written as packs
+};
+
+// Loads input k of kVectorWidth elements from i on, `count` of which are there. `at` is where the
+// last input that is broadcast was read.
+__device__ void load_input(const PrecompiledCall& known, int k, int64_t i, int count, int64_t& at,
+                           float (&values)[kVectorWidth]) {
+  constexpr int N = kVectorWidth;
+  const float* x = known.call.in[k];
+  const Access access = known.access[k];
+  const bool vectorized = count == N && known.aligned;
+  if (access == Access::packs && !known.like_last[k]) at = read_index(known.call, k, i);
+  if (vectorized && (access == Access::whole || access == Access::packs)) {
+    const Pack<float, N> pack = load_pack<N>(x + (access == Access::whole ? i : at));
+    for (int j = 0; j < N; ++j) values[j] = pack[j];
+    return;
+  }
+  for (int j = 0; j < N; ++j) {
+    if (j >= count) continue;
+    values[j] = access == Access::one     ? x[0]
+                : access == Access::whole ? x[i + j]
+                                          : x[read_index(known.call, k, i + j)];
+  }
+}
+
+template <int kProgram>
+__global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
+    run_precompiled(const __grid_constant__ PrecompiledCall known) {
+  constexpr PrecompiledProgram program = kPrecompiledPrograms.list[kProgram];
+  constexpr int N = kVectorWidth;
+  const int64_t total = known.call.total;
+  for (int64_t i = first_index() * N; i < total; i += index_stride() * N) {
+    const int count = total - i < N ? static_cast<int>(total - i) : N;
+    float r[program.inputs + program.length][N] = {};
+    int64_t at = 0;
+    [&]<int... K>(std::integer_sequence<int, K...>) {
+      (load_input(known, K, i, count, at, r[K]), ...);
+    }
+    (std::make_integer_sequence<int, program.inputs>());
+    const auto step = [&]<int J>(std::integral_constant<int, J>) {
+      constexpr Instruction s = kPrecompiledPrograms.list[kProgram].code[J];
+      for (int j = 0; j < N; ++j)
+        r[program.inputs + J][j] =
+            evaluate(s.op, static_cast<float>(s.value), r[s.a][j], r[s.b][j], r[s.c][j]);
+    };
+    [&]<int... J>(std::integer_sequence<int, J...>) {
+      (step(std::integral_constant<int, J>()), ...);
+    }
+    (std::make_integer_sequence<int, program.length>());
+    const float* result = r[program.inputs + program.length - 1];
+    if (count == N && known.aligned) {
+      Pack<float, N> pack;
+      for (int j = 0; j < N; ++j) pack[j] = result[j];
+      store_pack(known.call.out + i, pack);
+    } else {
+      for (int j = 0; j < N; ++j)
+        if (j < count) known.call.out[i + j] = result[j];
+    }
+  }
+}
+
+Access access_of(const PointwiseCall<float>& call, int k) {
+  constexpr int64_t N = kVectorWidth;
+  const PointwiseRead& read = call.reads[k];
+  if (read.stride == 0 && read.period == 1) return Access::one;
+  if (read.repeat > 1) return Access::single;
+  if (read.stride == 0 && read.period == call.total) return Access::whole;
+  const bool samples = read.stride == 0 || (read.sample % N == 0 && read.stride % N == 0);
+  return read.period % N == 0 && samples ? Access::packs : Access::single;
+}
+
+}  // namespace
+
+void run_precompiled_program(CudaContext& ctx, int program, const PointwiseCall<float>& call) {
+  PrecompiledCall known{call, {}, {}, takes_packs<kVectorWidth>(call.out)};
+  int last = -1;
+  for (int k = 0; k < kPrecompiledPrograms.list[program].inputs; ++k) {
+    known.access[k] = access_of(call, k);
+    if (known.access[k] == Access::whole || known.access[k] == Access::packs)
+      known.aligned = known.aligned && takes_packs<kVectorWidth>(call.in[k]);
+    if (known.access[k] != Access::packs) continue;
+    known.like_last[k] = last >= 0 && call.reads[k] == call.reads[last];
+    last = k;
+  }
+  const dim3 grid =
+      grid_for(ceil_div<int64_t>(call.total, kVectorWidth), kPrecompiledThreads, kMaxBlocks);
+  [&]<int... P>(std::integer_sequence<int, P...>) {
+    ((P == program ? launch("pointwise", run_precompiled<P>, grid, kPrecompiledThreads, 0,
+                            ctx.cuda_stream(), known)
+                   : void()),
+     ...);
+  }
+  (std::make_integer_sequence<int, kPrecompiledPrograms.common>());
+}
+
+}  // namespace tessera

@@ -1,0 +1,407 @@
+// The direct convolution and its input gradient: every task gathers its pixels' patches, where they
+// lie or from a padded copy of a few rows, and multiplies them with packed filters. No matrix of
+// all patches is ever made. With a prologue every task copies what it reads (geometry.h), so that
+// the prologue can make it.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/geometry.h"
+#include "tessera/layers/conv2d/cpu/lanes.h"
+#include "tessera/layers/conv2d/cpu/microkernels.h"
+#include "tessera/layers/conv2d/cpu/padded_copy.h"
+#include "tessera/layers/conv2d/cpu/weight_grad.h"
+#include "tessera/runtime/integers.h"
+
+namespace tessera {
+namespace {
+
+// Scratch, in elements of T: the packed filters of one phase after the other, then a block of input
+// for each thread. Every piece begins on a cache line.
+template <class T>
+int64_t whole_lines(int64_t elements) {
+  return round_up(elements, 64 / static_cast<int64_t>(sizeof(T)));
+}
+
+// Packed filters of a group in a phase.
+template <class T>
+int64_t group_elements(const ConvGeometry& g, int64_t depth) {
+  if (g.shape.depthwise()) return depth * g.out_c;
+  return depth * round_up(g.out_c / g.shape.groups, microkernels<T>().lanes);
+}
+
+template <class T>
+int64_t filter_elements(const ConvGeometry& g, int64_t depth) {
+  return whole_lines<T>(group_elements<T>(g, depth) * (g.shape.depthwise() ? 1 : g.shape.groups));
+}
+
+template <class T>
+int64_t block_elements(const ConvGeometry& g, const ImplicitGemmTiling& tiling) {
+  return g.direct ? 0 : whole_lines<T>(tiling.block_elements(g));
+}
+
+struct Chunk {
+  int64_t first_segment, segments, k;  // k: where its part of a filter panel begins
+};
+
+// One phase's pixels as offsets and its taps as segments.
+struct Phase {
+  ConvAxis v, h;
+  int64_t depth;                 // length of a sum
+  int64_t group_stride;          // packed filters: [group][panel][depth][panel's width]
+  int64_t filters;               // where they begin in scratch; depthwise: [tap][channel]
+  std::vector<int64_t> in_rows;  // of each pixel [row][image][column] of a task, from its block
+  std::vector<int64_t> out_rows;
+  std::vector<int64_t> taps;  // offset of each tap
+  std::vector<Segment> segments;
+  std::vector<Chunk> chunks;
+};
+
+// Offsets of the pixels of a full task, and of the taps.
+void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, Phase& p) {
+  const int64_t row_length = g.block_w * g.in_c;
+  const size_t pixels = std::min(tiling.rows, p.v.count) * tiling.images * p.h.count;
+  p.in_rows.reserve(pixels), p.out_rows.reserve(pixels);
+  for (int64_t q = 0; q < std::min(tiling.rows, p.v.count); ++q)
+    for (int64_t image = 0; image < tiling.images; ++image)
+      for (int64_t x = 0; x < p.h.count; ++x) {
+        int64_t row = image * tiling.block_h + q * g.in_step_h + p.v.base - g.base_h;
+        p.in_rows.push_back(row * row_length + (x * g.in_step_w + p.h.base - g.base_w) * g.in_c);
+        row = image * g.out_h + q * g.out_step_h + p.v.first;
+        p.out_rows.push_back((row * g.out_w + x * g.out_step_w + p.h.first) * g.out_c);
+      }
+  for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t)
+    p.taps.push_back(t / p.h.taps * p.v.spacing * row_length + t % p.h.taps * p.h.spacing * g.in_c);
+}
+
+// Runs of consecutive elements, cut where a chunk is full.
+void fill_segments(const ConvGeometry& g, DType dtype, Phase& p) {
+  const int64_t per_run = g.joins_taps ? p.h.taps : 1;
+  const int64_t run = per_run * (g.in_c / g.shape.groups);
+  const int64_t count = chunk_count(p.depth, dtype);
+  int64_t k = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    const int64_t end = p.depth * (c + 1) / count;
+    Chunk chunk{std::ssize(p.segments), 0, k};
+    while (k < end) {
+      const int64_t within = k % run, length = std::min(run - within, end - k);
+      p.segments.push_back({p.taps[k / run * per_run] + within, length});
+      k += length;
+    }
+    chunk.segments = std::ssize(p.segments) - chunk.first_segment;
+    p.chunks.push_back(chunk);
+  }
+}
+
+// Rows [first, last) of a task that gather the same rows of taps: those that lie in the image. The
+// others would add zeros.
+struct Band {
+  int64_t first, last, first_tap, last_tap;
+};
+// A 3x3 filter makes 3 bands, one of 11 rows dilated by any factor 11. More rows are joined.
+constexpr int kMaxBands = 12;
+
+struct TaskRows {
+  int64_t images;
+  const Band* bands;
+  int count;
+};
+
+template <class T>
+class ImplicitGemm final : public Convolution<T> {
+ public:
+  ImplicitGemm(const ConvRequest& request, ConvVariant form);
+  size_t scratch(int threads) const override {
+    const int64_t blocks = block_elements<T>(geometry_, tiling_) * threads;
+    return static_cast<size_t>(blocks + (packed_ ? 0 : filters_)) * sizeof(T);
+  }
+  void prepare() override;
+  void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+           const ConvHooks<T>& hooks) const override;
+  int64_t packed_elements() const override { return filters_; }
+  void pack(ThreadPool& pool, const T* w, T* packed) const override;
+
+ private:
+  void pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w, T* packed) const;
+  void pack_depthwise(const Phase& p, const T* w, T* packed) const;
+  int make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const;
+  void multiply_bands(const Phase& p, const TaskRows& rows, int64_t chunk,
+                      ImplicitGemmProduct<T> product) const;
+  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, T* out) const;
+  const T* input_of(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t images,
+                    int64_t row, T* block) const;
+  void run_task(int64_t task, const T* in, const T* packed, T* out, T* block,
+                const ConvHooks<T>& hooks) const;
+  template <class Run>
+  void for_pixels(int64_t columns, int64_t images, int64_t first_row, int64_t last_row,
+                  Run run) const;
+
+  const ConvGeometry geometry_;
+  const ImplicitGemmTiling tiling_;
+  std::vector<Phase> phases_;
+  const bool packed_;
+  int64_t filters_ = 0;  // packed, in elements: in scratch they come before the threads' blocks
+};
+
+template <class T>
+ImplicitGemm<T>::ImplicitGemm(const ConvRequest& request, ConvVariant form)
+    : geometry_(request.shape, request.pass == ConvPass::input_grad, form.prologue),
+      tiling_(geometry_, request.dtype),
+      packed_(form.packed) {
+  for (int64_t i = 0; i < geometry_.phases; ++i) {
+    Phase p{};
+    p.v = geometry_.axis(true, i), p.h = geometry_.axis(false, i);
+    p.depth = geometry_.depth(i);
+    p.group_stride = group_elements<T>(geometry_, p.depth);
+    p.filters = filters_;
+    filters_ += filter_elements<T>(geometry_, p.depth);
+    phases_.push_back(std::move(p));
+  }
+}
+
+template <class T>
+void ImplicitGemm<T>::prepare() {
+  for (Phase& p : phases_) {
+    fill_offsets(geometry_, tiling_, p);
+    if (!geometry_.shape.depthwise()) fill_segments(geometry_, dtype_of<T>, p);
+  }
+}
+
+// Packs panel `panel` (up to two vectors of output channels) of a group's filters.
+template <class T>
+void ImplicitGemm<T>::pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w,
+                                 T* packed) const {
+  const ConvGeometry& g = geometry_;
+  const ConvShape& s = g.shape;
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+  const int64_t in_c = g.in_c / s.groups, out_c = g.out_c / s.groups;
+  const int64_t first = panel * 2 * microkernel.lanes;
+  const int64_t count = std::min<int64_t>(2 * microkernel.lanes, out_c - first);
+  const int64_t width = round_up(count, microkernel.lanes), filter = s.kh * s.kw * (s.c / s.groups);
+  T* to = packed + p.filters + group * p.group_stride + first * p.depth;
+  if (!g.backward) {
+    microkernel.pack_transposed(w + (group * out_c + first) * filter, filter, p.depth, count, width,
+                                to);
+    return;
+  }
+  if (count < width) std::memset(to, 0, p.depth * width * sizeof(T));
+  for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t, to += in_c * width) {
+    const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
+    const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
+    const T* from = w + group * in_c * filter + (u * s.kw + v) * out_c + first;
+    microkernel.copy_points(from, filter, in_c, count, to, width);
+  }
+}
+
+template <class T>
+void ImplicitGemm<T>::pack_depthwise(const Phase& p, const T* w, T* packed) const {
+  const ConvShape& s = geometry_.shape;
+  T* to = packed + p.filters;
+  for (int64_t t = 0; t < p.depth; ++t) {
+    const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
+    const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
+    for (int64_t c = 0; c < s.c; ++c) to[t * s.c + c] = w[c * s.kh * s.kw + u * s.kw + v];
+  }
+}
+
+template <class T>
+void ImplicitGemm<T>::pack(ThreadPool& pool, const T* w, T* packed) const {
+  const ConvShape& s = geometry_.shape;
+  if (s.depthwise()) {
+    for (const Phase& p : phases_) pack_depthwise(p, w, packed);
+    return;
+  }
+  const int64_t panels = ceil_div(geometry_.out_c / s.groups, 2 * microkernels<T>().lanes);
+  const int64_t all = geometry_.phases * s.groups * panels;
+  const int64_t tasks = packing_tasks(s.weights(), all);
+  pool.parallel_for(tasks, [&](int64_t task) {
+    for (int64_t i = all * task / tasks; i < all * (task + 1) / tasks; ++i)
+      pack_panel(phases_[i / (s.groups * panels)], i / panels % s.groups, i % panels, w, packed);
+  });
+}
+
+// The bands of a task from its row `row` of the phase on; returns how many.
+template <class T>
+int ImplicitGemm<T>::make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const {
+  int count = 0;
+  for (int64_t q = 0; q < rows; ++q) {
+    const int64_t start = (row + q) * geometry_.in_step_h + v.base;
+    Band band{q, q + 1, 0, v.taps};
+    while (band.first_tap < band.last_tap && start + band.first_tap * v.spacing < 0)
+      ++band.first_tap;
+    while (band.first_tap < band.last_tap &&
+           start + (band.last_tap - 1) * v.spacing >= geometry_.in_h)
+      --band.last_tap;
+    Band* last = count ? &bands[count - 1] : nullptr;
+    if (last && last->first_tap == band.first_tap && last->last_tap == band.last_tap) {
+      last->last = band.last;
+    } else if (count == kMaxBands) {  // adding zeros does no harm
+      *last = {last->first, band.last, 0, v.taps};
+    } else {
+      bands[count++] = band;
+    }
+    if (geometry_.direct) {  // all taps lie in the image
+      bands[0].last = rows;
+      break;
+    }
+  }
+  return count;
+}
+
+// Calls run(first, count) for the pixels of rows [first_row, last_row), as the tables have them: in
+// one piece, unless the task has fewer images than the tables.
+template <class T>
+template <class Run>
+void ImplicitGemm<T>::for_pixels(int64_t columns, int64_t images, int64_t first_row,
+                                 int64_t last_row, Run run) const {
+  const int64_t row = tiling_.images * columns;
+  if (images == tiling_.images) return run(first_row * row, (last_row - first_row) * row);
+  for (int64_t q = first_row; q < last_row; ++q) run(q * row, images * columns);
+}
+
+// One panel of output channels over one chunk, for all bands.
+template <class T>
+void ImplicitGemm<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
+                                     ImplicitGemmProduct<T> product) const {
+  const Chunk& chunk = p.chunks[index];
+  const T* const panel = product.b;
+  const int64_t per_tap = p.v.taps ? p.depth / p.v.taps : 0;
+  for (int i = 0; i < rows.count; ++i) {
+    const Band& band = rows.bands[i];
+    const int64_t begin = band.first_tap * per_tap, end = band.last_tap * per_tap;
+    const Segment *first = p.segments.data() + chunk.first_segment, *last = first + chunk.segments;
+    int64_t k = chunk.k;
+    int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.depth;
+    for (; first < last && k < begin; ++first) k += first->length;
+    for (; first < last && chunk_end > end; --last) chunk_end -= last[-1].length;
+    // Without a tap in this chunk there is nothing to do; without any at all, zeros are written.
+    if (first == last && (begin < end || index > 0)) continue;
+    product.segments = first, product.segment_count = last - first;
+    product.b = panel + (k - chunk.k) * product.b_stride;
+    product.accumulate = chunk.k > begin;
+    for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
+      product.a_rows = p.in_rows.data() + pixel;
+      product.c_rows = p.out_rows.data() + pixel;
+      product.rows = count;
+      microkernels<T>().gather(product);
+    });
+  }
+}
+
+template <class T>
+void ImplicitGemm<T>::multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed,
+                               T* out) const {
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+  const int64_t groups = geometry_.shape.groups;
+  const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
+  const int64_t panel = 2 * microkernel.lanes;
+  const int64_t vectorized = columns_together(dtype_of<T>), chunks = std::ssize(p.chunks);
+  ImplicitGemmProduct<T> product{};
+  for (int64_t g = 0; g < groups; ++g) {
+    const T* filters = packed + p.filters + g * p.group_stride;
+    for (int64_t o = 0; o < out_c; o += vectorized)
+      for (int64_t i = 0; i < chunks; ++i) {
+        product.a = in + g * in_c;
+        for (int64_t j = o; j < std::min(o + vectorized, out_c); j += panel) {
+          product.columns = std::min(panel, out_c - j);
+          product.vectors = product.columns > microkernel.lanes ? 2 : 1;
+          product.b_stride = product.vectors * microkernel.lanes;
+          product.b = filters + j * p.depth + p.chunks[i].k * product.b_stride;
+          product.c = out + g * out_c + j;
+          // What comes next: the following panel, or the next chunk of the first one.
+          product.next = j + panel < std::min(o + vectorized, out_c)
+                             ? product.b + p.depth * panel
+                             : filters + o * p.depth + p.chunks[(i + 1) % chunks].k * panel;
+          // A single tap reads each input once, from memory.
+          product.fetch_rows = geometry_.direct && p.taps.size() == 1 && j == 0;
+          multiply_bands(p, rows, i, product);
+        }
+      }
+  }
+}
+
+// Where the rows lie that a task reads, from `row` of `image` on: in the input, or copied.
+template <class T>
+const T* ImplicitGemm<T>::input_of(const ConvHooks<T>& hooks, const T* in, int64_t image,
+                                   int64_t images, int64_t row, T* block) const {
+  const ConvGeometry& g = geometry_;
+  const int64_t whole = g.in_h * g.in_w * g.in_c, copied = tiling_.block_h * g.block_w * g.in_c;
+  if (g.direct) return in + image * whole + row * g.in_w * g.in_c;
+  for (int64_t i = 0; i < images; ++i) {
+    if (hooks.prologue.read)
+      read_padded(hooks.prologue, (image + i) * whole, g.in_h, g.in_w, g.in_c, row + g.base_h,
+                  g.base_w, tiling_.block_h, g.block_w, block + i * copied);
+    else
+      copy_padded(in + (image + i) * whole, g.in_h, g.in_w, g.in_c, row + g.base_h, g.base_w,
+                  tiling_.block_h, g.block_w, block + i * copied);
+  }
+  return block;
+}
+
+template <class T>
+void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, T* out, T* block,
+                               const ConvHooks<T>& hooks) const {
+  const ConvGeometry& g = geometry_;
+  const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
+  const int64_t row = task % tiling_.blocks_per_image * tiling_.rows;
+  const int64_t images = std::min(tiling_.images, g.n - image);
+  in = input_of(hooks, in, image, images, row * g.in_step_h, block);
+  const int64_t out_row = row * g.out_step_h;
+  T* to = out + (image * g.out_h + out_row) * g.out_w * g.out_c;
+  for (const Phase& p : phases_) {
+    const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, tiling_.rows);
+    if (images * rows * p.h.count == 0) continue;
+    if (g.shape.depthwise()) {
+      for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+        depthwise<T>().gather({in, p.in_rows.data() + pixel, count, p.taps.data(), p.depth,
+                               packed + p.filters, g.in_c, to, p.out_rows.data() + pixel});
+      });
+    } else {
+      Band bands[kMaxBands];
+      const int count = make_bands(p.v, row, rows, bands);
+      multiply(p, {images, bands, count}, in, packed, to);
+    }
+  }
+  if (hooks.epilogue.apply) {
+    const int64_t rows = std::min(tiling_.rows * g.out_step_h, g.out_h - out_row);
+    hooks.epilogue.apply(hooks.epilogue.context, to, to - out, images * rows * g.out_w * g.out_c);
+  }
+}
+
+template <class T>
+void ImplicitGemm<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+                          const ConvHooks<T>& hooks) const {
+  if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
+  T* blocks = static_cast<T*>(scratch);
+  const T* packed = filters;
+  if (!packed_) {
+    packed = blocks;
+    pack(pool, filters, blocks);
+    blocks += filters_;
+  }
+  const int64_t stride = block_elements<T>(geometry_, tiling_);
+  pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
+    run_task(task, in, packed, out, blocks + thread * stride, hooks);
+  });
+}
+
+}  // namespace
+
+const ConvAlgorithm ConvAlgorithm::direct = {
+    .name = "direct",
+    .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
+    .make =
+        [](const ConvRequest& r, ConvVariant form) {
+          return r.pass == ConvPass::weight_grad ? make_weight_grad(r, form)
+                                                 : make_convolution<ImplicitGemm>(r.dtype, r, form);
+        },
+    .takes_prologue =
+        [](const ConvRequest& r) {
+          return r.pass == ConvPass::weight_grad ? weight_grad_takes_prologue(r)
+                                                 : r.pass == ConvPass::forward;
+        },
+    .absorbs_prologue = forward_is_direct,
+    .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; }};
+
+}  // namespace tessera

@@ -1,0 +1,175 @@
+// The op that updates the parameters of SGD and of AdamW.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/finite.h"
+#include "tessera/engine/kernels_cuda.h"
+#include "tessera/engine/op.h"
+#include "tessera/layers/optimizers/optimizer_ops.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/runtime/cuda/cuda.h"
+
+namespace tessera {
+
+// How the update of an optimizer looks from outside.
+struct UpdateForm {
+  std::string_view optimizer, op;   // "sgd", "sgd_update"
+  std::vector<const char*> states;  // of each parameter, at most two
+  bool counts;                      // t stands behind lr
+  int64_t flops;                    // of an element
+};
+UpdateForm form_of(const SgdParams& params);
+UpdateForm form_of(const AdamWParams& params);
+
+// Updates parameters together. Inputs: the parameters, as many gradients, lr, t where it counts,
+// and as many of each state. Outputs: the next parameters and states. Each parameter whose gradient
+// is not finite stays as it is, with its states.
+template <class Params>
+class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
+ public:
+  struct Settings {
+    Params own;
+    std::vector<ParameterScale> scales;  // of each parameter
+    bool operator==(const Settings&) const = default;
+  };
+  explicit MultiTensorUpdate(Settings settings)
+      : params(std::move(settings)), form_(form_of(params.own)) {}
+  std::string_view name() const override { return form_.op; }
+  int updates(int output) const override {
+    return output < tensors() ? output : output + tensors() + scalars();
+  }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  Specs infer(std::span<const TensorSpec> in) const override;
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (target.device.is_cpu()) return {{}};
+    const auto n = static_cast<size_t>(tensors());
+    return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
+  }
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override;
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    if constexpr (kCuda) update_cuda(ctx, params.own, buffers(in, out), scratch);
+  }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    int64_t elements = 0;
+    for (const TensorSpec& x : in.first(static_cast<size_t>(tensors())))
+      elements += x.shape.elements();
+    return this->cost_with(in, form_.flops * elements);
+  }
+
+  const Settings params;
+
+ private:
+  int tensors() const { return static_cast<int>(params.scales.size()); }
+  int scalars() const { return form_.counts ? 2 : 1; }
+  void check_one(std::span<const TensorSpec> in, DType first) const;
+  UpdateBuffers buffers(Buffers in, Buffers out) const;
+  template <class T>
+  void update_one(CpuContext& ctx, double lr, double t, const UpdateBuffers& all, size_t i) const;
+
+  const UpdateForm form_;
+};
+
+template <class Params>
+Specs MultiTensorUpdate<Params>::infer(std::span<const TensorSpec> in) const {
+  const auto n = static_cast<size_t>(tensors()), first_state = 2 * n + scalars();
+  for (size_t i = 0; i < n; ++i) {
+    Specs one{in[i], in[n + i]};
+    one.insert(one.end(), in.begin() + 2 * n, in.begin() + first_state);
+    for (size_t at = first_state + i; at < in.size(); at += n) one.push_back(in[at]);
+    check_one(one, in[0].dtype);
+  }
+  Specs next(in.begin(), in.begin() + n);
+  next.insert(next.end(), in.begin() + first_state, in.end());
+  return next;
+}
+
+template <class Params>
+void MultiTensorUpdate<Params>::check_one(std::span<const TensorSpec> in, DType first) const {
+  std::vector<const char*> names{"parameter", "gradient", "lr"};
+  if (form_.counts) names.push_back("t");
+  names.insert(names.end(), form_.states.begin(), form_.states.end());
+  const InputCheck check(form_.optimizer, in, names);
+  const auto like_parameter = [&](int i) {
+    check.floats({0, i});
+    check.shape(i, in[0].shape, "like the parameter");
+  };
+  like_parameter(1);
+  check.floats({2});
+  if (in[2].shape.elements() != 1) check.fail("lr must have one element");
+  if (form_.counts) {
+    check.dtype(3, DType::i64);
+    if (in[3].shape.elements() != 1) check.fail("t must have one element");
+  }
+  check.dtype(0, first);
+  for (int i = 2 + scalars(); i < static_cast<int>(in.size()); ++i) like_parameter(i);
+}
+
+template <class Params>
+UpdateBuffers MultiTensorUpdate<Params>::buffers(Buffers in, Buffers out) const {
+  const auto n = static_cast<size_t>(tensors());
+  UpdateBuffers all{out.first(n), in.subspan(n, n), {}, in[2 * n], {}, params.scales};
+  if (form_.counts) all.t = in[2 * n + 1];
+  for (size_t k = 0; k < form_.states.size(); ++k) all.states[k] = out.subspan((k + 1) * n, n);
+  return all;
+}
+
+template <class Params>
+void MultiTensorUpdate<Params>::run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const {
+  const UpdateBuffers all = buffers(in, out);
+  const double lr = read_scalar(all.lr);
+  const double t = form_.counts ? static_cast<double>(*all.t.as<int64_t>()) : 0;
+  for (size_t i = 0; i < all.parameters.size(); ++i)
+    if (may_update(ctx, {all.gradients[i], all.lr}))
+      visit_float(all.parameters[i].spec.dtype,
+                  [&](auto zero) { update_one<decltype(zero)>(ctx, lr, t, all, i); });
+}
+
+template <class Params>
+template <class T>
+void MultiTensorUpdate<Params>::update_one(CpuContext& ctx, double lr, double t,
+                                           const UpdateBuffers& all, size_t i) const {
+  constexpr int64_t kBlock = 16384, kAtOnce = 8;  // elements of a vector
+  const ParameterScale own = scale_of(params.own, all.parameters[i].spec, params.scales[i]);
+  const auto& kernels = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(optimizer_microkernels));
+  const int64_t count = all.parameters[i].elements();
+  const auto at = [&](Buffers tensors, int64_t first) {
+    return tensors.empty() ? nullptr : tensors[i].as<T>() + first;
+  };
+  with_rule<T>(params.own, [&](auto rule, auto kernel) {
+    set_rule(rule, params.own, own.decay, lr * own.lr, t);
+    // Blocks are cut by the count alone.
+    ctx.pool().parallel_for((count + kBlock - 1) / kBlock, count / kAtOnce, [&](int64_t block) {
+      const int64_t first = block * kBlock, last = std::min(count, first + kBlock);
+      (kernels.*kernel)(rule, at(all.gradients, first), last - first, at(all.parameters, first),
+                        at(all.states[0], first), at(all.states[1], first));
+    });
+  });
+}
+
+// `scalars`: lr, and t where it counts; `states`: one after the other.
+template <class Params>
+void update_joined(const Params& params, std::span<const Tensor> parameters,
+                   std::span<const Tensor> gradients, std::span<const Tensor> scalars,
+                   std::initializer_list<std::span<const Tensor>> states,
+                   std::span<const ParameterScale> scales) {
+  const NoGradScope no_grad;
+  Tensors in(parameters.begin(), parameters.end());
+  in.insert(in.end(), gradients.begin(), gradients.end());
+  in.insert(in.end(), scalars.begin(), scalars.end());
+  for (const std::span<const Tensor> state : states)
+    in.insert(in.end(), state.begin(), state.end());
+  tessera::apply(
+      std::make_shared<MultiTensorUpdate<Params>>(
+          typename MultiTensorUpdate<Params>::Settings{params, {scales.begin(), scales.end()}}),
+      std::move(in));
+}
+
+}  // namespace tessera

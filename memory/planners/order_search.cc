@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "tessera/memory/planners/placement.h"
+
+namespace tessera::planning {
+namespace {
+
+constexpr int kFew = 2;
+constexpr Effort kMuch = 4'000'000;  // comparisons after which the first of a few is enough
+
+class OrderSearch {
+ public:
+  OrderSearch(const Problem& problem, const PreparedProblem& prepared, Effort limit,
+              const Deadline& deadline, bool few)
+      : problem_(problem), prepared_(prepared), limit_(limit), deadline_(deadline), few_(few) {}
+
+  Plan run() {
+    try_hints();
+    try_orders();
+    return std::move(best_);
+  }
+
+ private:
+  // Nothing lower is possible, or wanted; or there is something, and no time for more.
+  bool done() const {
+    return best_.bytes < INT64_MAX && (best_.bytes <= prepared_.good_enough || deadline_.passed());
+  }
+
+  void attempt(const std::vector<int>& order, Fit fit) {
+    Plan plan = place(prepared_, order, fit, best_.bytes, &effort_, deadline_);
+    if (plan.bytes < best_.bytes) best_ = std::move(plan);
+  }
+
+  // A plan that was good before often still is.
+  void try_hints() {
+    std::vector<int> order = prepared_.movable;
+    const auto hint = [&](int i) { return problem_.buffers[i].hint; };
+    if (std::none_of(order.begin(), order.end(), [&](int i) { return hint(i) >= 0; })) return;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      // Those without a hint, -1, come last.
+      return static_cast<uint64_t>(hint(a)) < static_cast<uint64_t>(hint(b));
+    });
+    attempt(order, Fit::kLowest);
+  }
+
+  void try_orders() {
+    const auto life = [](const Item& item) { return item.upper - item.lower; };
+    const auto size = [&](const Item& item) { return std::pair(item.size, life(item)); };
+    const auto longest = [&](const Item& item) { return std::pair(life(item), item.size); };
+    const auto area = [&](const Item& item) { return static_cast<double>(item.size) * life(item); };
+    // Where the load is highest no byte may be lost: what lives there goes first.
+    const auto peak_load = [&](const Item& item) {
+      return prepared_.peak_load[&item - prepared_.items.data()];
+    };
+    const auto crowded = [&](const Item& item) { return std::pair(peak_load(item), size(item)); };
+    const auto crowded_long = [&](const Item& item) {
+      return std::pair(peak_load(item), life(item));
+    };
+    const auto crowded_area = [&](const Item& item) {
+      return std::pair(peak_load(item), area(item));
+    };
+
+    using Order = std::function<std::vector<int>()>;
+    const auto by = [&](auto key) -> Order {
+      return [=, this] { return order_by(prepared_, key); };
+    };
+    const auto skyline = [&](SkylineRule rule) -> Order {
+      return [=, this] { return skyline_order(prepared_, rule, &effort_, deadline_); };
+    };
+    struct Way {
+      Order order;
+      Fit fit;
+      bool always;
+    };
+    const Way ways[] = {
+        {skyline(SkylineRule::kMaxArea), Fit::kLowest, true},
+        {by(crowded), Fit::kTightest, true},
+        {by(size), Fit::kLowest, true},
+        {by(size), Fit::kTightest, true},
+        {by([](const Item& item) { return -item.lower; }), Fit::kLowest, true},
+        {by(area), Fit::kLowest, true},
+        {by(longest), Fit::kLowest, true},
+        {skyline(SkylineRule::kLargest), Fit::kLowest, false},
+        {skyline(SkylineRule::kLongest), Fit::kLowest, false},
+        {by(crowded_long), Fit::kTightest, false},
+        {by(crowded), Fit::kLowest, false},
+        {by(crowded_area), Fit::kLowest, false},
+        {by(life), Fit::kTightest, false},
+        {by([](const Item& item) { return item.upper; }), Fit::kTightest, false},
+        {by([](const Item& item) { return -item.lower; }), Fit::kTightest, false},
+    };
+    for (const Way& way : ways) {
+      if (done() || (few_ && (&way == ways + kFew || effort_ > kMuch))) return;
+      if (way.always || effort_ < limit_) attempt(way.order(), way.fit);
+    }
+  }
+
+  const Problem& problem_;
+  const PreparedProblem& prepared_;
+  const Effort limit_;
+  const Deadline& deadline_;
+  const bool few_;
+  Effort effort_ = 0;
+  Plan best_{{}, INT64_MAX};
+};
+
+}  // namespace
+
+Plan best_of_orders(const Problem& problem, const PreparedProblem& prepared, Effort limit,
+                    const Deadline& deadline, bool few) {
+  return OrderSearch(problem, prepared, limit, deadline, few).run();
+}
+
+}  // namespace tessera::planning
