@@ -1,5 +1,5 @@
-// The core, which tessera::core links: tensors, layers, compiled steps and their plans, devices.
-// Data sets, networks and weights are in "tessera/tessera.h".
+// The public headers of tessera::core: tensors, layers, compiled steps and their plans, devices.
+// "tessera/tessera.h" adds data sets, networks and weights.
 #pragma once
 
 #include "tessera/engine/autograd.h"

@@ -1,5 +1,5 @@
-// For people who write ops with CUDA kernels of their own: the context a kernel runs in, and checks
-// of the vendor's error codes. Needs the CUDA toolkit's headers.
+// The headers for authors of CUDA kernels: the context that a kernel runs in, and checks of the
+// vendor's error codes. Requires the headers of the CUDA toolkit.
 #pragma once
 
 #include "tessera/engine/op.h"

@@ -1,5 +1,5 @@
-// All of the library that programs use. What is for people who write ops stands in
-// "tessera/engine/op.h" and, for GPU kernels, in "tessera/cuda.h".
+// All public headers for programs that use Tessera. Authors of ops also include
+// "tessera/engine/op.h" and, for GPU kernels, "tessera/cuda.h".
 #pragma once
 
 #include "tessera/core.h"

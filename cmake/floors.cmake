@@ -128,6 +128,11 @@ set(TESSERA_FLAGS_avx2 -mavx2 -mfma -mtune=haswell)
 set(TESSERA_FLAGS_avx512 -mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl
     -mtune=skylake-avx512 -mprefer-vector-width=512)
 
+set(TESSERA_SIMD_LEVEL -O3)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(TESSERA_SIMD_LEVEL -O1)  # the checks that sanitizers add would be optimized for minutes a file
+endif()
+
 function(tessera_simd_source target source isas)
   get_filename_component(stem ${source} NAME_WE)
   foreach(isa IN LISTS isas)
@@ -136,8 +141,8 @@ function(tessera_simd_source target source isas)
     tessera_options(${object})
     target_compile_features(${object} PRIVATE cxx_std_20)
     # Without the last, g++ clears a tile of registers with a call of memset.
-    target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} -O3 -fno-math-errno
-      -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
+    target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} ${TESSERA_SIMD_LEVEL}
+      -fno-math-errno -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
     target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa})
     target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include)
     # For these files alone; headers only, so whoever links the library need not have Eigen.

@@ -24,7 +24,7 @@ struct AllocationLog {
   std::unordered_map<const Storage*, std::string> of;
 };
 
-// Outlives tensors that end after main.
+// Never destroyed: tensors may be destroyed after main().
 AllocationLog& log() {
   static auto* all = new AllocationLog;
   return *all;

@@ -1,4 +1,4 @@
-// Which op holds how much eager memory, for errors that say so.
+// The log of eager allocations by op, for out-of-memory errors.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@ namespace tessera {
 
 struct Storage;  // storage.h
 
-// A block of eager memory comes and goes. The holder is the op that runs in this thread and its
-// place in the model: "conv2d at block.conv1"; "creation" outside of ops. Thread-safe.
+// Record the allocation and release of a block of eager memory under the op that runs in this
+// thread and the module path: "conv2d at block.conv1"; "creation" outside of ops. Thread-safe.
 void record_allocation(const Storage& storage, bool scratch);
 void record_release(const Storage& storage) noexcept;
 
-// The holders with most bytes, a line for each: "\n    12.00 MiB  conv2d at block.conv1, 2
-// tensors"; empty where nothing is held.
+// Returns the largest allocations by op, one a line: "\n    12.00 MiB  conv2d at block.conv1, 2
+// tensors"; empty if there are none.
 std::string largest_allocations(Device device, size_t count = 5);
 
-// The op that runs in this thread; the innermost where they nest.
+// Sets the op that runs in this thread; the innermost scope counts.
 class CurrentOpScope {
  public:
   explicit CurrentOpScope(std::string_view name);

@@ -30,7 +30,7 @@ void AllocationTrace::begin_op(std::string_view name) {
 }
 
 void AllocationTrace::allocated(const void* address, size_t bytes, bool scratch) {
-  // A block may get the bytes of one that was released in this very step: it then begins another.
+  // A block may reuse bytes released during the same op: start another time step.
   if (!in_op_) {
     begin_op("empty");
     end_op();
@@ -55,7 +55,7 @@ void AllocationTrace::released(const void* address) noexcept {
   released_ = true;
 }
 
-// Addresses in ascending order, moved down over what no block covers.
+// Sorts by address and closes the gaps that no block covers.
 std::vector<int64_t> AllocationTrace::offsets() const {
   std::vector<size_t> order(blocks_.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -1,14 +1,14 @@
-// Records what eager mode asks for while it runs: which op, where in the model, from when to when,
-// and at which address. What nobody planned can so be drawn, and held against the plan.
+// AllocationTrace records the allocations of eager mode: op, module path, lifetime and address.
 //
-//   AllocationTrace trace;                        // of this thread's ops, from here on
+// A recording can be drawn like a plan and compared with one.
+//
+//   AllocationTrace trace;  // of this thread's ops, from here on
 //   train_step(images, labels);
-//   PlanPicture picture = trace.picture("one step");    // for draw_plan_html(),
-//   draw_plan_svg()
+//   PlanPicture picture = trace.picture("one step");  // for draw_plan_html(), draw_plan_svg()
 //
-// Where recordings nest, the innermost writes. Use it in the thread that made it. A block that
-// another thread releases seems to live until its address is given out again or the trace is
-// looked at. Persistent tensors and blocks from before are not in it.
+// The innermost of nested traces records. Use a trace only in the thread that made it. A block that
+// another thread releases seems live until its address is reused or picture() is called. Persistent
+// tensors and earlier blocks are not recorded.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ class AllocationTrace {
   AllocationTrace(const AllocationTrace&) = delete;
   AllocationTrace& operator=(const AllocationTrace&) = delete;
 
-  // What was recorded so far. Time counts ops; an offset is the address, with those ranges left out
-  // that no block ever had. Groups are those of a plan: activations, gradients, workspace.
+  // Returns the recording so far. Time counts ops. An offset is the address, without the ranges
+  // that no block ever used. Groups are as in a plan: activations, gradients, workspace.
   PlanPicture picture(const std::string& title) const;
 
-  // For the engine: the trace of this thread, or nullptr.
+  // For the engine: returns the trace of this thread, or nullptr.
   static AllocationTrace* current();
   void begin_op(std::string_view name);
   void end_op() { in_op_ = false; }
@@ -52,12 +52,12 @@ class AllocationTrace {
   std::vector<std::string> steps_;  // "conv2d layer1.0.conv1"
   std::vector<Block> blocks_;
   std::unordered_map<const void*, size_t> live_;  // blocks by address
-  int64_t forward_ends_ = -1;                     // the first step of a backward pass
+  int64_t forward_ends_ = -1;                     // the first op of a backward pass
   bool in_op_ = false;
-  bool released_ = false;  // something, since the last step began
+  bool released_ = false;  // whether a block was released in this op
 };
 
-// An op that runs now, for the trace of this thread, if there is one.
+// Reports an op as running to the trace of this thread, if there is one.
 class TracedOp {
  public:
   explicit TracedOp(std::string_view name) : trace_(AllocationTrace::current()) {

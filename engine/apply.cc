@@ -1,4 +1,4 @@
-// The one door, and the eager interpreter behind it.
+// apply(), the single entry point of ops, and the eager interpreter.
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_log.h"
@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// The default kernel: calls the op's run() for the device.
+// The default kernel calls the op's run() for the device.
 class RunKernel final : public Kernel {
  public:
   explicit RunKernel(const Op& op) : op_(op) {}
@@ -173,7 +173,7 @@ std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scra
 
 namespace {
 
-// apply() without the place of its errors.
+// apply() without the location of its errors.
 Tensors call(const OpPtr& op, const Tensors& inputs) {
   Device device = current_device();
   Specs in;
@@ -219,7 +219,7 @@ Tensor apply1(const OpPtr& op, Tensors inputs) {
 Cost Op::cost_with(std::span<const TensorSpec> in, int64_t flops) const {
   Cost cost{.flops = flops};
   const Specs out = infer(in);
-  bool moves = false;  // a view reads nothing either
+  bool moves = false;  // a view also reads nothing
   for (size_t i = 0; i < out.size(); ++i) {
     if (view_of(static_cast<int>(i)) >= 0) continue;
     cost.bytes_written += static_cast<int64_t>(out[i].bytes());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kY = PointwiseGrad::kOutput, kDy = PointwiseGrad::kGradient;
 
-// A gradient rule: program over the tensors `uses` names, written with a builder.
+// Builds a gradient rule: a program over the tensors in `uses`.
 template <class F>
 PointwiseGrad rule(std::vector<int> uses, F&& body) {
   ScalarBuilder b(static_cast<int>(uses.size()));
@@ -55,7 +55,7 @@ Tensor integers(const char* name, ScalarOp op, const Tensor& a, const Tensor& b)
   }
 }
 
-// Brings two operands into a form that pointwise can read.
+// Expands two operands if pointwise cannot broadcast them.
 Tensor binary(const char* name, ScalarOp op, Tensor a, Tensor b, std::vector<PointwiseGrad> grads) {
   if (!is_float(a.dtype()) && !is_float(b.dtype())) return integers(name, op, a, b);
   if (a.shape() != b.shape()) {

@@ -41,7 +41,7 @@ uint64_t version_of(const Tensor& tensor) {
   return tensor.impl()->storage ? tensor.impl()->storage->version : 0;
 }
 
-// Keeps the tensors whose bit is set, with the version they have now.
+// Keeps the tensors whose bit is set, with their current version.
 void save(std::span<const Tensor> tensors, uint32_t mask, Tensors& kept,
           std::vector<uint64_t>& versions) {
   kept.resize(tensors.size());
@@ -66,14 +66,15 @@ void check_versions(const TapeNode& node, const Tensors& kept,
   }
 }
 
-// Where they are, which is not where the op ran whose gradient b is: a copy's is a copy back.
+// Adds on the device of b, which may differ from that of the op: the gradient of a copy is a copy
+// back.
 Tensor accumulate(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   const DeviceScope device(b.device());
   return a + b;
 }
 
-// A saved tensor as the forward pass had it: tracked by what made it.
+// Returns a saved tensor tracked as in the forward pass.
 Tensor tracked_again(const Tensor& saved, const Edge& edge) {
   if (!saved.defined() || (!edge.leaf && !edge.node) || !is_float(saved.dtype())) return saved;
   Tensor handle = detach(saved);
@@ -85,7 +86,7 @@ Tensor tracked_again(const Tensor& saved, const Edge& edge) {
 }
 
 Edge edge_of(const std::shared_ptr<TensorImpl>& impl) {
-  // A pinned handle stands for the leaf it was made from.
+  // A snapshot handle refers to its leaf.
   if (impl->leaf) return {nullptr, impl->snapshot_of ? impl->snapshot_of : impl, 0, nullptr};
   return {impl->node, nullptr, impl->output, impl->stop};
 }
@@ -97,7 +98,7 @@ Source source_of(const Edge& edge) {
   return {edge.node.get(), edge.output};
 }
 
-// Which nodes lead to what is wanted. Iterative: networks are deep.
+// The nodes that lead to wanted sources. Iterative: networks are deep.
 class Reach {
  public:
   explicit Reach(std::span<const Tensor> wrt) {
@@ -108,10 +109,10 @@ class Reach {
     return (edge.node && leads_on(*edge.node)) || wants(source_of(edge));
   }
   bool wants(const Source& source) const { return wanted_.contains(source); }
-  // Whether an input of the node is wanted, or leads to what is.
+  // Returns whether an input of the node is wanted or leads to a wanted source.
   bool leads_on(const TapeNode& node) const { return reaches_.at(&node); }
 
-  // Throws Error where a stop lies behind root: what flows past it cannot be known.
+  // Throws Error if a stop precedes root: the gradient beyond it is unknown.
   void visit(TapeNode* root) {
     std::vector<TapeNode*> stack{root};
     while (!stack.empty()) {
@@ -144,7 +145,7 @@ class Backward {
   Backward(std::span<const Tensor> wrt, bool create_graph)
       : reach_(wrt), create_graph_(create_graph) {}
 
-  // Undefined: an upstream gradient of ones.
+  // An undefined `upstream` means ones.
   void start(const Tensor& loss, const Tensor& upstream) {
     const auto& impl = loss.shared();
     if (impl->stop) throw Error("gradients: " + impl->stop->reason);
@@ -192,7 +193,7 @@ class Backward {
     sum = accumulate(sum, grad);
   }
 
-  // Keeps the gradients of outputs that are wanted, which are whole now; false: there are none.
+  // Keeps the gradients of wanted outputs, which are complete now. Returns false if there are none.
   bool keep_wanted(const TapeNode& node, const Tensors& grads) {
     bool any = false;
     for (size_t o = 0; o < grads.size(); ++o) {
@@ -257,8 +258,8 @@ class Backward {
 
   Reach reach_;
   const bool create_graph_;
-  std::map<uint64_t, Pending> pending_;  // by order of recording; the last one runs next
-  std::map<Source, Tensor> grads_;       // of leaves, and of tensors between that are wanted
+  std::map<uint64_t, Pending> pending_;  // by order of recording; the last runs next
+  std::map<Source, Tensor> grads_;       // for leaves and wanted intermediate tensors
 };
 
 }  // namespace

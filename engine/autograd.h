@@ -7,31 +7,32 @@
 
 namespace tessera {
 
-// yes: the gradients are tracked themselves, so that gradients() of what is computed from them is
-// right: a gradient penalty, a second derivative. The tape is kept. Costs memory.
+// yes: gradients are tracked themselves, so they can be differentiated again (gradient penalty,
+// second derivative). The tape is kept, which costs memory.
 enum class CreateGraph : bool { no, yes };
 
-// Returns d loss / d wrt[i] for each i, like wrt[i]; zeros if loss does not depend on it. wrt[i] is
-// a leaf or any tensor computed from one. loss has one element, unless `upstream`, like loss, is
-// given. Gradients are made by calling ops, on the device each op ran on, so a captured step
-// records them. Values that ops saved on the way to wrt are freed, unless a graph is created; the
-// leaves stay as long as loss does, so detach() a loss that is kept.
+// Returns d loss / d wrt[i] for each i, shaped like wrt[i]; zeros if loss does not depend on it.
 //
-// A gradient is right or an Error that names the op and its place in the model: loss is not tracked
-// at all; an op on the way has no gradient or makes integers (detach() where none should flow);
-// loss depends on gradients that were taken without CreateGraph::yes; the tape has been let go by
-// an earlier call; a value on the way has been overwritten since.
+// wrt[i] is a leaf or any tensor computed from one. loss has one element, unless `upstream`, shaped
+// like loss, is given. Gradients are computed by calling ops, on the device of each forward op, so
+// a captured step records them. Saved tensors on the way to wrt are freed, unless a graph is
+// created. Leaves stay alive as long as loss, so detach() a loss that is kept.
+//
+// Throws Error, with the op and its module path, if: loss is not tracked; an op on the way has no
+// gradient or returns integers (detach() if no gradient should flow); loss depends on gradients
+// that were taken without CreateGraph::yes; the tape was freed by an earlier call; a value on the
+// way has been overwritten.
 Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream = {},
                   CreateGraph create_graph = CreateGraph::no);
 
-// A handle to x's values whose gradient can be asked for; x itself where it is one already, as
-// parameters are. Throws ShapeError for integers, Error where x depends on tracked tensors.
+// Returns a handle to x's values that may have a gradient; x itself if it is such a handle already,
+// as parameters are. Throws ShapeError for integers, Error if x depends on tracked tensors.
 Tensor requires_grad(const Tensor& x);
 
-// A handle to the same values, which count as constants: no gradient flows through it.
+// Returns a handle to the same values as constants: no gradient flows through it.
 Tensor detach(const Tensor& tensor);
 
-// While it lives, nothing is put on the tape in this thread.
+// While this scope exists, ops of this thread are not recorded on the tape.
 class NoGradScope {
  public:
   NoGradScope();

@@ -10,8 +10,8 @@ namespace tessera {
 
 enum class DType : uint8_t { f32, f64, u8, i32, i64 };
 
-// The C++ types of the dtypes, those of floating point first, each in the order of DType, and the
-// names of all: a new dtype is an enumerator, a type and a name.
+// The C++ types of the dtypes, floating point first, in the order of DType, and the names of all. A
+// new dtype needs an enumerator, a type and a name.
 template <class... T>
 struct TypeList {};
 using FloatTypes = TypeList<float, double>;
@@ -36,8 +36,8 @@ constexpr DType dtype_in(TypeList<All...>) {
 template <class T>
 inline constexpr DType dtype_of = dtype_in<T>(AllTypes());
 
-// Calls fn with a value of the one of the types that is the dtype's and returns what fn does; where
-// none is, returns a value of that type made by default.
+// Calls fn with a value of the type that `type` names and returns its result. If the list has no
+// such type, returns a default-constructed result.
 template <class F, class First, class... Rest>
 constexpr auto visit_types(TypeList<First, Rest...>, DType type, F&& fn) {
   using Result = std::invoke_result_t<F&, First>;
@@ -47,18 +47,18 @@ constexpr auto visit_types(TypeList<First, Rest...>, DType type, F&& fn) {
   return Result();
 }
 
-// Calls fn with a value of the C++ type of a floating-point dtype: visit_float(t, [&](auto zero) {
-// using T = decltype(zero); ... }). Any other dtype is the caller's mistake and does nothing.
+// Calls fn with a value of the C++ type of a floating-point dtype; does nothing for any other
+// dtype. Example: visit_float(t, [&](auto zero) { using T = decltype(zero); ... })
 template <class F>
 constexpr auto visit_float(DType type, F&& fn) {
   return visit_types(FloatTypes(), type, fn);
 }
-// The same for integers.
+// Calls fn with a value of the C++ type of an integer dtype.
 template <class F>
 constexpr auto visit_integer(DType type, F&& fn) {
   return visit_types(IntegerTypes(), type, fn);
 }
-// The same for any dtype.
+// Calls fn with a value of the C++ type of any dtype.
 template <class F>
 constexpr auto visit_dtype(DType type, F&& fn) {
   return visit_types(AllTypes(), type, fn);

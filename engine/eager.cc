@@ -14,22 +14,22 @@
 namespace tessera {
 namespace {
 
-// An allocator with the memory that holds it to its limit, if it has one.
+// An allocator and the memory that enforces its limit, if it has one.
 struct Made {
   std::unique_ptr<RawMemory> memory;
   std::unique_ptr<Allocator> allocator;
 };
 
 struct OfMemory {
-  std::vector<Made> made;  // all of them: one that counts no more still owns its tensors
+  std::vector<Made> made;  // all allocators: a replaced one still owns its tensors
   Allocator* current = nullptr;
 };
 
 std::mutex mutex;
 
-// A device has another memory once configure_devices() cuts it.
+// The memory of a device changes when configure_devices() splits the device.
 OfMemory& allocators_of(const RawMemory& memory) {
-  static auto* all = new std::map<const RawMemory*, OfMemory>;  // outlives tensors
+  static auto* all = new std::map<const RawMemory*, OfMemory>;  // never destroyed
   return (*all)[&memory];
 }
 
@@ -52,7 +52,7 @@ Made make(Device device, std::string_view name, const AllocatorSettings& setting
   return made;
 }
 
-// Returns the one that was current.
+// Makes an allocator current and returns the previous one.
 Allocator* use(Device device, Made made) {
   const RawMemory& memory = context(device).memory();
   const std::lock_guard lock(mutex);
@@ -76,7 +76,7 @@ Allocator& eager_allocator(Device device) {
 }
 
 void set_eager_allocator(Device device, std::string_view name, const AllocatorSettings& settings) {
-  eager_allocator(device).trim();  // before a reserve is taken, which may need the bytes
+  eager_allocator(device).trim();  // frees bytes that the reserve may need
   use(device, make(device, name, settings));
 }
 

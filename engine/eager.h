@@ -9,21 +9,21 @@
 
 namespace tessera {
 
-// The allocator that eager tensors and scratch of a device come from: "caching" without a limit,
-// made on first use, unless another one is set. statistics() says what is live, reserved and at the
-// peak; trim() hands the cache back. Thread-safe.
+// Returns the allocator of the device's eager tensors and scratch. By default it is "caching"
+// without a limit, made on first use. statistics() reports live, reserved and peak bytes; trim()
+// frees the cache. Thread-safe.
 Allocator& eager_allocator(Device device);
-// From now on they come from a new allocator of that name (memory/allocator.h), with a limit or a
-// reserve where wanted; tensors that live already stay with the one they came from, which keeps no
-// cache any more. Throws ConfigError for an unknown name, OutOfMemory when the reserve cannot be
-// had. Thread-safe.
+// Makes a new allocator of that name (memory/allocator.h) the device's eager allocator, with an
+// optional limit and reserve. Existing tensors stay with their old allocator, which no longer
+// caches. Throws ConfigError for an unknown name, OutOfMemory if the reserve cannot be allocated.
+// Thread-safe.
 void set_eager_allocator(Device device, std::string_view name,
                          const AllocatorSettings& settings = {});
-// The same with an allocator of one's own, which may take its bytes from where it likes.
+// Installs a custom allocator, which may get its bytes from any source.
 void set_eager_allocator(Device device, std::unique_ptr<Allocator> allocator);
 
-// The same for as long as the scope lives; then the one before counts again. Scopes of a device end
-// in the reverse order.
+// Sets the eager allocator while the scope exists, then restores the previous one. Scopes of a
+// device end in reverse order.
 class EagerAllocatorScope {
  public:
   EagerAllocatorScope(Device device, std::string_view name, const AllocatorSettings& settings = {});

@@ -1,5 +1,5 @@
-// Element-wise ops of any dtype, with numpy's broadcasting: arithmetic of integers, comparisons,
-// where. Floating-point arithmetic is pointwise.cc's, which fuses.
+// Element-wise ops of any dtype, broadcasting as numpy does: integer arithmetic, comparisons,
+// where. Floating-point arithmetic is in pointwise.cc, which fuses.
 #include <array>
 #include <limits>
 
@@ -25,7 +25,7 @@ void for_broadcast_lines(ThreadPool& pool, const Shape& out, Buffers in, F&& fn)
   for_lines(pool, out, strides, fn);
 }
 
-// The inputs must be of one dtype; gives the broadcast shape.
+// Returns the broadcast shape. Requires inputs of one dtype, else throws ShapeError.
 Shape common_shape(std::string_view op_name, std::span<const TensorSpec> in) {
   Shape shape = in[0].shape;
   for (const TensorSpec& x : in) {
@@ -100,7 +100,7 @@ class Comparison final : public OpBase<Comparison> {
   const ComparisonParams params;
 };
 
-// The derivative of a comparison is 0 wherever it has one, so nothing flows back through it.
+// The derivative of a comparison is 0 wherever it exists, so no gradient flows.
 Tensor compare(ComparisonDirection relation, const Tensor& a, const Tensor& b) {
   return apply1(std::make_shared<Comparison>(ComparisonParams{relation}), {detach(a), detach(b)});
 }

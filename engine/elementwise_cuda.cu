@@ -4,12 +4,12 @@
 namespace tessera {
 namespace {
 
-// Inputs of 16 bytes, but not more than four neighbours: there are several inputs, and dividing
-// integers takes many instructions.
+// Packs of 16 bytes, at most four elements: there are several inputs, and integer divisions take
+// many instructions.
 template <class T>
 inline constexpr int kElementPack = kPack<T> < 4 ? kPack<T> : 4;
 
-// y = result_of(op, a, b), where Op is IntegerOp or ComparisonDirection.
+// y = evaluate(op, a, b), where Op is IntegerOp or ComparisonDirection.
 template <class Op, class T, class Y>
 struct Binary {
   static constexpr int kInputs = 2, kNeighbours = kElementPack<T>;

@@ -1,5 +1,5 @@
-// Is every number finite? What updates ask before they write, so that a NaN never reaches a
-// parameter, and what the search for the first op that made one asks after each.
+// Checks whether numbers are finite. Updates check before they write, so that a NaN never reaches a
+// parameter; the search for the first non-finite op checks after each op.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace tessera {
 
-// The first element that is NaN or infinite, or -1.
+// Returns the index of the first NaN or infinity, or -1.
 int64_t first_non_finite(std::span<const float> values);
 int64_t first_non_finite(std::span<const double> values);
 
-// Whether all elements of all of them are. Shares the work among the threads.
+// Returns whether all elements of all buffers are finite. Runs on all threads.
 bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers);
 
-// Whether an update may be made from these buffers; otherwise counts it as refused in
-// Context::refused_updates(), and the caller leaves what it would have updated as it is.
+// Returns whether all elements of `from` are finite, so that an update may be made from them. If
+// not, increments Context::refused_updates(), and the caller must not update.
 bool may_update(CpuContext& ctx, std::initializer_list<Buffer> from);
 
 }  // namespace tessera

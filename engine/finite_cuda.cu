@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) table.flags[block] = found;
 }
 
-// Gives the number of flags.
+// Returns the number of flags.
 template <class T, int kMax>
 int32_t flag_table(CudaContext& ctx, Buffers tensors, int32_t* flags) {
   LookedAt<T, kMax> table{};

@@ -1,4 +1,4 @@
-// Ops that move elements by their position: permute, gather and its gradient, one_hot.
+// Index ops: permute, gather and its gradient, one_hot.
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,7 @@ int positive_axis(std::string_view op_name, int axis, int rank, const TensorSpec
 }
 
 struct PermuteParams {
-  std::vector<int> axes;  // of the output: which of the input
+  std::vector<int> axes;  // for each axis of the output: the input axis
   bool operator==(const PermuteParams&) const = default;
 };
 
@@ -51,7 +51,7 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
       });
     });
   }
-  // No element moves where the axes that are not 1 keep their order.
+  // Drops the op if the axes that are not 1 keep their order: no element moves.
   std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
     int last = -1;
     for (const int axis : params.axes) {
@@ -93,11 +93,11 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
 
 struct AxisParams {
   int axis = 0;
-  int64_t size = 0;  // of the axis in what is read or, by the gradient, written
+  int64_t size = 0;  // axis size in the input of gather or the output of scatter_add
   bool operator==(const AxisParams&) const = default;
 };
 
-// Calls fn(position, index) for each index of a slice of `outer`, or with -1 where it is outside.
+// Calls fn(position, index) for each index of a slice of `outer`; index is -1 if out of range.
 template <class F>
 void for_indices(const Buffer& indices, const IndexGeometry& g, int64_t size, int64_t outer,
                  F&& fn) {
@@ -241,7 +241,7 @@ class OneHot final : public OpBase<OneHot> {
   const OneHotParams params;
 };
 
-// Kernels cannot throw, so indices are looked at here, wherever there are values to look at.
+// Throws Error for an index out of range, as kernels cannot throw. Checks only eager CPU tensors.
 void check_values(std::string_view op_name, const Tensor& index, int64_t size) {
   if (!index.device().is_cpu() || current_recorder() != nullptr) return;
   visit_integer(index.dtype(), [&](auto zero) {

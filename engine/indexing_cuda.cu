@@ -1,5 +1,5 @@
-// A thread makes elements of the result of its own, whichever the indices name: none is written by
-// two, and sums have the order of the CPU.
+// GPU kernels of the index ops. Each thread computes its own elements of the result, so no element
+// is written twice, and sums have the order of the CPU.
 #include <bit>
 
 #include "tessera/engine/kernels_cuda.h"
@@ -21,10 +21,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// A column of dx, the elements that one column of indices names, is cut in parts of `length`
-// elements. A thread reads all indices of its column and adds what belongs to its part, in the
-// order of the indices; so it takes as long as there are indices, however large dx is, which begins
-// as zeros.
+// A column of dx, to which one column of indices refers, is cut into parts of `length` elements. A
+// thread reads all indices of its column and adds those in its part, in their order. The time
+// depends on the number of indices, not on the size of dx. Requires dx filled with zeros.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads, 4)
     scatter_add(const T* __restrict__ dy, const I* __restrict__ index, const IndexGeometry g,
@@ -37,7 +36,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t begin = part * length, end = begin + length;
   const int64_t from = outer * g.count * g.inner + inner;
   T* const to = dx + outer * size * g.inner + inner;
-  int64_t at = -1;  // of the sum that is held, as indices often name one place again and again
+  int64_t at = -1;  // element of the current sum, as consecutive indices are often equal
   T sum = T(0);
   for (int64_t j = 0; j < g.count; ++j) {
     const int64_t place = wrap_index(static_cast<int64_t>(index[from + j * g.inner]), size);
@@ -52,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (at >= 0) to[at * g.inner] = sum;
 }
 
-// The N elements of y from `first` on, which may be parts of several rows.
+// Returns the N elements of y from `first` on, which may span several rows.
 template <int N, class T, class I>
 __device__ Pack<T, N> one_hot_values(const I* labels, int64_t classes, T one, int64_t first) {
   int64_t row = quotient(first, classes), column = first - row * classes;
@@ -78,7 +77,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     store_pack(y + i, one_hot_values<1>(labels, classes, one, i));
 }
 
-// What a kernel that moves bits takes for `value` of the dtype.
+// Returns the bits of `value` in the dtype.
 template <class Bits>
 Bits bits_of(DType dtype, double value) {
   Bits bits{};
@@ -113,7 +112,7 @@ void scatter_add_cuda(CudaContext& ctx, const Buffer& dy, const Buffer& index,
   CudaDeviceGuard guard(ctx.index());
   ctx.fill(dx.data, 0, dx.spec.bytes());
   if (dy.elements() == 0) return;
-  // Enough threads to fill a GPU, and no more where each of them reads all indices.
+  // Enough threads to fill a GPU, but no more, as each of them reads all indices.
   const int64_t columns = geometry.outer * geometry.inner;
   const int64_t parts = std::clamp<int64_t>(kScatterThreads / columns, 1, size);
   const int64_t length = ceil_div(size, parts), threads = ceil_div(size, length) * columns;

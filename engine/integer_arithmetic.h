@@ -1,5 +1,5 @@
-// What the operators of the eager API do with integers. They wrap around; division rounds down, and
-// division by 0 gives 0.
+// Integer arithmetic and comparisons of the eager API. Integers wrap around; division rounds down,
+// and division by 0 gives 0.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class IntegerOp : uint8_t {
 };
 const char* name_of(IntegerOp op);
 
-// Of one pair of elements.
+// Applies op to one pair of elements.
 template <class T>
 TESSERA_HOST_DEVICE T evaluate(IntegerOp op, T a, T b) {
   using U = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int32_t, T>>;
@@ -45,20 +45,20 @@ TESSERA_HOST_DEVICE T evaluate(IntegerOp op, T a, T b) {
   if (b == 0) return 0;
   if constexpr (std::is_signed_v<T>)
     if (b == -1)
-      return quotient ? static_cast<T>(U{0} - x) : 0;  // the least number has no negative
+      return quotient ? static_cast<T>(U{0} - x) : 0;  // the smallest number has no negative
   const T rest = static_cast<T>(a % b);
-  const bool down = rest != 0 && (rest ^ b) < 0;  // of two signs
+  const bool down = rest != 0 && (rest ^ b) < 0;  // the signs differ
   if (quotient) return static_cast<T>(a / b - (down ? 1 : 0));
   return static_cast<T>(down ? rest + b : rest);
 }
 
-// Both of one integer dtype; broadcast as numpy does.
+// Requires one integer dtype; broadcasts as numpy does.
 Tensor integer_arithmetic(IntegerOp op, const Tensor& a, const Tensor& b);
 
-// A scalar of x's dtype; throws ShapeError where the dtype has no such number.
+// Returns a scalar of x's dtype. Throws ShapeError if the dtype cannot represent `value`.
 Tensor scalar_like(const char* op_name, const Tensor& x, double value);
 
-// Comparisons of a pair of elements.
+// The comparison operators, applied to each pair of elements.
 enum class ComparisonDirection : uint8_t { equal, not_equal, less, less_equal };
 
 template <class T>

@@ -1,5 +1,5 @@
-// Kernels that eager mode has prepared, kept for calls to come: preparing takes longer than a small
-// kernel runs, and where a library is asked for its plans, milliseconds.
+// KernelCache: kernels prepared by eager mode, kept for later calls. Preparing takes longer than
+// running a small kernel; looking up a library's plan takes milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// For one thread, as a kernel is run by one at a time. Bounded: what was not used for longest goes.
+// A set-associative cache of bounded size; evicts the least recently used kernel. Not thread-safe.
 class KernelCache {
  public:
   struct Entry {
@@ -21,22 +21,22 @@ class KernelCache {
     Target target;
     std::shared_ptr<Kernel> kernel;
     size_t scratch_bytes = 0;
-    uint64_t used = 0;  // when
+    uint64_t used = 0;  // the time of the last use
   };
 
-  // A kernel for an op that is the same(), for such inputs, in this context and by its settings of
-  // now; it is prepared where there is none. Valid until the next call. Throws what prepare()
-  // throws.
+  // Returns the cached kernel for an equivalent op with the same input specs, context and settings;
+  // prepares one if there is none. The reference is valid until the next call. Throws what
+  // prepare() throws.
   const Entry& find(const OpPtr& op, const Specs& in, Context& ctx);
 
-  static constexpr size_t kSets = 128, kWays = 8;  // an entry stands in one set, by its hash
+  static constexpr size_t kSets = 128, kWays = 8;  // the hash of an entry selects its set
 
  private:
   std::vector<Entry> sets_[kSets];
   uint64_t now_ = 0;
 };
 
-// Of the calling thread.
+// Returns the cache of the calling thread.
 KernelCache& kernel_cache();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The kernels of the engine on a GPU; they are defined only in builds with CUDA.
+// The GPU kernels of the engine, defined only in builds with CUDA.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace tessera {
 
 void fill_cuda(CudaContext& ctx, const Buffer& out, double value);
 void cast_cuda(CudaContext& ctx, const Buffer& in, const Buffer& out);
-// Every element of the output, in order, from the input read at these strides.
+// Copies every element of the output, in order, from the input at these strides.
 void copy_strided_cuda(CudaContext& ctx, const Buffer& in, const Strides& strides,
                        const Buffer& out);
 
@@ -27,7 +27,7 @@ void integer_arithmetic_cuda(CudaContext& ctx, IntegerOp op, Buffers in, const B
 void comparison_cuda(CudaContext& ctx, ComparisonDirection relation, Buffers in, const Buffer& out);
 void where_cuda(CudaContext& ctx, Buffers in, const Buffer& out);
 
-// Ops that go by indices; they find their elements alike on every device.
+// Index ops, with index arithmetic shared by CPU and GPU.
 
 // x as [outer, size, inner], the indices as [outer, count, inner].
 struct IndexGeometry {
@@ -38,28 +38,30 @@ struct IndexGeometry {
         inner(index.elements(axis + 1, index.rank())) {}
 };
 
-// The place along an axis of `size` that an index means, or -1 where it is outside.
+// Returns the position along an axis of `size`; negative indices count from the end. -1 if out of
+// range.
 TESSERA_HOST_DEVICE inline int64_t wrap_index(int64_t index, int64_t size) {
   if (index < 0) index += size;
   return index >= 0 && index < size ? index : -1;
 }
 
-// `size` is that of the axis in x and dx, as in wrap_index().
+// `size` is the size of the axis in x and dx, as in wrap_index().
 void gather_cuda(CudaContext& ctx, const Buffer& x, const Buffer& index,
                  const IndexGeometry& geometry, int64_t size, const Buffer& y);
 void scatter_add_cuda(CudaContext& ctx, const Buffer& dy, const Buffer& index,
                       const IndexGeometry& geometry, int64_t size, const Buffer& dx);
 void one_hot_cuda(CudaContext& ctx, const Buffer& labels, int64_t classes, const Buffer& y);
 
-// sum_run. Floating point is summed in double, in an order that follows from the shape.
+// sum_run. Floating point is summed in double, in an order that depends only on the shape.
 
 // x as [outer, run, inner].
 struct SumRunShape {
   int64_t outer, run, inner;
 };
 
-// A block of threads sums `rows` rows, a thread `wide` columns of them: `across` threads stand side
-// by side, the others take rows in turn and are added at last, by halves.
+// Work split: a block of threads sums `rows` rows, each thread `wide` columns. `across` threads
+// cover adjacent columns; the others take further rows, and their sums are added at the end by
+// halves.
 struct SumRunTiling {
   static constexpr int kThreads = 256;
   SumRunShape shape;
@@ -72,7 +74,7 @@ struct SumRunTiling {
     across =
         static_cast<int32_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, columns))));
     tiles = up(columns, across);
-    const int64_t enough = up(1024, s.outer * tiles);  // blocks to fill a GPU
+    const int64_t enough = up(1024, s.outer * tiles);  // number of blocks that fills a GPU
     const int64_t wanted = up(s.run, kThreads / across * 8);
     blocks = std::max<int64_t>(1, std::min({wanted, enough, max_blocks}));
     rows = up(s.run, blocks);
@@ -82,8 +84,8 @@ struct SumRunTiling {
   static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 };
 
-// How a sum is computed. Of long runs the first launch leaves sums of blocks, [outer, .., inner],
-// in scratch. A long run of single elements is first read as four columns, 16 bytes at a time.
+// The launches of a sum. For long runs the first launch writes sums of blocks, [outer, .., inner],
+// to scratch. A long run of single elements is first read as four columns, 16 bytes at a time.
 struct SumRunPlan {
   enum Kind { short_runs, one_launch, two_launches } kind;
   SumRunTiling first, second;
@@ -116,19 +118,18 @@ struct PointwiseRead {
   bool operator==(const PointwiseRead&) const = default;
 };
 
-// Reads inputs as the pointwise op does.
+// Returns a kernel that broadcasts its inputs as the pointwise op does (engine/pointwise.h).
 std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
                                        std::span<const TensorSpec> in);
-// Makes an output of `total` elements.
+// Returns a kernel for an output of `total` elements.
 std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype, int64_t total,
                                        std::span<const PointwiseRead> reads);
 
-// Is every number finite, on a GPU? Tensors are cut into parts by their sizes alone. A first launch
-// gives each part a flag in scratch; what depends on the answer is another launch, which reads the
-// flags.
+// Check for non-finite numbers. Tensors are cut into parts by their sizes alone. A first launch
+// writes a flag for each part to scratch; a later launch reads the flags.
 
-// Parts of one tensor, of `elements` each, the last one shorter. There is at least one, so that a
-// tensor without elements has a flag as well, and at most 1024, whose flags a block reads at once.
+// The parts of one tensor: each has `elements`, the last one fewer. There is at least one part, so
+// that an empty tensor has a flag, and at most 1024, whose flags a block reads at once.
 struct FiniteParts {
   int32_t elements, count;
   explicit FiniteParts(int64_t total) {
@@ -140,7 +141,7 @@ struct FiniteParts {
   }
 };
 
-// Bytes of the flags of all tensors.
+// Returns the bytes of the flags of all tensors.
 inline size_t finite_scratch(std::span<const TensorSpec> tensors) {
   size_t count = 0;
   for (const TensorSpec& spec : tensors)
@@ -148,8 +149,8 @@ inline size_t finite_scratch(std::span<const TensorSpec> tensors) {
   return count * sizeof(int32_t);
 }
 
-// flags[k] = 1 where part k, counted through all tensors, holds NaN or an infinity, else 0. Float
-// tensors.
+// Sets flags[k] = 1 if part k, counted through all tensors, has a NaN or an infinity, else 0.
+// Tensors are floating point.
 void flag_non_finite(CudaContext& ctx, Buffers tensors, int32_t* flags);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Kernels that go through their output line by line, along its last axis, and read each input at
-// strides of its own.
+// Loops over an output line by line, along its last axis, that read each input with its own
+// strides.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// By how many elements an input moves on for each axis of the output.
+// The strides of an input, in elements, for each axis of the output.
 using Strides = std::array<int64_t, kMaxRank>;
 
-// 0 along the axes where x is repeated to fill `out`.
+// Returns the strides of x, 0 along the axes that are broadcast to `out`.
 inline Strides broadcast_strides(const Shape& x, const Shape& out) {
   Strides strides{};
   int64_t stride = 1;
@@ -24,7 +24,7 @@ inline Strides broadcast_strides(const Shape& x, const Shape& out) {
   return strides;
 }
 
-// A segment of the output along its last axis, and where it reads each input.
+// A segment of the output along its last axis, and the offset and step of each input.
 template <size_t N>
 struct Line {
   int64_t first, size;

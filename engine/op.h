@@ -1,9 +1,9 @@
-// Op: the one interface that every operation implements, and Kernel, what runs it.
+// Op is the interface that every operation implements; Kernel is what runs one.
 //
-// An op is a small immutable object holding its settings. It is run eagerly, kept on the tape for
-// the gradient and stored in graphs; all three share the object. Most ops write name(), same(),
-// infer(), a run() per device and grad(), and inherit the rest. What a compiler pass must know of
-// an op, the op says itself through the facts below; no pass knows an op by name.
+// An op is a small immutable object that holds its attributes. Eager execution, the autograd tape
+// and graphs share the same object. Most ops implement name(), is_equivalent(), infer(), a run()
+// per device and grad(), and inherit the rest. Passes read the facts below and never compare op
+// names. layers/ops/scale_channels.cc is a complete op.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-// A tensor's bytes as a kernel sees them.
+// A tensor as a kernel sees it. Does not own the bytes.
 struct Buffer {
   void* data = nullptr;
   TensorSpec spec;
@@ -30,41 +30,42 @@ struct Buffer {
 };
 using Buffers = std::span<const Buffer>;
 
-// A prepared way to compute one op for fixed shapes on one device. It may hold packed layouts or a
-// library's plan. run() only issues work: no allocation, no synchronisation, no branch on values.
+// An op prepared for fixed shapes on one device. It may hold packed layouts or a library's plan.
+// Not thread-safe.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // scratch.data starts at a multiple of alignment_of(device) and holds at least the chosen
-  // Algorithm's bytes.
+  // Issues the work on the stream of `ctx`. Does not allocate, synchronize or branch on tensor
+  // values. scratch.data is aligned to alignment_of(device) and has at least
+  // Algorithm::scratch_bytes.
   virtual void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) = 0;
 };
 
-// One of several ways to compute an op. Names are unique within an op and the same in all ops that
-// share the code: "eigen" uses Eigen; all others of matrix products ("native") and convolutions on
+// One of several algorithms for an op. Names are unique within an op; ops that share code share
+// names. "eigen" uses Eigen; all other algorithms of matrix products ("native") and convolutions on
 // the CPU (layers/conv2d/cpu/algorithms.h) are written by hand for AVX2 and AVX-512.
 struct Algorithm {
   std::string_view name = "default";
   size_t scratch_bytes = 0;
 };
 
-// What grad() is given. inputs[i] and outputs[i] are defined only where saved() names them.
-// grad_outputs[i] is undefined when nothing that is differentiated depends on output i.
+// The arguments of grad(). inputs[i] and outputs[i] are defined only if saved() names them.
+// grad_outputs[i] is the gradient of output i, undefined if the loss does not depend on it.
 struct GradArgs {
   std::span<const Tensor> inputs, outputs, grad_outputs;
   std::span<const TensorSpec> input_specs, output_specs;
-  std::vector<bool> needed;  // of each input: its gradient is wanted
+  std::vector<bool> needed;  // for each input: whether its gradient is needed
   bool needs(int input) const { return needed[static_cast<size_t>(input)]; }
 };
 
-// Bit i of `inputs` / `outputs`: the gradient reads that tensor, so it is kept until then.
+// The tensors that grad() reads, which are kept until then. Bit i means input or output i.
 struct Saved {
   uint32_t inputs = 0, outputs = 0;
 };
 
-// What one run of an op does at least, counted from shapes alone: for profiles, never for a choice.
-// A multiplication and an addition are two flops, fused or not; an exponential, a root or another
-// function is one.
+// The work of one run of an op: a lower bound for profiles, counted from shapes alone, which never
+// decides between algorithms. A multiplication and an addition are two flops, fused or not; an
+// exponential, a root or another function is one.
 struct Cost {
   int64_t flops = 0, bytes_read = 0, bytes_written = 0;
   bool operator==(const Cost&) const = default;
@@ -73,15 +74,16 @@ struct Cost {
 class Op;
 using OpPtr = std::shared_ptr<const Op>;
 
-// An op with another op folded in; `inputs` says where each input of the new op comes from:
-// k >= 0 is input k of the absorbing op, -1 - k is input k of the absorbed one.
+// The result of fusing another op, or a scalar program, into an op. inputs[i] says where input i of
+// the fused op comes from: k >= 0 is input k of the op that fuses, -1 - k is input k of the op that
+// is fused into it. A null `op`, if allowed, means that the output equals the input of inputs[0].
 struct FusedOp {
   OpPtr op;
   std::vector<int> inputs;
 };
 
-// An op with one input in another form, which `pack` makes of it: a packed layout, for an input
-// that stays as it is from run to run.
+// An op that reads one input in a prepacked layout, which `pack` makes. Meant for inputs that are
+// the same in every run (weights).
 struct PackedInput {
   int input;
   OpPtr pack, op;  // pack: one input, one output
@@ -91,102 +93,110 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual std::string_view name() const = 0;
-  // Equal settings: with equal inputs, equal results. Merging equal steps relies on it.
+  // Returns true if `other` is the same kind of op with equal attributes: equal inputs give equal
+  // results. Common subexpression elimination relies on it.
   virtual bool is_equivalent(const Op& other) const = 0;
-  // The specs of the outputs (their device is set by apply()), or throws ShapeError. Sees no data.
+  // Returns the specs of the outputs; apply() sets their device. Throws ShapeError. Never reads
+  // tensor values.
   virtual Specs infer(std::span<const TensorSpec> in) const = 0;
 
   // --- running ---
   virtual bool runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu; }
-  // What can run on this device, which need not be there, the best first, never empty. Scratch may
-  // depend on target.threads.
+  // Returns the algorithms for target.device in order of preference; never empty. The device need
+  // not exist. Scratch may depend on target.threads.
   virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                             const Target& target) const;
-  // Default: a kernel that calls run() below.
+  // Returns a kernel that runs `chosen`. The default kernel calls run() below.
   virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                           const Algorithm& chosen) const;
   virtual void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const;
   virtual void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const;
 
   // --- gradient ---
-  // False: gradients() through the op is an Error that names it.
+  // If false, gradients() through the op throws an Error that names it.
   virtual bool differentiable() const { return false; }
   virtual Saved saved() const { return {}; }
-  // One tensor per input, defined where needed. Made of ops that are differentiable themselves, it
-  // has gradients in turn (CreateGraph::yes).
+  // Returns one tensor per input, defined if args.needs(input). Gradients are built by calling ops,
+  // so with CreateGraph::yes they are differentiable themselves.
   virtual Tensors grad(const GradArgs& args) const;
 
-  // --- facts ---
-  // The input that output `i` is a part of, or -1; its bytes start view_offset() into the input.
+  // --- facts for the compiler ---
+  // Returns the input of which output `i` is a view, or -1. The view begins view_offset() bytes
+  // into that input.
   virtual int view_of(int /*output*/) const { return -1; }
   virtual int64_t view_offset(std::span<const TensorSpec> /*in*/) const { return 0; }
-  // Bit k: output `i` may take the block of input k when that dies here.
+  // Returns a mask: bit k is set if output `i` may be computed in place of input k when this op is
+  // the last to read that input (XLA: may-alias).
   virtual uint32_t may_reuse(int /*output*/) const { return 0; }
-  // The input that output `i` is the next version of, or -1.
+  // Returns the persistent input that output `i` overwrites in place as its next version, or -1
+  // (XLA: must-alias).
   virtual int updates(int /*output*/) const { return -1; }
-  // The op as a little scalar program over its inputs, if it is one (a single output).
+  // Returns the op as a scalar program over its inputs if it is pointwise with one output.
   virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
-  // The op said shorter, with the same bits; where the new op is none (nullptr), the output is
-  // input inputs[0] as it is. None: nullopt.
+  // Returns a simpler op, or a null op, that computes the same bits; else nullopt.
   virtual std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const;
-  // An op that is no more work than this one and reads what `producer`, which makes `input`, reads
-  // instead, with the same bits; or none (nullptr), as above. `input` itself is not read any more.
+  // Fuses `producer`, whose output is `input`: the fused op reads the inputs of `producer` instead
+  // of `input`, computes the same bits and does no more work than this op alone. Returns nullopt if
+  // there is no such op; a null op is allowed.
   virtual std::optional<FusedOp> fuse_producer(const Op& producer, int input,
                                                std::span<const TensorSpec> in,
                                                std::span<const TensorSpec> producer_in) const;
-  // A new op that applies `p` to its output while it is in the cache. Input `fused_input` of p is
-  // that output; the others follow the op's own inputs, in order. `others` are their specs. None:
-  // nullopt.
+  // Fuses `p` as an epilogue: the fused op applies `p` to its output while the output is in the
+  // cache. Input `fused_input` of p is that output; p's other inputs follow the op's own, in order.
+  // p_in are the specs of all inputs of p. Returns nullopt if that is not possible.
   virtual std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
                                                std::span<const TensorSpec> in,
                                                std::span<const TensorSpec> p_in) const;
-  // A new op that applies `p` to what it reads as `input`, as it reads it, so that the result of p
-  // need not be in memory. FusedOp::inputs names no `input`. None: nullopt.
+  // Fuses `p`, which computes `input`, as a prologue: the fused op computes `input` while it reads
+  // the inputs of p, so `input` need not be in memory. FusedOp::inputs does not contain `input`.
+  // Returns nullopt if that is not possible.
   virtual std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
                                                std::span<const TensorSpec> in,
                                                std::span<const TensorSpec> p_in,
                                                const Target& target) const;
-  // A new op that also computes `reader`, which reads its first output as `fused_input`, while that
-  // is in the cache. The outputs of the reader follow its own. None: nullopt.
+  // Fuses `consumer`, which reads the first output as its input `fused_input` (multi-output
+  // fusion): the fused op also computes `consumer` while that output is in the cache. The outputs
+  // of `consumer` follow the op's own. Returns nullopt if that is not possible.
   virtual std::optional<FusedOp> fuse_consumer(const OpPtr& consumer, int fused_input,
                                                std::span<const TensorSpec> in,
                                                std::span<const TensorSpec> consumer_in) const;
-  // The input, [channels, ...], that the first output, [..., channels], is linear in, so that to
-  // scale one of its slices is to scale that channel; -1: none.
+  // Returns the input [channels, ...] in which the first output [..., channels] is linear channel
+  // by channel: scaling slice c of the input scales channel c of the output. -1 if there is none.
+  // Used for batch-norm folding.
   virtual int scales_by_channel(std::span<const TensorSpec> /*in*/) const { return -1; }
-  // What reads an input that does not change in a form in which it is faster to read. None:
-  // nullopt.
+  // Returns an op that reads one input in a faster layout (weight prepacking), or nullopt.
   virtual std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
                                                 const Target& target) const;
-  // A copy moves values between devices, so its inputs may stand elsewhere.
+  // Returns true for copies between devices: their inputs may be on another device.
   virtual bool crosses_devices() const { return false; }
-  // Default: reads its inputs and writes its outputs once, views aside, with the operations of
-  // pointwise() on every element, where it is one.
+  // Returns the work of one run. The default reads every input once, writes every output once,
+  // except views, and runs the operations of pointwise(), if any, per element.
   virtual Cost cost(std::span<const TensorSpec> in) const;
 
  protected:
-  // The default with so many flops.
+  // Returns the default with this number of flops.
   Cost cost_with(std::span<const TensorSpec> in, int64_t flops) const;
 };
 
-// Gives an op its same(): Derived holds its settings in `params`, which has operator==.
+// Implements is_equivalent(): Derived holds its attributes in `params`, which has operator==.
 template <class Derived>
 class OpBase : public Op {
  public:
   bool is_equivalent(const Op& other) const override {
-    auto* twin = dynamic_cast<const Derived*>(&other);
-    return twin != nullptr && twin->params == static_cast<const Derived*>(this)->params;
+    auto* that = dynamic_cast<const Derived*>(&other);
+    return that != nullptr && that->params == static_cast<const Derived*>(this)->params;
   }
 };
 
-// The first of op.algorithms() that target.cpu.kernels allows; the first of all where it allows
-// none, as for an op with one algorithm. On a GPU the first. Eager and graph mode both ask here.
+// Returns the first of op.algorithms() that target.cpu.kernels allows. Returns the first of all on
+// a GPU, or if none is allowed, as for an op with one algorithm. Eager and graph mode both use it.
 Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target);
 
-// The one door: checks the inputs, infers the specs, runs the op now or writes it down (capture),
-// and ties the outputs to the tape when an input is tracked. Throws ShapeError or DeviceError.
+// The single entry point of all ops. Checks devices, infers the output specs, then runs the op
+// (eager mode) or records it (capture), and records it on the tape if an input is tracked. Throws
+// ShapeError or DeviceError.
 Tensors apply(const OpPtr& op, Tensors inputs);
-// For ops with one output.
+// Calls apply() for an op with one output.
 Tensor apply1(const OpPtr& op, Tensors inputs);
 
 }  // namespace tessera

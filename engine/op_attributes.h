@@ -1,5 +1,4 @@
-// What besides the shapes decides about an op's results, for whoever writes it down for other
-// programs.
+// OpAttribute: the attributes of an op that its shapes do not show, for export to ONNX.
 #pragma once
 
 #include <array>
@@ -9,14 +8,15 @@
 
 namespace tessera {
 
-// "stride" {2, 2}: of an image always rows and columns, of axes one number for each, of a range of
-// axes the first and the one behind it.
+// "stride" {2, 2}. Attributes of images have rows and columns; axes are one number each; a range of
+// axes is {first, end}.
 struct OpAttribute {
   std::string_view name;
   std::vector<double> values;
 };
 
-// An op that tells. One that is a pointwise program, or whose shapes say all, need not.
+// Implemented by ops with attributes. Pointwise programs, and ops that their shapes define, need
+// not.
 class HasAttributes {
  public:
   virtual std::vector<OpAttribute> attributes() const = 0;

@@ -64,7 +64,7 @@ class Replay {
     return {registers, registers + operand_count(in.op)};
   }
 
-  // Adds what make() returns, if that register's gradient is wanted.
+  // Adds the result of make(), if the gradient of register r is needed.
   template <class F>
   void add(int r, F&& make) {
     const auto at = static_cast<size_t>(r);
@@ -101,7 +101,7 @@ class Replay {
         return add(in.b, [&] { return select(up_to(a, b), zero(), g); });
       case ScalarOp::pow:
         add(in.a, [&] { return g * power_slope(in, a, b); });
-        // At a base of 0 the gradient is 0, not 0 log(0).
+        // The gradient at base 0 is 0, not 0 log(0).
         return add(in.b, [&] { return g * select(up_to(a, zero()), zero(), y * log(a)); });
       case ScalarOp::select:
         add(in.b, [&] { return select(a, g, zero()); });
@@ -129,7 +129,7 @@ class Replay {
     }
   }
 
-  // b a^(b - 1), without a gradient of the constant that most exponents are.
+  // b a^(b - 1); skips the gradient of the exponent if it is constant, as it usually is.
   Tensor power_slope(const Instruction& in, const Tensor& a, const Tensor& b) const {
     const int constant = in.b - program_.inputs;
     if (constant < 0 || program_.code[static_cast<size_t>(constant)].op != ScalarOp::constant)
@@ -139,16 +139,16 @@ class Replay {
   }
 
   const ScalarProgram& program_;
-  Tensors values_;            // of each register
-  std::vector<bool> needed_;  // of each register
-  Tensors grads_;             // d result / d register, undefined: none yet
+  Tensors values_;            // for each register
+  std::vector<bool> needed_;  // for each register
+  Tensors grads_;             // d result / d register; undefined: none yet
 };
 
-// Returns the gradient of a program that brings no rule of its own, y = program(inputs), with the
-// upstream gradient dy: what each input for which `needed` is set receives, shaped like dy. The
-// program is replayed backwards as element-wise ops, an op an instruction, which have gradients in
-// turn. Where max or min has two equal operands the first receives the gradient; greater has none,
-// being constant wherever it is smooth.
+// Derives the gradient of y = program(inputs) with the upstream gradient dy: one tensor, shaped
+// like dy, for each input for which `needed` is set. The program is replayed backwards as
+// element-wise ops, one per instruction, which are differentiable. If max or min has two equal
+// operands, the first receives the gradient. greater has no gradient, as it is constant wherever it
+// is smooth.
 Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, const Tensor& dy,
                         const std::vector<bool>& needed) {
   Tensors gradients = Replay(program, inputs, needed).run(dy);
@@ -157,7 +157,7 @@ Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, con
   return gradients;
 }
 
-// Elements one task works on: whole steps of compiled code, half of a second-level cache.
+// Elements per task: whole steps of compiled code, half of an L2 cache.
 constexpr int64_t kChunk = 1 << 14;
 
 Broadcast broadcast_or_throw(const std::string& op_name, const Shape& in, const Shape& out) {
@@ -233,8 +233,8 @@ std::vector<bool> inputs_read(const ScalarProgram& program) {
   return read;
 }
 
-// The op of a program without the inputs that it does not read, as far as those that stay have
-// the shape of the output. Input k of the program is input from[k] in the sense of FusedOp.
+// Returns the op of `program` without its unused inputs; keeps them if no used input has the shape
+// of the output. Input k of the program is input from[k] in the sense of FusedOp.
 FusedOp reading_no_more(const std::string& name, const ScalarProgram& program,
                         const std::vector<int>& from, const std::vector<TensorSpec>& in,
                         const Shape& out) {
@@ -353,7 +353,7 @@ Tensors Pointwise::grad(const GradArgs& args) const {
 }
 
 uint32_t Pointwise::may_reuse(int) const {
-  // The compiler checks sizes: an input that is broadcast is smaller than the output.
+  // The compiler checks sizes: broadcast inputs are smaller than the output.
   return params.program.inputs >= 32 ? 0 : (1u << params.program.inputs) - 1;
 }
 
@@ -370,7 +370,7 @@ std::optional<FusedOp> Pointwise::simplified(std::span<const TensorSpec> in) con
   return fewer || changed ? std::optional(std::move(packed)) : std::nullopt;
 }
 
-// Where the two programs in one are no longer than this one alone.
+// Fuses if the joined program is no longer than this one alone.
 std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input,
                                                 std::span<const TensorSpec> in,
                                                 std::span<const TensorSpec> producer_in) const {

@@ -1,9 +1,9 @@
 // pointwise: y[i] = p(x0[i], x1[i], ...), one scalar program on every element.
 //
-// All inputs have one floating-point dtype. The output has their broadcast shape; every input must
-// be, in row-major order, x[(i / repeat) % period] of the output's index i: full size, trailing
+// All inputs have one floating-point dtype. The output has their broadcast shape. At index i of the
+// output an input is read, in row-major order, as x[(i / repeat) % period]: full size, trailing
 // axes (a channel vector [c] against [n,h,w,c]), leading axes ([n,1] against [n,c]), one middle run
-// of axes, or one element. Tensor's operators bring any other broadcast into this form.
+// of axes, or one element. Tensor's operators convert any other broadcast to this form.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 
 namespace tessera {
 
-// The gradient of one input: a scalar program over what `uses` names: 0.. the inputs, kOutput the
-// output, kGradient the upstream gradient. Summed over broadcast axes by the op.
+// The gradient of one input: a scalar program whose inputs are listed in `uses`: 0.. for the
+// inputs, kOutput for the output, kGradient for the upstream gradient. The op sums it over
+// broadcast axes.
 struct PointwiseGrad {
   static constexpr int kOutput = -1, kGradient = -2;
   std::vector<int> uses;
@@ -29,7 +30,8 @@ struct PointwiseParams {
 
 class Pointwise final : public OpBase<Pointwise> {
  public:
-  // Without gradients (one per input) they are derived from the program, which costs more time.
+  // `grads` has one gradient per input. If empty, gradients are derived from the program, which
+  // costs more time.
   explicit Pointwise(PointwiseParams params, std::vector<PointwiseGrad> grads = {});
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
@@ -52,15 +54,15 @@ class Pointwise final : public OpBase<Pointwise> {
   std::vector<PointwiseGrad> grads_;
 };
 
-// Applies a scalar program, whose gradients are derived where none are given.
+// Applies a scalar program. Without `grads`, its gradients are derived.
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
                  std::vector<PointwiseGrad> grads = {});
 
-// Makes program(inputs) the next version of inputs[0], a persistent tensor, in its bytes; the
-// others are broadcast to its shape. No gradient flows. Gives the next version.
+// Updates inputs[0], a persistent tensor, in place to program(inputs) and returns its next version.
+// The other inputs are broadcast to its shape. No gradient flows.
 Tensor pointwise_update(std::string name, ScalarProgram program, Tensors inputs);
 
-// How input `in` is read for output `out`. False where that form cannot express it.
+// Computes how input `in` is read for output `out`. Returns false if Broadcast cannot express it.
 bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result);
 
 // Element-wise functions of the eager API.
@@ -70,24 +72,25 @@ Tensor sqrt(const Tensor& x);
 Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor abs(const Tensor& x);
-// x^exponent, as C's pow: NaN for a negative base and a broken exponent.
+// x^exponent, like C's pow: NaN for a negative base with a non-integer exponent.
 Tensor pow(const Tensor& x, double exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
-// Also of integers. A NaN of either gives NaN, and both receive the gradient; if both are equal,
-// the first does.
+// Also for integers. If either is NaN, the result is NaN and both receive the gradient; if both are
+// equal, a receives it.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-// min(max(x, low), high); the gradient passes where low <= x <= high.
+// min(max(x, low), high); the gradient passes if low <= x <= high.
 Tensor clamp(const Tensor& x, double low, double high);
 
-// Of integers, rounded down; by 0 gives 0. The remainder has the sign of b.
+// Integer division, rounded down, and its remainder, which has the sign of b. Division by 0 gives
+// 0.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, double b);
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, double b);
 
-// uint8: 1 where it holds, else 0; of any dtype, both of one. No gradient flows through them, which
-// is right wherever there is one.
+// Comparisons of any dtype, both of the same one. Return uint8: 1 if true, else 0. No gradient
+// flows; the derivative is 0 wherever it exists.
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor less(const Tensor& a, const Tensor& b);
@@ -112,7 +115,7 @@ inline Tensor operator<(const Tensor& a, double b) { return less(a, b); }
 inline Tensor operator<=(const Tensor& a, double b) { return less_equal(a, b); }
 inline Tensor operator>(const Tensor& a, double b) { return greater(a, b); }
 inline Tensor operator>=(const Tensor& a, double b) { return greater_equal(a, b); }
-// a where the condition (uint8) is not 0, else b; of any dtype, broadcast as numpy does.
+// a if the condition (uint8) is not 0, else b. Any dtype; broadcasts as numpy does.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What the kernels for scalar programs share, compiled or interpreted. For .cu files.
+// Device code shared by the compiled and interpreted kernels for scalar programs. For .cu files.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Passed to kernels by value, so that a launch needs no memory of its own.
+// Passed to kernels by value, so a launch allocates nothing.
 template <class T>
 struct PointwiseCall {
   const T* in[kMaxScalarRegisters];
@@ -19,8 +19,8 @@ struct PointwiseCall {
   T* out;
 };
 
-// Where an input is read for element i of the output. Divisions are slow: only where there is
-// something to divide.
+// Returns the index in `input` for element i of the output. Divides only if necessary, as divisions
+// are slow.
 template <class T>
 __device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i) {
   const PointwiseRead& read = call.reads[input];
@@ -30,7 +30,7 @@ __device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i
   return at;
 }
 
-// Gives the CPU's results for NaN, too.
+// Returns the same results as the CPU, also for NaN.
 template <class T>
 __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
   switch (op) {
@@ -80,7 +80,7 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
   return T(0);
 }
 
-// A program of kPrecompiledPrograms; of float32 alone, as float64 is for checking gradients.
+// Runs a program of kPrecompiledPrograms. float32 only, as float64 is for checking gradients.
 void run_precompiled_program(CudaContext& ctx, int program, const PointwiseCall<float>& call);
 
 }  // namespace tessera

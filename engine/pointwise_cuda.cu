@@ -1,6 +1,6 @@
-// Scalar programs on a GPU. Those that are not compiled are interpreted: a thread computes whole
-// elements, its registers in local memory. All threads of a warp run the same instruction, so
-// interpreting costs no divergence.
+// Scalar programs on a GPU. Programs without compiled code are interpreted: each thread computes
+// whole elements, with registers in local memory. All threads of a warp run the same instruction,
+// so interpreting causes no divergence.
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_code_cuda.h"
@@ -87,7 +87,7 @@ class PointwiseCudaKernel final : public Kernel {
 
  private:
   const PrecompiledMatch match_;
-  uint8_t sources_[kMaxScalarRegisters];  // the input that stands at each place of the call
+  uint8_t sources_[kMaxScalarRegisters];  // the op's input for each input of the call
   Program<T> program_{};
 };
 

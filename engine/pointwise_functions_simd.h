@@ -1,6 +1,6 @@
-// Vectors of float32 as wide as the machine's, and exp, the sigmoid and erf of them from + - * /
-// and bits alone, so that they have the same bits in every lane and for every instruction set. For
-// pointwise_simd.cc alone: everything here is local to the file that includes it.
+// Vectors of float32 of the machine's width, with exp, sigmoid and erf built from + - * / and bit
+// operations, so that they give the same bits in every lane and on every instruction set. Only for
+// pointwise_simd.cc: everything here is local to the including file.
 #pragma once
 
 #include <cmath>
@@ -28,14 +28,14 @@ using Unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(float)
     float;
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(float));
 
-// -0 stays -0.
+// Keeps -0.
 [[gnu::always_inline]] inline Register filled(double value) {
   return static_cast<float>(value) - Register{};
 }
 Register load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
 void store(float* p, Register v) { *reinterpret_cast<Unaligned*>(p) = v; }
 
-// The first `count` lanes only, 0 < count < kLanes.
+// Loads only the first `count` lanes, 0 < count < kLanes.
 #if defined(__AVX512F__)
 __mmask16 first_lanes(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 Register load_first(const float* p, int64_t count) {
@@ -48,7 +48,7 @@ Register load_first(const float* p, int64_t count) {
   return load(lanes);
 }
 #endif
-// And zeros up to `whole` elements, a multiple of kLanes.
+// Copies `count` elements, followed by zeros up to `whole`, a multiple of kLanes.
 void copy_first(const float* x, int64_t count, int64_t whole, float* y) {
   for (int64_t i = 0; i < whole; i += kLanes)
     store(y + i, i + kLanes <= count ? load(x + i)
@@ -68,10 +68,10 @@ template <int N>
   return __builtin_bit_cast(Register, (n + 127u) << 23);
 }
 
-// exp(x) = 2^n exp(r), n the whole number next to x / log(2). Within 1.5 units in the last place;
+// exp(x) = 2^n exp(r), n the integer nearest to x / log(2). Within 1.5 units in the last place;
 // infinite above 88.8, 0 below -104, NaN for NaN.
 [[gnu::always_inline]] inline Register exp_of(Register x) {
-  constexpr float kWhole = 12582912;  // 1.5 2^23: adding it rounds to whole numbers
+  constexpr float kWhole = 12582912;  // 1.5 2^23: adding it rounds to an integer
   constexpr float kLog2High = 0.693359375f, kLog2Low = -2.12194440e-4f;
   // (exp(r) - 1 - r) / r^2 for |r| <= 0.35, within 3.3e-9 of exp(r)
   constexpr float kRest[] = {0.49999993f, 0.16666515f, 0.041668457f, 0.0083694188f, 0.0013813143f};
@@ -81,18 +81,18 @@ template <int N>
   const Register shifted = x * 1.44269504f + kWhole, n = shifted - kWhole;
   const Register r = (x - n * kLog2High) - n * kLog2Low;
   const Register e = r * r * polynomial(kRest, r) + r + 1;
-  // In two steps, as 2^n alone may be no normal number.
+  // Multiplies in two steps, as 2^n alone may not be a normal number.
   const Bits whole =
       __builtin_bit_cast(Bits, shifted) - __builtin_bit_cast(uint32_t, float{kWhole});
   const Bits half = __builtin_bit_cast(Bits, __builtin_bit_cast(Integers, whole) >> 1);
   return e * power_of_2(half) * power_of_2(whole - half);
 }
 
-// Within 3 units; 0 where it would be no normal number.
+// Within 3 units in the last place; 0 if the result would be subnormal.
 [[gnu::always_inline]] inline Register sigmoid_of(Register x) { return 1 / (1 + exp_of(-x)); }
 
-// Within 3 units in the last place. Below 1 in size x times a polynomial of x^2, beyond 1 -
-// exp(-x^2) times one of x; from 4 on that is 1.
+// Within 3 units in the last place. For |x| < 1, x times a polynomial of x^2; else 1 - exp(-x^2)
+// times a polynomial of x; 1 from 4 on.
 [[gnu::always_inline]] inline Register erf_of(Register x) {
   constexpr float kNear[] = {1.1283791f,    -0.37612623f,    0.11283565f,   -0.026852882f,
                              0.0051863836f, -0.00079916173f, 7.7876975e-05f};

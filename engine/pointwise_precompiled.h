@@ -1,5 +1,5 @@
-// The scalar programs that there is compiled code for, on CPUs and GPUs: those of the networks of
-// the zoo, which a test finds in their training steps, and the same chains of other stages. The
+// The scalar programs with ahead-of-time compiled code, on CPUs and GPUs: those of the networks of
+// the zoo, which a test finds in their training steps, and the same chains with other stages. All
 // others are interpreted.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// A program in the one form of all that compute the same: the instructions in the order in which
-// the result asks for them, a constant as often as it is used, and the inputs as they are met.
+// The canonical form of equivalent programs: instructions in the order of a depth-first visit from
+// the result, one constant per use, and inputs in the order of their first use.
 struct PrecompiledProgram {
   static constexpr int kLongest = 24;
   int inputs = 0, length = 0;
@@ -18,10 +18,10 @@ struct PrecompiledProgram {
 
 enum class Constants : uint8_t { constants, inputs };
 
-// Brings a program into that form; its constants stay constants or become inputs.
+// Converts a program to that form; constants stay constants or become inputs.
 class CanonicalForm {
  public:
-  // The first registers are inputs, the code makes the others.
+  // Registers below `inputs` are inputs; the code writes the others.
   constexpr CanonicalForm(const Instruction* code, int inputs, int result,
                           Constants constants = Constants::constants)
       : code_(code), inputs_(inputs), constants_(constants) {
@@ -34,11 +34,11 @@ class CanonicalForm {
   }
 
   PrecompiledProgram program;
-  uint8_t source[kMaxScalarRegisters] = {};  // the register that each of its inputs was
-  bool fits = true;                          // else it is longer than any precompiled one
+  uint8_t source[kMaxScalarRegisters] = {};  // the original register of each input
+  bool fits = true;                          // false if longer than any precompiled program
 
  private:
-  static constexpr int kInstruction = 64;  // is added to instructions until the inputs are counted
+  static constexpr int kInstruction = 64;  // added to instructions until the inputs are counted
 
   constexpr uint8_t numbered(int at) const {
     return static_cast<uint8_t>(at < kInstruction ? at : at - kInstruction + program.inputs);
@@ -69,7 +69,7 @@ class CanonicalForm {
   const Instruction* code_;
   int inputs_;
   Constants constants_;
-  int place_[2 * kMaxScalarRegisters] = {};  // of each register that has one
+  int place_[2 * kMaxScalarRegisters] = {};  // the new register of each visited one
 };
 
 struct PrecompiledPrograms {
@@ -78,18 +78,18 @@ struct PrecompiledPrograms {
   struct Activation {
     Scalar (*forward)(Scalar);
     Gradient gradient;
-    bool of_output;  // else of its input
+    bool of_output;  // else a function of its input
   };
 
   static constexpr int kMax = 144;
-  // The common ones are the first: GPUs have compiled code for them alone.
+  // The common programs are first; only they have compiled code for GPUs.
   int count = 0, common = 0;
   PrecompiledProgram list[kMax];
 
   constexpr const PrecompiledProgram* begin() const { return list; }
   constexpr const PrecompiledProgram* end() const { return list + count; }
 
-  // Adds what the stages make, one of the other, of one input; others are inputs of theirs.
+  // Adds the chain of `stages`, applied to one input; stages may add inputs.
   template <class... S>
   constexpr void add(S... stages) {
     stages::Draft draft{.inputs = 1};
@@ -103,7 +103,7 @@ struct PrecompiledPrograms {
   static constexpr auto of(Gradient gradient) {
     return [=](Scalar y) { return gradient(y, y.input()); };
   }
-  // The gradient of what the stages make, which is computed again; dy may be the sum of two.
+  // Adds `gradient` of the chain `before`, which is recomputed; dy is an input or a sum of two.
   template <class... S>
   constexpr void add_gradients(Gradient gradient, S... before) {
     add(before..., of(gradient));
@@ -115,7 +115,7 @@ struct PrecompiledPrograms {
                   : add_gradients(one.gradient, before...);
   }
 
-  // After biases and norms.
+  // Adds programs that follow biases and norms.
   constexpr void add_common(const Activation& one) {
     add(one.forward);
     add(stages::plus, one.forward);
@@ -123,13 +123,13 @@ struct PrecompiledPrograms {
     add_gradients(one.gradient);
     add_gradients(one, stages::norm);
   }
-  // After a sum of a norm and what was there.
+  // Adds programs that follow the sum of a norm and another input.
   constexpr void add_after_sums(const Activation& one) {
     add(stages::norm, stages::plus, one.forward);
     add(stages::norm, stages::onto, one.forward);
     add_gradients(one, stages::norm, stages::plus);
   }
-  // Before sums and norms.
+  // Adds programs that precede sums and norms.
   constexpr void add_before(const Activation& one) {
     add(one.forward, stages::plus_norm);
     if (one.of_output) add_gradients(one);
@@ -173,24 +173,25 @@ constexpr PrecompiledPrograms all_precompiled_programs() {
   all.common = all.count;
   all.add_before(kRelu);
   for (const Activation& one : kOthers) all.add_after_sums(one), all.add_before(one);
-  // Of any slope: it is a constant as an input, as is the 0 at which the slope changes.
+  // leaky_relu: the slope and the 0 at which it changes are inputs, so any slope matches.
   constexpr Activation kLeaky = {
       [](Scalar x) { return bend(x, x, x.input(), x.input()); },
       [](Scalar y, Scalar dy) { return bend(y, dy, y.input(), y.input()); }, true};
   all.add_common(kLeaky);
   all.add_after_sums(kLeaky);
   all.add_before(kLeaky);
-  all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // of prelu's slope
+  all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // gradient of prelu's slope
   return all;
 }
 
 inline constexpr PrecompiledPrograms kPrecompiledPrograms = all_precompiled_programs();
 
-// Which of them a program is, whatever the order of its inputs and of its instructions.
+// The precompiled program that is equivalent to a program, up to the order of inputs and
+// instructions.
 struct PrecompiledMatch {
-  int program = -1;                          // or none
-  int count = 0;                             // of the inputs of the precompiled program
-  uint8_t inputs[kMaxScalarRegisters] = {};  // registers of the program: its inputs, or constants
+  int program = -1;                          // -1: none
+  int count = 0;                             // inputs of the precompiled program
+  uint8_t inputs[kMaxScalarRegisters] = {};  // registers of the program: inputs or constants
 };
 PrecompiledMatch precompiled_program(const ScalarProgram& program,
                                      Constants constants = Constants::constants);

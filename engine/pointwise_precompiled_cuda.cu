@@ -1,5 +1,5 @@
-// A kernel for each precompiled program: its registers are the machine's, and it reads and writes
-// 16 bytes at a time.
+// A kernel for each precompiled program, which keeps values in registers and reads and writes 16
+// bytes at a time.
 #include <utility>
 
 #include "tessera/engine/pointwise_code_cuda.h"
@@ -8,27 +8,25 @@
 namespace tessera {
 namespace {
 
-constexpr int kPrecompiledThreads =
-    128;  // so that up to 80 registers are there: 64 are too few for some
-// Blocks of a multiprocessor at once: with five 96 registers are there, for programs that read
-// much.
+constexpr int kPrecompiledThreads = 128;  // allows 80 registers; 64 are too few for some
+// Blocks per multiprocessor: five allow 96 registers, for programs with many inputs.
 constexpr int blocks_of(int program) {
   return kPrecompiledPrograms.list[program].inputs < 12 ? 6 : 5;
 }
 
-enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay neighbours
+enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay adjacent
 
 constexpr int kVectorWidth = kPack<float>;
 
 struct PrecompiledCall {
   PointwiseCall<float> call;
   Access access[kMaxScalarRegisters];
-  bool like_last[kMaxScalarRegisters];  // read where the input before it is
-  bool aligned;                         // all that is read or written as packs
+  bool like_last[kMaxScalarRegisters];  // same index as the input before it
+  bool aligned;                         // all packs are aligned
 };
 
-// Loads input k of kVectorWidth elements from i on, `count` of which are there. `at` is where the
-// last input that is broadcast was read.
+// Loads kVectorWidth elements of input k from i on, `count` of which exist. `at` is the index at
+// which the last broadcast input was read.
 __device__ void load_input(const PrecompiledCall& known, int k, int64_t i, int count, int64_t& at,
                            float (&values)[kVectorWidth]) {
   constexpr int N = kVectorWidth;

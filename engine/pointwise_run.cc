@@ -16,10 +16,9 @@ namespace {
 // Periods are repeated to this length, so that the segments between their ends are long.
 constexpr int64_t kPatternLength = 512, kLongestPattern = 1024;
 constexpr int64_t kNoPeriod = int64_t{1} << 60;
-constexpr int64_t kShortestRing = 64;  // a shorter segment costs more than to gather
+constexpr int64_t kShortestPeriod = 64;  // gathering is cheaper than a shorter segment
 
-// How long a pattern is: repetitions of the period, in whole lines of the cache where that is
-// short.
+// Returns the length of a pattern: whole periods, and whole cache lines if that stays short.
 int64_t pattern_length(int64_t period, int64_t total) {
   constexpr int64_t kLine = 16;
   const int64_t repeats = std::min((kPatternLength + period - 1) / period, total / period + 1);
@@ -27,7 +26,7 @@ int64_t pattern_length(int64_t period, int64_t total) {
   return period * (period * aligned <= kLongestPattern ? aligned : repeats);
 }
 
-// Fills y with x[0], .., x[period - 1] again and again.
+// Fills y with repetitions of x[0], .., x[period - 1].
 template <class T>
 void repeat(const T* x, int64_t period, int64_t count, T* y) {
   int64_t done = std::min(period, count);
@@ -72,7 +71,7 @@ PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
     compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).precompiled[match.program];
   if (!is_precompiled()) interpret(program);
   inputs_.resize(static_cast<size_t>(is_precompiled() ? match.count : program.inputs));
-  for (const bool constants : {true, false})  // these first, as a pattern is there for them
+  for (const bool constants : {true, false})  // constants first: the patterns have space for them
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const int source = is_precompiled() ? match.inputs[k] : static_cast<int>(k);
       if ((source >= program.inputs) == constants)
@@ -92,7 +91,7 @@ PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& b
   if (repeat == 1 && period >= total) return input;
   input.read = Read::gathered;
   if (period == 1) {
-    // A block filled with one value serves for as long as that is read.
+    // A block of one value is filled once and read for all elements.
     input.broadcast.repeat = std::max<int64_t>(total, 1);
     if (is_precompiled() && take_pattern(kPointwiseStep, input)) input.read = Read::scalar;
     return input;
@@ -103,7 +102,7 @@ PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& b
   if (!in_steps && length <= kLongestPattern && take_pattern(length + kPointwiseStep, input)) {
     input.read = Read::tiled;
     input.period = period_index({length, true});
-  } else if (period >= kShortestRing) {
+  } else if (period >= kShortestPeriod) {
     input.read = Read::cyclic;
     input.period = period_index({period, false});
   }
@@ -134,7 +133,7 @@ uint8_t PointwisePlan::period_index(const Period& wanted) {
   return at;
 }
 
-// A block is taken again once nothing reads it any more; those of constants are kept.
+// Assigns blocks to registers. A block is reused after its last use; those of constants are kept.
 void PointwisePlan::interpret(const ScalarProgram& program) {
   const int count = static_cast<int>(program.code.size());
   std::vector<int> last_read(static_cast<size_t>(program.registers()), -1);
@@ -208,7 +207,7 @@ void PointwiseRun::repeat_patterns() {
   }
 }
 
-// A ring that does not go on after its end is read in whole steps only.
+// An unpadded period is read in one segment only if it and `first` are multiples of kPointwiseStep.
 bool PointwiseRun::single_segment(int64_t first) const {
   if (!plan_.single_segment_ || plan_.periods_.empty() || plan_.periods_[0].padded)
     return plan_.single_segment_;
@@ -230,7 +229,7 @@ void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to) const
   plan_.compiled_({in, access, first % period, period}, count, static_cast<float*>(to));
 }
 
-// The range is cut into segments in which every input is read side by side, or is one value.
+// Cuts a range into segments in which each input is contiguous or one value.
 template <class T>
 class PointwiseRun::Segments {
  public:
@@ -282,12 +281,12 @@ class PointwiseRun::Segments {
       const PointwisePlan::Input& input = plan_.inputs_[k];
       if (input.read != Read::gathered) continue;
       const int64_t run = input.broadcast.repeat - first_ % input.broadcast.repeat;
-      n = std::min(n, plan_.is_precompiled() && run >= kShortestRing ? run : longest_);
+      n = std::min(n, plan_.is_precompiled() && run >= kShortestPeriod ? run : longest_);
     }
     return n;
   }
 
-  // Where input k is read in the next n elements.
+  // Sets the address of input k for the next n elements.
   void seek(size_t k, int64_t n) {
     const PointwisePlan::Input& input = plan_.inputs_[k];
     const T* x = static_cast<const T*>(run_.inputs_[k]);
@@ -323,12 +322,12 @@ class PointwiseRun::Segments {
   const PointwiseRun& run_;
   const PointwisePlan& plan_;
   int64_t first_, end_, longest_;
-  T* out_;                              // of element first_
-  int64_t phase_[kMaxScalarRegisters];  // of each ring
+  T* out_;                              // element first_
+  int64_t phase_[kMaxScalarRegisters];  // for each period
   const T* in_[kMaxScalarRegisters];
   PointwiseAccess access_[kMaxScalarRegisters];
   T* gathered_[kMaxScalarRegisters];
-  int64_t held_[kMaxScalarRegisters];  // the value that a block is full of
+  int64_t held_[kMaxScalarRegisters];  // index of the value that fills the block, or -1
   alignas(
       64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
 };

@@ -1,7 +1,7 @@
-// Running a scalar program on the CPU. A PointwisePlan is made once, when a kernel is prepared: it
-// finds the compiled code for the program, or lays it out for the interpreter, and settles how each
-// input is read. A PointwiseRun is made for each run of the kernel, on its stack, and then applied
-// to ranges of the output, on any thread. Only the plan allocates.
+// PointwisePlan and PointwiseRun execute a scalar program on the CPU. A PointwisePlan is made when
+// a kernel is prepared: it finds compiled code for the program, or lays it out for the interpreter,
+// and decides how each input is read. A PointwiseRun is made on the stack for each run; several
+// threads may apply it to ranges of the output. Only the plan allocates.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace tessera {
 
-enum class PointwiseCode : uint8_t { automatic, interpreted };  // the same bits
+enum class PointwiseCode : uint8_t { automatic, interpreted };  // both compute the same bits
 
 class PointwisePlan {
  public:
-  // For an output of `total` elements; input k of the program is read as broadcasts[k] says.
+  // `total` is the number of output elements; broadcasts[k] says how input k is read.
   PointwisePlan(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
                 int64_t total, PointwiseCode code = PointwiseCode::automatic);
   bool is_precompiled() const { return compiled_ != nullptr; }
@@ -26,24 +26,24 @@ class PointwisePlan {
 
  private:
   friend class PointwiseRun;
-  // One that is not as large as the output is read from ...
+  // The source of an input's values.
   enum class Read : uint8_t {
-    full,      // ... the output's place in it
-    cyclic,    // ... its place in its period
-    tiled,     // ... the same, in a copy that holds the period several times
-    scalar,    // ... a pattern, as it is one value
-    gathered,  // ... a block that is filled for each segment of the output
+    full,      // the input, at the index of the output
+    cyclic,    // the input, at the index modulo the period
+    tiled,     // a padded copy of several periods (a pattern)
+    scalar,    // a pattern of one repeated value
+    gathered,  // a block, filled again for each segment of the output
   };
   struct Input {
     Read read = Read::full;
-    uint8_t source = 0;  // of the program's inputs, or kConstant
-    uint8_t period = 0;  // of periods_, for a ring or pattern
+    uint8_t source = 0;  // an input of the program, or kConstant
+    uint8_t period = 0;  // index in periods_, if cyclic or tiled
     Broadcast broadcast;
-    int64_t pattern = 0;  // where its pattern starts
-    double value = 0;     // of a constant
+    int64_t pattern = 0;  // the start of its pattern
+    double value = 0;     // the value if constant
   };
   static constexpr uint8_t kConstant = 255;
-  // What inputs of the same period share. A pattern goes on after its end.
+  // The period of one or more inputs. A padded period is followed by kPointwiseStep more elements.
   struct Period {
     int64_t period;
     bool padded;
@@ -62,25 +62,25 @@ class PointwisePlan {
 
   DType dtype_;
   PointwiseMicrokernels::Precompiled compiled_ = nullptr;
-  bool single_segment_ = false;  // a range is one segment for compiled code
+  bool single_segment_ = false;  // compiled code computes a range as one segment
   std::vector<Input> inputs_;
   std::vector<Period> periods_;
   int64_t patterns_ = 0;  // elements
   std::vector<InterpretedStep> steps_;
   std::vector<Constant> constants_;
-  int blocks_ = 0;  // of the interpreter
+  int blocks_ = 0;  // used by the interpreter
 };
 
 class PointwiseRun {
  public:
-  // inputs[k] is the program's input k, `out` the whole output, which may be an input of its size.
+  // inputs[k] is input k of the program. `out` is the whole output and may be an input of its size.
   PointwiseRun(const PointwisePlan& plan, const void* const* inputs, void* out);
   PointwiseRun(const PointwiseRun&) = delete;
   PointwiseRun& operator=(const PointwiseRun&) = delete;
-  // Computes elements [first, first + count) of the output; fastest where `first` is a multiple of
+  // Computes elements [first, first + count) of the output. Fastest if `first` is a multiple of
   // kPointwiseStep.
   void apply(int64_t first, int64_t count) const;
-  // The same elements, written to `to` instead.
+  // Computes the same range and writes it to `to`.
   void apply_to(void* to, int64_t first, int64_t count) const;
 
   static constexpr int64_t kPatternBytes = 32 << 10;
@@ -95,7 +95,7 @@ class PointwiseRun {
   void run_precompiled(int64_t first, int64_t count, void* to) const;
 
   const PointwisePlan& plan_;
-  const void* inputs_[kMaxScalarRegisters];  // in the order of the plan's
+  const void* inputs_[kMaxScalarRegisters];  // in the order of PointwisePlan::inputs_
   void* out_;
   alignas(64) std::byte patterns_[kPatternBytes];
 };

@@ -10,9 +10,9 @@
 namespace tessera {
 namespace {
 
-// First, compiled code for the precompiled programs.
+// Compiled code for the precompiled programs.
 
-// Evaluates an instruction, of vectors in every lane or of numbers.
+// Evaluates an instruction on vectors or on scalars.
 template <ScalarOp kOp, class V>
 [[gnu::always_inline]] inline V evaluate(V a, V b, V c, V value) {
   const V zero{}, one = zero + 1;
@@ -21,7 +21,7 @@ template <ScalarOp kOp, class V>
   if constexpr (kOp == ScalarOp::sub) return a - b;
   if constexpr (kOp == ScalarOp::mul) return a * b;
   if constexpr (kOp == ScalarOp::div) return a / b;
-  // The compiler drops the second comparison if b is a constant.
+  // The second comparison is optimized away if b is a constant.
   if constexpr (kOp == ScalarOp::max) return ((a <= b) | (b != b)) ? b : a;
   if constexpr (kOp == ScalarOp::min) return ((a >= b) | (b != b)) ? b : a;
   if constexpr (kOp == ScalarOp::greater) return a > b ? one : zero;
@@ -40,8 +40,8 @@ template <ScalarOp kOp, class V>
   if constexpr (kOp == ScalarOp::cos) return std::cos(a);
 }
 
-// How many registers are computed side by side, so that counting is little of the work: a function
-// alone has enough to do, and rare programs should not take long to compile.
+// Returns the number of vector registers computed per iteration, to amortize the loop counter.
+// Programs with functions have enough work with one; rare programs use two, to compile faster.
 constexpr int unroll(int program) {
   const PrecompiledProgram& known = kPrecompiledPrograms.list[program];
   for (int j = 0; j < known.length; ++j)
@@ -49,7 +49,7 @@ constexpr int unroll(int program) {
   return program < kPrecompiledPrograms.common ? 4 : 2;
 }
 
-// The program on one register of elements.
+// Computes one vector register of results.
 template <int kProgram>
 [[gnu::always_inline]] inline Register compute(
     const float* const (&x)[kPrecompiledPrograms.list[kProgram].inputs], int64_t at) {
@@ -66,14 +66,13 @@ template <int kProgram>
   return r[program.inputs + program.length - 1];
 }
 
-// Whole steps of n elements; returns how many elements they were. kStays: some inputs are one
-// value. Nothing is stored but the result, as what waits to be stored is what bounds how much of it
-// is on its way to memory.
+// Computes the whole steps in n elements and returns their number of elements. kStays: some inputs
+// are broadcast. Stores nothing but the result, as pending stores limit the memory throughput.
 template <int kProgram, bool kStays, int kInputs>
 [[gnu::noinline]] int64_t run_steps(const float* const (&in)[kInputs],
                                     const int64_t (&mask)[kInputs], int64_t n, float* out) {
   constexpr int kUnroll = unroll(kProgram), kStep = kUnroll * kLanes;
-  const float* from[kInputs];  // for all that the compiler knows a store may change `in`
+  const float* from[kInputs];  // a copy, as stores might alias `in`
   for (int k = 0; k < kInputs; ++k) from[k] = in[k];
   int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {
@@ -86,14 +85,14 @@ template <int kProgram, bool kStays, int kInputs>
   return i;
 }
 
-// n elements in which no ring ends. What is no whole step is made one, so that the same code
-// computes all elements: of two NaN the first gives the bits, and which is the first is up to the
-// compiler.
+// Computes n elements within one period. An incomplete step is padded, so that the same code
+// computes all elements: of two NaNs the first operand gives the bits, and the compiler chooses the
+// order.
 template <int kProgram, int kInputs>
 void run_period(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs], bool stays,
                 int64_t n, float* out) {
   constexpr int kStep = unroll(kProgram) * kLanes;
-  constexpr bool kMayStay = unroll(kProgram) == 1;  // one code serves for both
+  constexpr bool kMayStay = unroll(kProgram) == 1;  // one instantiation serves both
   const int64_t i = stays ? run_steps<kProgram, true>(in, mask, n, out)
                           : run_steps<kProgram, kMayStay>(in, mask, n, out);
   if (i == n) return;
@@ -112,7 +111,7 @@ template <int kProgram>
 void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
   constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
   bool stays = false;
-  int64_t mask[kInputs];  // 0 keeps an input where it is
+  int64_t mask[kInputs];  // 0 for broadcast inputs
   for (int k = 0; k < kInputs; ++k) {
     mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
     stays |= mask[k] == 0;
@@ -121,7 +120,7 @@ void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
   for (int64_t done = 0; done < n;) {
     int64_t part = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
     if (part > n - done) part = n - done;
-    const int64_t at[] = {done, phase, 0};  // of each PointwiseAccess
+    const int64_t at[] = {done, phase, 0};  // offset for each PointwiseAccess
     const float* in[kInputs];
     for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.access[k])];
     run_period<kProgram>(in, mask, stays, part, out + done);
@@ -134,7 +133,7 @@ constexpr bool has_vectors(ScalarOp op) {
          op != ScalarOp::tanh && op != ScalarOp::sin && op != ScalarOp::cos;
 }
 
-// One instruction on n elements; the result may overwrite an operand, element by element.
+// Executes one instruction on n elements; the result may overwrite an operand element by element.
 template <ScalarOp kOp>
 [[gnu::noinline]] int64_t execute_registers(const float* const (&in)[3], double value, int64_t n,
                                             float* y) {
@@ -164,7 +163,7 @@ void execute(const InterpretedStep& step, const T* const* registers, T* y, int64
     execute_registers<kOp>(in, step.value, kLanes, rest[3]);
     for (int64_t j = 0; j < n - i; ++j) y[i + j] = rest[3][j];
   } else {
-#if !defined(__clang__)  // which asks at run time
+#if !defined(__clang__)  // clang checks at run time
 #pragma GCC ivdep
 #endif
     for (int64_t i = 0; i < n; ++i)
@@ -182,8 +181,8 @@ template <class T>
 constexpr auto kInstructions =
     all_instructions<T>(std::make_integer_sequence<int, static_cast<int>(ScalarOp::sigmoid) + 1>());
 
-// Every instruction is one vector loop over a block that stays in the first-level cache, so the
-// cost of interpreting is shared by some hundred elements.
+// Each instruction is one vector loop over a block in the L1 cache, so some hundred elements share
+// the cost of interpreting.
 template <class T>
 void interpret(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],
                const T* const* in, int64_t n, T* out) {

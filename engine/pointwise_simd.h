@@ -1,5 +1,5 @@
-// The microkernels of scalar programs, over elements side by side: one for each precompiled
-// program, which holds its registers in those of the machine, and an interpreter.
+// The microkernels of scalar programs on contiguous elements: one for each precompiled program,
+// which keeps its values in machine registers, and an interpreter.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-inline constexpr int64_t kPointwiseBlockBytes = 2048;  // of a register of the interpreter
+inline constexpr int64_t kPointwiseBlockBytes = 2048;  // for each register of the interpreter
 
 template <class T>
 inline constexpr int64_t kPointwiseBlock = kPointwiseBlockBytes / static_cast<int64_t>(sizeof(T));
 
-// An instruction whose operands are inputs (k) or blocks (kMaxScalarRegisters + k); its result is a
+// An instruction. Operands are inputs (k) or blocks (kMaxScalarRegisters + k); the result is a
 // block.
 struct InterpretedStep {
   ScalarOp op = ScalarOp::constant;
@@ -22,16 +22,16 @@ struct InterpretedStep {
   double value = 0;
 };
 
-// Blocks of constants have been filled in. The last step writes the result; without steps that is
-// input 0.
+// Requires that blocks of constants are filled. The last step writes the result; without steps the
+// result is input 0.
 struct InterpretedProgram {
   const InterpretedStep* steps;
   int count, inputs, blocks;
 };
 
-// How compiled code reads an input: side by side as the output is written; the same in a ring,
-// which is entered at `phase` and goes on for kPointwiseStep elements after its end where its
-// period is no multiple of that; or kPointwiseStep elements again and again, all of them one value.
+// How compiled code reads an input: linear, at the index of the output; cyclic, from `phase` on,
+// padded by kPointwiseStep elements if its period is no multiple of that; or broadcast, always the
+// same kPointwiseStep elements, which have one value.
 enum class PointwiseAccess : uint8_t { linear, cyclic, broadcast };
 inline constexpr int64_t kPointwiseStep = 64;
 
@@ -41,13 +41,12 @@ struct PointwiseSegment {
   int64_t phase, period;
 };
 
-// Compiled code is for float32 alone, as float64 is for checking gradients.
+// Compiled code is float32 only, as float64 is for checking gradients.
 struct PointwiseMicrokernels {
-  // Of n elements. `out` may be an input that is read side by side.
+  // Computes n elements. `out` may be an input with linear access.
   using Precompiled = void (*)(const PointwiseSegment& from, int64_t n, float* out);
   const Precompiled* precompiled;  // for each of kPrecompiledPrograms
-  // Any program by interpretation, every input being read side by side. Blocks have kPointwiseBlock
-  // elements.
+  // Interprets any program; all inputs have linear access. Blocks have kPointwiseBlock elements.
   template <class T>
   using Interpret = void (*)(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],
                              const T* const* in, int64_t n, T* out);

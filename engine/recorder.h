@@ -1,4 +1,5 @@
-// The seam between apply() and capture: while a recorder is set, ops are written down, not run.
+// Recorder, the interface between apply() and capture: while a recorder is set, apply() records ops
+// instead of running them.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -9,13 +10,13 @@ namespace tessera {
 class Recorder {
  public:
   virtual ~Recorder() = default;
-  // Writes one call down and returns its symbolic outputs.
+  // Records one call and returns its symbolic outputs.
   virtual Tensors record(const OpPtr& op, std::span<const Tensor> inputs, const Specs& outputs) = 0;
-  // A value fixed at capture.
+  // Records a value fixed at capture.
   virtual Tensor record_constant(const Tensor& value) = 0;
-  // Pins the tensor's current version, so that a later read sees the values of now.
+  // Returns a handle to the tensor's current version; later updates do not change its values.
   virtual Tensor snapshot(const Tensor& tensor) = 0;
-  // Counts the versions of a tensor as the recording sees them.
+  // Returns the number of the tensor's version in the recording.
   virtual uint64_t version(const Tensor& tensor) = 0;
 };
 

@@ -15,8 +15,8 @@ T sum_column(const T* x, int64_t rows) {
   return static_cast<T>(sum);
 }
 
-// A few columns are summed as wide rows of several, so that vectors are full. Returns how many rows
-// were summed. The last lanes, too few for a row, are read and left out.
+// Sums a few columns as wide rows of several, so that vectors are full. Returns the number of rows
+// summed. Trailing lanes, too few for a row, are read but not used.
 template <class T>
 int64_t sum_wide(const T* x, int64_t rows, int64_t inner, T* sum) {
   constexpr int64_t kWide = 64, kVectors = kWide * sizeof(T) / 64;
@@ -47,7 +47,7 @@ void sum_rows(const T* x, int64_t rows, int64_t inner, T* __restrict sum) {
   }
   for (int64_t i = 0; i < inner; ++i) sum[i] = 0;
   int64_t r = inner <= 32 ? sum_wide(x, rows, inner, sum) : 0;
-  for (; r + 4 <= rows; r += 4) {  // sums are loaded and stored once for four rows
+  for (; r + 4 <= rows; r += 4) {  // sums are loaded and stored once per four rows
     const T *a = x + r * inner, *b = a + inner, *c = b + inner, *d = c + inner;
     for (int64_t i = 0; i < inner; ++i) sum[i] = (((sum[i] + a[i]) + b[i]) + c[i]) + d[i];
   }
@@ -55,8 +55,8 @@ void sum_rows(const T* x, int64_t rows, int64_t inner, T* __restrict sum) {
     for (int64_t i = 0; i < inner; ++i) sum[i] += x[r * inner + i];
 }
 
-// NaN and infinity have an exponent of all ones, to which one in its last place is added: this
-// carries into the sign. As integers, so that the loop is vectorised without reordering floats.
+// The exponent of NaN and infinity is all ones: adding one in its last place carries into the sign.
+// Integer arithmetic lets the compiler vectorise without reordering floats.
 template <class T, class Bits, int kMantissa>
 bool are_finite(const T* x, int64_t count) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1), kLast = Bits{1} << kMantissa;

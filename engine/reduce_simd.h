@@ -1,4 +1,4 @@
-// Loops over many elements that give few: sums of rows, and whether all are finite.
+// Microkernels of reductions: sums of rows, and whether all numbers are finite.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// sum[i] = sum over r < rows of x[r * inner + i] for i < inner, in an order that is the same for
-// every instruction set.
+// sum[i] = sum over r < rows of x[r * inner + i] for i < inner. The order of the sum is the same
+// for every instruction set.
 struct SumRowsMicrokernels {
   void (*f32)(const float* x, int64_t rows, int64_t inner, float* sum);
   void (*f64)(const double* x, int64_t rows, int64_t inner, double* sum);
@@ -16,7 +16,7 @@ struct SumRowsMicrokernels {
 
 TESSERA_DECLARE_MICROKERNELS(SumRowsMicrokernels, sum_rows_microkernels)
 
-// Tell whether all of `count` numbers are finite.
+// Return whether all of `count` numbers are finite.
 struct FiniteMicrokernels {
   bool (*f32)(const float* x, int64_t count);
   bool (*f64)(const double* x, int64_t count);

@@ -1,5 +1,5 @@
-// What a tensor is to a training step: one word for the Store that declares it, the graph that
-// captures it, and the reports and checkpoints that count it.
+// Role: the role of a tensor in a training step, for stores, captured graphs, reports and
+// checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@ namespace tessera {
 
 enum class Role : uint8_t {
   input,            // an argument of the step
-  parameter,        // persistent, trained: gradients may be asked for
+  parameter,        // persistent, trained; may have a gradient
   buffer,           // persistent, not trained, part of the model: running statistics
   optimizer_state,  // persistent, of the optimizer: momentum, moments
-  external,         // any other tensor that the step reads; its bytes are read anew in every run
+  external,         // any other tensor that the step reads, again in every run
   constant,         // fixed at capture
-  intermediate,     // by a node of the graph
+  intermediate,     // computed by a node of the graph
 };
 
-// Kept from step to step, by a Store.
+// Returns whether a Store keeps the tensor from step to step.
 constexpr bool is_persistent(Role role) {
   return role == Role::parameter || role == Role::buffer || role == Role::optimizer_state;
 }

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Copies `from` to the end of `to`; register r of `from` becomes map[r], which grows on the way.
+// Appends `from` to `to`; register r of `from` becomes map[r]. Extends the map.
 void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map) {
   for (Instruction instruction : from.code) {
     instruction.a = static_cast<uint8_t>(map[instruction.a]);
@@ -59,7 +59,7 @@ ScalarBuilder::Register ScalarBuilder::push(const Instruction& instruction) {
 ScalarProgram ScalarBuilder::build(int result) const {
   int inputs = program_.inputs;
   if (result < inputs && (result != 0 || !program_.code.empty())) {
-    // The result must be the last register: copy the input there.
+    // The result must be the last register, so copy the input to it.
     ScalarProgram identity{
         inputs,
         {{ScalarOp::max, static_cast<uint8_t>(result), static_cast<uint8_t>(result), 0, 0}}};

@@ -1,5 +1,5 @@
-// A function of scalars as a list of instructions: what the pointwise op runs on every element,
-// what fusion joins, and what a kernel applies to its output while it is in the cache.
+// ScalarProgram: a function of scalars as a list of instructions. The pointwise op runs it on every
+// element, fusion joins programs, and kernels apply it to their output while that is in the cache.
 #pragma once
 
 #include <bit>
@@ -41,8 +41,8 @@ constexpr int operand_count(ScalarOp op) {
 struct Instruction {
   ScalarOp op = ScalarOp::constant;
   uint8_t a = 0, b = 0, c = 0;  // registers
-  double value = 0;             // of a constant
-  // 0 and -0 are two constants.
+  double value = 0;             // if constant
+  // 0 and -0 are different constants.
   constexpr bool operator==(const Instruction& other) const {
     return op == other.op && a == other.a && b == other.b && c == other.c &&
            std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(other.value);
@@ -50,22 +50,24 @@ struct Instruction {
 };
 
 // Registers 0 .. inputs-1 are the inputs; instruction i writes register inputs + i. The result is
-// the last register (input 0 when there is no instruction). Every intermediate is rounded to the
-// element type, so a program gives the same bits whether its parts run fused or one by one.
+// the last register (input 0 without instructions). Every intermediate is rounded to the element
+// type, so a program gives the same bits fused or as separate ops.
 struct ScalarProgram {
   int inputs = 0;
   std::vector<Instruction> code;
   bool operator==(const ScalarProgram&) const = default;
   int result() const { return code.empty() ? 0 : inputs + static_cast<int>(code.size()) - 1; }
   int registers() const { return inputs + static_cast<int>(code.size()); }
-  int operations() const;  // on an element: instructions, constants aside
+  int operations() const;  // per element: instructions except constants
   std::string text() const;
 };
 
 inline constexpr int kMaxScalarRegisters = 32;
 
-// Builds a program: `ScalarBuilder b(2); auto y = b.add(b.mul(b.in(0), b.in(1)), b.value(1));
-// b.build(y)`.
+// Builds a program:
+//   ScalarBuilder b(2);
+//   auto y = b.add(b.mul(b.in(0), b.in(1)), b.value(1));
+//   b.build(y)
 class ScalarBuilder {
  public:
   using Register = uint8_t;
@@ -79,7 +81,7 @@ class ScalarBuilder {
   Register sub(int a, int b) { return push(ScalarOp::sub, a, b); }
   Register mul(int a, int b) { return push(ScalarOp::mul, a, b); }
   Register div(int a, int b) { return push(ScalarOp::div, a, b); }
-  // The program with register `result` as its result, dead instructions dropped.
+  // Returns the program whose result is register `result`, without dead instructions.
   ScalarProgram build(int result) const;
 
  private:
@@ -87,15 +89,15 @@ class ScalarBuilder {
   ScalarProgram program_;
 };
 
-// The program g(..., f(...), ...): input `fused_input` of `g` is the result of `f`. The inputs of
-// the whole are those of f, then those of g without `fused_input`.
+// Returns g(..., f(...), ...), where input `fused_input` of `g` is the result of `f`. Its inputs
+// are those of f, then those of g without `fused_input`.
 ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_input);
-// What register `result`, which an instruction makes, takes of a program.
+// Returns the part of `p` on which register `result`, written by an instruction, depends.
 ScalarProgram live_part(const ScalarProgram& p, int result);
-// The same program with its inputs renumbered: input i becomes input map[i] of `inputs`.
+// Renumbers the inputs: input i becomes input map[i] of `inputs`.
 ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);
 
-// How a program reads an input: x[(i / repeat) % period] for the element i of the output.
+// How a program reads an input: x[(i / repeat) % period] for element i of the output.
 struct Broadcast {
   int64_t repeat = 1, period = 1;
 };

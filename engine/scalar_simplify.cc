@@ -14,8 +14,8 @@ bool same_bits(T x, T y) {
   return std::memcmp(&x, &y, sizeof(T)) == 0;
 }
 
-// What the interpreter makes of an instruction; nothing where the bits depend on the machine's
-// library.
+// Evaluates an instruction as the interpreter does; nullopt if the bits depend on the platform's
+// math library.
 template <class T>
 std::optional<T> evaluate(ScalarOp op, T a, T b, T c) {
   switch (op) {
@@ -67,7 +67,7 @@ class Simplifier {
   }
 
  private:
-  // The register that holds what the instruction computes, made if there is none.
+  // Returns the register with the result of the instruction; appends one if there is none.
   int register_of(const Instruction& in) {
     if (in.op == ScalarOp::constant) return push(in);
     if (const std::optional<T> value = folded(in))
@@ -84,7 +84,7 @@ class Simplifier {
     return push(without_looser_bound(in));
   }
 
-  // NaN is left to the machine that runs, which chooses its sign.
+  // NaN results are not folded: their sign depends on the CPU that runs the program.
   std::optional<T> folded(const Instruction& in) const {
     const int operands = operand_count(in.op);
     const auto a = constant(in.a), b = operands > 1 ? constant(in.b) : a,
@@ -94,14 +94,14 @@ class Simplifier {
     return value && !std::isnan(*value) ? value : std::nullopt;
   }
 
-  // The operand, or what it was made of, that is the result; or -1.
+  // Returns the operand, or an operand of its instruction, that equals the result; or -1.
   int present(const Instruction& in) const {
     switch (in.op) {
       case ScalarOp::add:  // -0 + -0 is -0, but -0 + 0 is 0: only -0 is neutral
         return is(in.b, T(-0.0)) ? in.a : is(in.a, T(-0.0)) ? in.b : -1;
       case ScalarOp::sub:  // -0 - 0 is -0, but -0 - -0 is 0
         return is(in.b, T(0)) ? in.a : -1;
-      case ScalarOp::mul:  // by 0 it is not 0: NaN, infinities and the sign
+      case ScalarOp::mul:  // times 0 is not 0 for NaN, infinities, negatives
         return is(in.b, T(1)) ? in.a : is(in.a, T(1)) ? in.b : -1;
       case ScalarOp::div:
         return is(in.b, T(1)) ? in.a : -1;
@@ -111,16 +111,16 @@ class Simplifier {
       case ScalarOp::select:
         if (const auto chosen = constant(in.a)) return *chosen != T(0) ? in.b : in.c;
         return same(in.b, in.c) ? in.b : -1;
-      case ScalarOp::neg:  // turns one bit, that of NaN too
+      case ScalarOp::neg:  // flips one bit, also of NaN
         return made_by(in.a, ScalarOp::neg) ? instruction(in.a).a : -1;
-      case ScalarOp::abs:  // leaves -0 as it is, so abs(-x) is not abs(x)
+      case ScalarOp::abs:  // keeps -0, so abs(-x) is not abs(x)
         return made_by(in.a, ScalarOp::abs) ? in.a : -1;
       default:
         return -1;
     }
   }
 
-  // a + b and b + a are not merged: of two NaN the first gives the bits.
+  // a + b and b + a are not merged: of two NaNs the first gives the bits.
   int computed_before(const Instruction& in) const {
     for (int r = made_.inputs; r < made_.registers(); ++r) {
       const Instruction& other = instruction(r);
@@ -132,7 +132,8 @@ class Simplifier {
     return -1;
   }
 
-  // max(max(x, c), d) with d < c, or the very same bound: nothing is left to do. NaN passes both.
+  // Returns true for max(max(x, c), d) with d < c or bit-equal bounds: nothing to do. NaN passes
+  // both.
   bool within_bound(const Instruction& in) const {
     const auto bound = constant(in.b), before = bound_of(in.a, in.op);
     if (!bound || !before) return false;
@@ -140,7 +141,7 @@ class Simplifier {
            (in.op == ScalarOp::max ? *bound < *before : *bound > *before);
   }
 
-  // max(max(x, c), d) with c <= d is max(x, d); where both are zeros, d is what both give.
+  // Rewrites max(max(x, c), d) with c <= d as max(x, d). If both are zeros, both give d.
   Instruction without_looser_bound(Instruction in) {
     if (in.op != ScalarOp::max && in.op != ScalarOp::min) return in;
     const auto bound = constant(in.b), before = bound_of(in.a, in.op);
@@ -155,7 +156,7 @@ class Simplifier {
     return made_by(r, op) ? constant(instruction(r).b) : std::nullopt;
   }
 
-  // x / c has the bits of x * (1 / c) where 1 / c is exact: powers of two, both normal.
+  // Returns true if x / c has the bits of x * (1 / c): powers of two, c and 1 / c normal.
   bool divides_exactly(int r) const {
     const auto c = constant(r);
     int exponent = 0;

@@ -1,5 +1,6 @@
-// simplified: a scalar program said shorter, with the same bits for every input: infinities, -0 and
-// NaN included. (A signalling NaN, which no arithmetic makes, may stay one.)
+// simplified(): an algebraic simplifier of scalar programs. Results are bit-identical for every
+// input, including infinities, -0 and NaN. (A signalling NaN, which no arithmetic produces, may
+// stay one.)
 #pragma once
 
 #include "tessera/engine/dtype.h"
@@ -8,15 +9,15 @@
 namespace tessera {
 
 struct SimplifiedProgram {
-  ScalarProgram program;  // of the same inputs, some of which it may no longer read
+  ScalarProgram program;  // has the same inputs, but may read fewer
   bool changed = false;
-  int input = -1;  // the input that the result is, untouched
+  int input = -1;  // the input that equals the result, or -1
 };
 
-// What is constant is computed, as the interpreter would for `dtype`; neutral elements, double
-// negations, bounds within bounds, what is computed twice and what nobody reads are dropped; a
-// division by a power of two becomes a multiplication. Equal constants are not merged: they cost
-// nothing, and compiled programs (pointwise_precompiled.h) have them where they are used.
+// Folds constants as the interpreter would for `dtype`. Drops neutral elements, double negations,
+// bounds within bounds, common subexpressions and dead code. A division by a power of two becomes a
+// multiplication. Equal constants are not merged: they cost nothing, and compiled programs
+// (pointwise_precompiled.h) have one for each use.
 SimplifiedProgram simplified(const ScalarProgram& program, DType dtype);
 
 }  // namespace tessera

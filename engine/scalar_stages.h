@@ -1,5 +1,5 @@
 // Stages of scalar programs, written as expressions: relu(norm(x)) is the program of both. Ops are
-// made of them (program<1>(relu)), and so is the table of compiled programs
+// built from them (program<1>(relu)), as is the table of compiled programs
 // (pointwise_precompiled.h).
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tessera::stages {
 
-// A program in the making. Until all inputs are there, instruction j makes register
+// A program under construction. Until all inputs are known, instruction j writes register
 // kMaxScalarRegisters + j.
 struct Draft {
   int inputs = 0, length = 0;
@@ -22,7 +22,7 @@ struct Draft {
   }
 };
 
-// A register of a program in the making, or a constant, which gets one where it is used.
+// A register of a Draft, or a constant, which gets a register at each use.
 struct Scalar {
   Draft* draft = nullptr;
   int at = 0;
@@ -59,7 +59,8 @@ constexpr Scalar exp(Scalar a) { return push(ScalarOp::exp, a); }
 constexpr Scalar tanh(Scalar a) { return push(ScalarOp::tanh, a); }
 constexpr Scalar erf(Scalar a) { return push(ScalarOp::erf, a); }
 
-// The program that `stage` makes of the first kInputs inputs; more may be inputs of its own.
+// Returns the program of `stage`, whose arguments are the first kInputs inputs; a stage may add
+// inputs.
 template <int kInputs, class Stage>
 ScalarProgram program(const Stage& stage) {
   Draft draft{.inputs = kInputs};
@@ -75,17 +76,17 @@ ScalarProgram program(const Stage& stage) {
   return program;
 }
 
-// Sums and products with another input.
+// Sums and products with an extra input.
 constexpr Scalar plus(Scalar x) { return x + x.input(); }
 constexpr Scalar onto(Scalar x) { return x.input() + x; }
 constexpr Scalar times(Scalar x) { return x * x.input(); }
 constexpr Scalar minus(Scalar x) { return x - x.input(); }
 
-// (x - mean) inverse gamma + beta, inverse being 1 / stddev
+// (x - mean) inverse gamma + beta, where inverse = 1 / std
 constexpr Scalar norm(Scalar x) { return plus(times(times(minus(x)))); }
 constexpr Scalar plus_norm(Scalar x) { return x + norm(x.input()); }
-// dx = (dy gamma - first - (x - mean) inverse second) inverse, first and second being the means of
-// dy gamma and of dy gamma xhat over the elements that share a mean
+// dx = (dy gamma - first - (x - mean) inverse second) inverse; first and second are the means of dy
+// gamma and of dy gamma xhat over the elements that share a mean
 constexpr Scalar norm_grad(Scalar dy, Scalar x) {
   const Scalar mean = x.input(), inverse = x.input(), gamma = x.input();
   const Scalar first = x.input(), second = x.input(), xhat = (x - mean) * inverse;
@@ -94,20 +95,20 @@ constexpr Scalar norm_grad(Scalar dy, Scalar x) {
 // dx = (dy - (x - mean) slope - offset) scale
 constexpr Scalar batch_norm_grad(Scalar dy, Scalar x) { return times(minus(dy - times(minus(x)))); }
 
-// Quotients have names: nvcc takes one within an expression for a quotient of scalars.
+// Quotients are named because nvcc mistakes one within an expression for a quotient of Scalars.
 inline constexpr double kThird = 1.0 / 3, kSixth = 1.0 / 6, kRootHalf = 1 / std::numbers::sqrt2,
                         kNormalDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
 
-// Phi(x) = (1 + erf(x / sqrt(2))) / 2 and its slope phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+// Phi(x) = (1 + erf(x / sqrt(2))) / 2 and its derivative phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
 constexpr Scalar normal_distribution(Scalar x) { return (erf(x * kRootHalf) + 1) * 0.5; }
 constexpr Scalar normal_density(Scalar x) { return exp(x * x * -0.5) * kNormalDensity; }
-// tanh(log(1 + e^x)) = w / (w + 2) with w = e^x (e^x + 2). From 20 on it is 1, to the last bit.
+// tanh(log(1 + e^x)) = w / (w + 2) with w = e^x (e^x + 2). From x = 20 on, 1 to the last bit.
 constexpr Scalar tanh_of_softplus(Scalar x) {
   const Scalar e = exp(min(x, 20)), w = e * (e + 2);
   return w / (w + 2);
 }
 constexpr Scalar exp_below_0(Scalar x) { return exp(min(x, 0)); }
-// value where x > zero, else slope value
+// value if x > zero, else slope value
 constexpr Scalar bend(Scalar x, Scalar value, Scalar zero, Scalar slope) {
   return select(x > zero, value, value * slope);
 }
@@ -123,7 +124,7 @@ constexpr Scalar gelu(Scalar x) { return x * normal_distribution(x); }
 constexpr Scalar mish(Scalar x) { return x * tanh_of_softplus(x); }
 constexpr Scalar elu(Scalar x) { return select(x > 0, x, exp_below_0(x) - 1); }  // alpha = 1
 
-// Their gradients, made of the output y; dy passes relu unless y is 0, so a NaN of either stays.
+// Their gradients from the output y. relu passes dy unless y is 0, so a NaN of either stays.
 constexpr Scalar relu_grad(Scalar y, Scalar dy) { return select(y, dy, 0); }
 constexpr Scalar relu6_grad(Scalar y, Scalar dy) {
   const Scalar zero = y.value(0), below_6 = 6 - y;
@@ -133,7 +134,7 @@ constexpr Scalar sigmoid_grad(Scalar y, Scalar dy) { return dy * (y * (1 - y)); 
 constexpr Scalar hard_sigmoid_grad(Scalar y, Scalar dy) {
   return select((y > 0) * (1 > y), dy * kSixth, 0);
 }
-// The others are made of the input x.
+// The other gradients are computed from the input x.
 constexpr Scalar hard_swish_grad(Scalar x, Scalar dy) {
   return dy * select(3 > abs(x), x * kThird + 0.5, x > 0);
 }

@@ -1,5 +1,5 @@
-// Scopes that ops and modules look at: training or evaluation, module path, random numbers.
-// One stack for each thread; the innermost counts.
+// Scopes that ops and modules read: training or evaluation, module path, random numbers. Each
+// thread has its own stack; the innermost scope counts.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,7 @@ class TrainingScope {
 };
 bool is_training();
 
-// Adds ".name" to the module path that ops, values and errors are reported under
-// ("layer1.0.conv1").
+// Appends ".name" to the module path of ops, values and errors ("layer1.0.conv1").
 class ModulePathScope {
  public:
   explicit ModulePathScope(std::string_view name);
@@ -37,7 +36,7 @@ class ModulePathScope {
 };
 std::string current_module_path();
 
-// Replaces the module path (gradients are made under that of the forward op).
+// Replaces the module path. Gradients are computed under the path of the forward op.
 class ModulePathReset {
  public:
   explicit ModulePathReset(std::string module_path);
@@ -49,9 +48,10 @@ class ModulePathReset {
   std::string outer_;
 };
 
-// What random ops (dropout) draw from: a key for the program and a tensor int64[2] = {step, index
-// of the batch's first sample}, which the host changes before every step, so that a captured step
-// need not be captured again. Calls within a scope are counted: each has numbers of its own.
+// The random numbers of random ops (dropout), from a counter-based generator. `seed` gives the
+// keys. `position` is the counter, int64[2] = {step, index of the batch's first sample}, which the
+// host changes before every step, so that a captured step is not captured again. Calls within a
+// scope are counted, so each has its own numbers.
 class RandomScope {
  public:
   RandomScope(uint64_t seed, const Tensor& position);
@@ -67,11 +67,11 @@ class RandomScope {
   uint64_t calls_ = 0;
 };
 
-// The key for one call of a random op: of (seed, module path, call within the scope).
+// The key of one call of a random op, derived from (seed, module path, call within the scope).
 struct RandomCall {
   uint64_t key;
   Tensor position;
 };
-RandomCall next_random_call(std::string_view op_name);  // throws Error when there is no RandomScope
+RandomCall next_random_call(std::string_view op_name);  // throws Error without a RandomScope
 
 }  // namespace tessera

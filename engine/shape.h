@@ -1,4 +1,4 @@
-// Shapes of dense, row-major tensors, at most kMaxRank axes, held without allocation.
+// Shape: the sizes of a dense, row-major tensor with at most kMaxRank axes. Allocates nothing.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class Shape {
   int64_t& operator[](int axis) { return sizes_[axis < 0 ? axis + rank_ : axis]; }
   int64_t back() const { return rank_ == 0 ? 1 : sizes_[rank_ - 1]; }
   int64_t elements() const;
-  // The product of the sizes of the axes in [first, last).
+  // Returns the product of the sizes of the axes in [first, last).
   int64_t elements(int first, int last) const;
   std::span<const int64_t> sizes() const { return {sizes_.data(), static_cast<size_t>(rank_)}; }
   const int64_t* begin() const { return sizes_.data(); }
@@ -36,7 +36,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// The shape numpy's broadcasting gives; throws ShapeError, naming `op_name`, where there is none.
+// Returns the broadcast shape (numpy). Throws ShapeError, naming `op_name`, if there is none.
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op_name);
 
 }  // namespace tessera

@@ -16,11 +16,11 @@
 namespace tessera {
 namespace {
 
-// Pieces that start at even elements: two uniform numbers use one counter, a normal one uses it
-// all.
+// Elements of one task, an even number because two uniform numbers share one counter; a normal
+// number uses a whole one.
 constexpr int64_t kPiece = 4096;
 
-// The elements [first, first + values.size()) of a new tensor.
+// Computes the elements [first, first + values.size()) of a new tensor.
 template <class T>
 void make_values(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
   using Kind = Initializer::Kind;
@@ -34,7 +34,7 @@ void make_values(std::span<T> values, int64_t first, const Initializer& init, ui
     value = static_cast<T>(normal ? init.a * random.normal() : init.a * (2 * random.uniform() - 1));
 }
 
-// Shares the work among the threads.
+// Runs make_values() on all threads.
 template <class T>
 void make_all(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
   const int64_t count = std::ssize(values);
@@ -45,7 +45,7 @@ void make_all(std::span<T> values, int64_t first, const Initializer& init, uint6
   });
 }
 
-// On a GPU through a piece of the host's memory.
+// Fills a tensor; on a GPU in chunks, through host memory.
 template <class T>
 void fill(const Tensor& tensor, const Initializer& init, uint64_t key) {
   Context& ctx = context(tensor.device());
@@ -61,7 +61,7 @@ void fill(const Tensor& tensor, const Initializer& init, uint64_t key) {
   }
 }
 
-// Filter q < min(out, in) becomes 1 in the middle of channel q and 0 elsewhere.
+// Sets the middle of channel q of filter q < min(out, in) to 1, the rest of that filter to 0.
 template <class T>
 void make_identity(const Tensor& filters) {
   const Shape& shape = filters.shape();

@@ -1,9 +1,9 @@
-// Store: the persistent tensors of a program: parameters, optimizer state, running statistics.
+// Store: owns the persistent tensors of a program by name (a VarStore): parameters, optimizer
+// state, running statistics.
 //
-// They are declared first (name, shape, initialiser) and get their bytes all at once, in one block,
-// when the first of them is touched or materialize() is called. Values depend on (seed, name)
-// alone. Not thread-safe. The tensors must not outlive their store's values: the block goes with
-// the store.
+// Tensors are declared first (name, shape, initialiser). All get their bytes at once, in one block,
+// when materialize() is called or one of them is first used. Values depend on (seed, name) alone.
+// The block is freed with the store, so its tensors must not be read later. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -17,12 +17,12 @@
 
 namespace tessera {
 
-// Fills the values of a new tensor.
+// Computes the initial values of a tensor.
 struct Initializer {
   enum class Kind : uint8_t { constant, uniform, normal } kind = Kind::constant;
   double a = 0;  // the constant, the bound of U(-a, a), the stddev of N(0, a)
-  // Of filters [out, .., in] with a middle: the first ones, as many as there are input channels,
-  // hand on one channel each.
+  // For filters [out, .., in] with a middle: filter q < min(out, in) passes input channel q
+  // through.
   bool identity = false;
   static Initializer zeros() { return {Kind::constant, 0}; }
   static Initializer ones() { return {Kind::constant, 1}; }
@@ -36,33 +36,34 @@ struct Initializer {
 
 class Store {
  public:
-  // `dtype` is what parameters have unless they say otherwise (float64 for gradient checks).
+  // `dtype` is the default of parameters (float64 for gradient checks).
   explicit Store(uint64_t seed = 0, DType dtype = DType::f32) : seed_(seed), dtype_(dtype) {}
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // A trained tensor; gradients may be asked for. Throws Error: name taken, bytes already given, or
-  // under capture.
+  // Declares a trained tensor, which may have a gradient. Throws Error if the name is taken, the
+  // store is materialized, or under capture.
   Tensor parameter(const std::string& name, const Shape& shape, Initializer init,
                    std::optional<DType> dtype = {});
-  // A tensor of the model that steps update but gradients do not reach: running statistics.
+  // Declares a tensor that steps update but gradients do not reach: running statistics.
   Tensor buffer(const std::string& name, const Shape& shape, Initializer init,
                 std::optional<DType> dtype = {});
-  // What an optimizer keeps from step to step; saved in checkpoints, not among the weights.
+  // Declares state of an optimizer. Checkpoints contain it, files of weights do not.
   Tensor optimizer_state(const std::string& name, const Shape& shape, Initializer init,
                          std::optional<DType> dtype = {});
   DType dtype() const { return dtype_; }
 
-  // Makes a buffer of a parameter: no gradient reaches it, and it stays among the weights. Before
-  // the tensors have their bytes, and before anything reads parameters(). Throws Error: no such
+  // Makes a parameter a buffer: it has no gradient and is saved with the weights. Requires that the
+  // store is not materialized and parameters() has not been read. Throws Error if there is no such
   // parameter.
   void freeze(const std::string& name);
 
-  // While one lives, parameter() and buffer() give an optimizer state "ema.<name>" beside the
-  // tensor of that name, which must be there, with its initial value: building the model again then
-  // gives one that reads averages (layers/optimizers/ema.h). What is no floating point, or frozen,
-  // is the tensor itself.
+  // While this scope exists, parameter(name) and buffer(name) return the optimizer state
+  // "ema.<name>", which starts with the initial value of the tensor `name`. That tensor must be
+  // declared already. A model that is built again inside the scope therefore reads averaged weights
+  // (layers/optimizers/ema.h). Tensors that are frozen or not floating point are returned
+  // themselves.
   class EmaScope {
    public:
     explicit EmaScope(Store& store) : store_(store) { store_.in_averages_ = true; }
@@ -78,39 +79,38 @@ class Store {
   };
   // In the order of declaration.
   const std::vector<EmaPair>& ema_pairs() const { return ema_pairs_; }
-  // Exchanges values and averages, without moving any. The tensors must have their bytes.
+  // Exchanges values and averages in place. Requires a materialized store.
   void swap_ema();
 
   // In the order of declaration.
   const Tensors& parameters() const { return parameters_; }
   const Tensors& buffers() const { return buffers_; }
   const Tensors& optimizer_states() const { return optimizer_states_; }
-  // All of them, in this order: what a checkpoint keeps.
+  // Returns all of them, in this order; a checkpoint contains them.
   Tensors persistent() const;
-  Tensor find(const std::string& name) const;  // undefined when there is none
+  Tensor find(const std::string& name) const;  // undefined if there is none
 
   // The size of the block: each tensor rounded up to alignment_of(device).
   size_t bytes() const { return bytes_; }
   bool materialized() const { return materialized_; }
-  // Gives all tensors their bytes and values: from the device's memory, or in the caller's region
-  // (at least bytes() bytes).
+  // Allocates and initialises all tensors, in the device's memory or in the caller's region of at
+  // least bytes() bytes.
   void materialize();
   void materialize(Region region);
-  // Puts every tensor back to its initial value.
+  // Resets every tensor to its initial value.
   void reset();
 
  private:
   Tensor declare(const std::string& name, const Shape& shape, Initializer init, DType dtype,
                  Role role);
   Tensor average_of(const std::string& name, const Shape& shape, DType dtype);
-  std::string largest() const;  // a line for each of the largest tensors, for errors
+  std::string largest() const;  // one line for each of the largest tensors, for errors
   struct Entry {
     Tensor tensor;
     Initializer init;
     size_t offset;
     bool frozen = false;
-    std::string key =
-        {};  // of its random numbers: its name, of an average that of what it averages
+    std::string key = {};  // selects the random numbers: the name; for an average, its tensor's
   };
   uint64_t seed_;
   DType dtype_;

@@ -1,5 +1,4 @@
-// Kernels that go through their output in order and read each input at strides of its own. For .cu
-// files.
+// Kernels that visit their output in order and read each input with its own strides. For .cu files.
 #pragma once
 
 #include <array>
@@ -15,15 +14,14 @@
 
 namespace tessera {
 
-// The output's axes, as few as describe it, and by how many elements each of N inputs moves on
-// along them.
+// The output's axes, merged as far as possible, and the strides of N inputs along them.
 template <int N>
 struct StridedAxes {
   int rank;
   int64_t size[kMaxRank];
   int64_t stride[N][kMaxRank];
 
-  // The axes in the host's form, neighbours that are one run of elements in all inputs joined.
+  // Merges adjacent axes that are contiguous in all inputs.
   StridedAxes(const Shape& out, const std::array<Strides, N>& strides) : rank(0), size{}, stride{} {
     for (int axis = 0; axis < out.rank(); ++axis) {
       if (out[axis] == 1) continue;
@@ -37,7 +35,7 @@ struct StridedAxes {
     if (rank == 0) size[rank++] = 1;  // one element
   }
 
-  // Where the inputs are read for element i of the output. Index holds i.
+  // Computes the offsets in the inputs for element i of the output. Index holds i.
   template <class Index>
   __device__ void offsets(Index i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
@@ -52,7 +50,7 @@ struct StridedAxes {
   }
 };
 
-// N neighbours of a line, along which an input moves on by `step`.
+// Loads N adjacent elements of a line, along which the input has stride `step`.
 template <int N, class T>
 __device__ Pack<T, N> load_line(const T* from, int64_t step) {
   if (step == 1 && takes_packs<N>(from)) return load_pack<N>(from);
@@ -63,8 +61,8 @@ __device__ Pack<T, N> load_line(const T* from, int64_t step) {
 
 inline constexpr int kStridedThreads = 256;
 
-// Makes the elements of f's output, kNeighbours of a line at a time: f.make<N>(i, at, step) makes
-// N from element i on, where input k is read at at[k] and moves on by step[k].
+// Computes the elements of f's output, kNeighbours of a line at a time. f.make<N>(i, at, step)
+// computes N elements from i on; it reads input k from at[k] with stride step[k].
 template <class F, class Index>
 __global__ void __launch_bounds__(kStridedThreads, 4)
     make_strided(const __grid_constant__ F f, const __grid_constant__ StridedAxes<F::kInputs> axes,
@@ -90,7 +88,7 @@ void launch_strided(CudaContext& ctx, const char* name, const F& f, const Shape&
   CudaDeviceGuard guard(ctx.index());
   const StridedAxes<F::kInputs> axes(out, strides);
   constexpr int N = F::kNeighbours;
-  // No pack may lie in two lines.
+  // No pack may span two lines.
   const bool vectorized =
       takes_packs<N>(f.y) && (axes.rank == 1 || axes.size[axes.rank - 1] % N == 0);
   const int64_t packs = vectorized ? total / N : 0;
@@ -101,7 +99,7 @@ void launch_strided(CudaContext& ctx, const char* name, const F& f, const Shape&
   });
 }
 
-// Calls fn with an integer of the dtype's size: bits are moved alike.
+// Calls fn with an unsigned integer of the dtype's size, to move bits.
 template <class F>
 void visit_bits(DType dtype, F&& fn) {
   if (size_of(dtype) == 1) fn(uint8_t{});

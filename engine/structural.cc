@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kChunk = 1 << 14;
 
-// Calls fn(first, count) for pieces of [0, total) on the pool.
+// Calls fn(first, count) for chunks of [0, total) on the pool.
 template <class F>
 void in_chunks(CpuContext& ctx, int64_t total, F&& fn) {
   ctx.pool().parallel_for((total + kChunk - 1) / kChunk, [&](int64_t chunk) {
@@ -33,7 +33,7 @@ struct FillParams {
   DType dtype;
   Shape shape;
   double value;
-  bool operator==(const FillParams& other) const {  // 0 and -0 are two values
+  bool operator==(const FillParams& other) const {  // 0 and -0 differ
     return dtype == other.dtype && shape == other.shape &&
            std::bit_cast<uint64_t>(value) == std::bit_cast<uint64_t>(other.value);
   }
@@ -64,13 +64,13 @@ class Fill final : public OpBase<Fill> {
 
 struct ViewParams {
   Shape shape;
-  int64_t first = 0;  // element of the input where the view starts
+  int64_t first = 0;  // element of the input at which the view begins
   bool operator==(const ViewParams&) const = default;
 };
 
 Tensor scatter_rows(const Tensor& rows, const Shape& whole, int64_t first);
 
-// reshape and rows: a contiguous part of the input under another shape.
+// reshape and rows: a contiguous part of the input as another shape.
 class View final : public OpBase<View> {
  public:
   explicit View(ViewParams p) : params(p) {}
@@ -104,7 +104,7 @@ class View final : public OpBase<View> {
   const ViewParams params;
 };
 
-// Zeros, but for a contiguous part: the gradient of rows.
+// Zeros except for a contiguous part: the gradient of rows.
 class ScatterRows final : public OpBase<ScatterRows> {
  public:
   explicit ScatterRows(ViewParams p) : params(p) {}
@@ -185,7 +185,7 @@ struct CastParams {
   bool operator==(const CastParams&) const = default;
 };
 
-// Whether every value of `from` is one of `to`.
+// Returns whether `to` can represent every value of `from`.
 bool holds_all(DType to, DType from) {
   if (to == from || from == DType::u8) return true;
   if (to == DType::f64) return from != DType::i64;
@@ -203,8 +203,8 @@ class Cast final : public OpBase<Cast> {
     if (params.dtype != in[0].dtype) return std::nullopt;
     return FusedOp{nullptr, {0}};
   }
-  // Where the dtype between loses nothing. From floating point to integers what is too large has
-  // no value, so nothing can be said of it.
+  // Skips an intermediate dtype if it loses nothing. A floating-point value that is too large for
+  // an integer dtype has no defined result, so such casts stay.
   std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec> in,
                                        std::span<const TensorSpec> from) const override {
     const bool rounded = is_float(params.dtype) || !is_float(in[0].dtype);
@@ -240,8 +240,8 @@ struct CopyParams {
   bool operator==(const CopyParams&) const = default;
 };
 
-// Issued on the stream of the GPU that has a part in it, of two where the output stands. Whoever
-// runs it waits where one device goes on from what another has done (Op::crosses_devices()).
+// Issues the copy on the stream of the GPU involved; for two GPUs, that of the output. The caller
+// synchronizes devices if one continues from the work of another (Op::crosses_devices()).
 class CopyKernel final : public Kernel {
  public:
   void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
@@ -302,7 +302,7 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
   const auto open = std::find(known.begin(), known.end(), -1);
   if (open == known.end()) return reshape(x, Shape(known));
   *open = 1;
-  const int64_t others = Shape(known).elements();  // a second -1 is an error here
+  const int64_t others = Shape(known).elements();  // a second -1 throws here
   if (others == 0 || x.elements() % others != 0)
     throw ShapeError(
         fmt::format("reshape: -1 stands for no size: {} has {} elements, the other "
@@ -341,7 +341,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (shape.rank() > x.shape().rank() || broadcast(shape, x.shape(), "sum_to") != x.shape())
     throw ShapeError(
         fmt::format("sum_to: {} cannot be summed down to {}", x.shape().text(), shape.text()));
-  // One run of axes at a time, from the last.
+  // Sums one run of axes at a time, from the last.
   Tensor y = x;
   int rank = x.shape().rank();
   auto summed = [&](int axis) {
@@ -363,8 +363,8 @@ Tensor cast(const Tensor& x, DType dtype) {
   return apply1(std::make_shared<Cast>(CastParams{dtype}), {x});
 }
 
-// In a captured step the program waits. Into the host's eager memory, which is pageable, the copy
-// is done when it has been issued.
+// Synchronizes in eager mode; in a captured step the program does. A copy to eager host memory,
+// which is pageable, is complete when the call returns.
 Tensor copy(const Tensor& x, Device device) {
   const DeviceScope scope(device);
   const bool waits = current_recorder() == nullptr && x.device() != device && !device.is_cpu();
@@ -376,7 +376,7 @@ Tensor copy(const Tensor& x, Device device) {
 
 namespace {
 
-// What is summed: integers in 64 bits.
+// Returns the summands; integers as int64.
 Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
 
 void check_mean(const char* op_name, const Tensor& x) {

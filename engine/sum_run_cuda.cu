@@ -69,7 +69,7 @@ void launch_sum(CudaContext& ctx, const SumRunTiling& t, const T* x, Out* y) {
            ctx.cuda_stream(), x, y, t);
 }
 
-// A thread for each sum.
+// Computes each sum in one thread.
 template <class T, class Sum>
 __global__ void __launch_bounds__(SumRunTiling::kThreads)
     sum_short(const T* x, T* y, const __grid_constant__ SumRunShape shape) {
@@ -110,7 +110,7 @@ void sum_run_cuda(CudaContext& ctx, const SumRunShape& shape, const Buffer& in, 
   const SumRunPlan plan(shape);
   if (in.spec.dtype == DType::f32) sum<float, double>(ctx, plan, in, out, scratch);
   if (in.spec.dtype == DType::f64) sum<double, double>(ctx, plan, in, out, scratch);
-  // Unsigned, so that it wraps around.
+  // Unsigned arithmetic wraps around.
   if (in.spec.dtype == DType::i64) sum<uint64_t, uint64_t>(ctx, plan, in, out, scratch);
 }
 

@@ -1,5 +1,5 @@
-// A table of tensors in a kernel's parameters: one launch works on many small tensors, each cut
-// into blocks of its own. For .cu files.
+// TensorTable: the tensor list of a multi-tensor kernel, passed in its parameters. One launch works
+// on many small tensors, each cut into blocks of its own. For .cu files.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// A kernel takes 32,764 bytes of parameters (CUDA 12.1), which cost time at the launch: so there
-// are two sizes of table.
+// A kernel takes at most 32,764 bytes of parameters (CUDA 12.1). Parameters cost time at the
+// launch, so there are two sizes of table.
 inline constexpr int kFewTensors = 16, kManyTensors = 480;
 inline constexpr size_t kMaxParameterBytes = 32764;
 
-// Calls f(size, first, count) for as many tensors at a time as a table holds; `size` is that
-// table's, a constant of its type.
+// Calls f(size, first, count) for each group of tensors that fits in a table; `size` is the table
+// size as an integral_constant.
 template <class F>
 void for_tables(size_t tensors, F&& f) {
   for (size_t first = 0; first < tensors; first += kManyTensors) {
@@ -28,7 +28,7 @@ void for_tables(size_t tensors, F&& f) {
   }
 }
 
-// Entry has `first`, the first block of its tensor; the blocks of the tensors follow each other.
+// Entry has `first`, the first block of its tensor; the tensors' blocks are consecutive.
 template <class Entry, int kMax>
 struct TensorTable {
   Entry tensors[kMax];
@@ -37,7 +37,7 @@ struct TensorTable {
   void add(const Entry& entry) { tensors[count++] = entry; }
 
   __device__ const Entry& of_block(int32_t block) const {
-    int low = 0, high = count;  // the last tensor that does not begin behind the block
+    int low = 0, high = count;  // the last tensor that begins at or before the block
     while (high - low > 1) {
       const int middle = (low + high) / 2;
       (tensors[middle].first <= block ? low : high) = middle;

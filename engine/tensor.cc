@@ -119,7 +119,7 @@ Tensor empty(const TensorSpec& spec) {
 }
 
 Tensor from_bytes(const Shape& shape, DType dtype, const void* host) {
-  RecorderScope now(nullptr);  // values given by the host exist now, also under capture
+  RecorderScope now(nullptr);  // values from the host exist at once, also under capture
   Tensor tensor = empty({dtype, shape, current_device()});
   if (tensor.elements() > 0)
     context(tensor.device()).copy_from_host(tensor.impl()->data(), host, tensor.spec().bytes());
@@ -171,7 +171,7 @@ Tensor constant(const Tensor& value) {
   return recorder == nullptr ? value : recorder->record_constant(value);
 }
 
-// Printing tensors the way numpy does.
+// Prints tensors as numpy does.
 
 namespace {
 
@@ -179,7 +179,7 @@ constexpr int64_t kEdge = 3, kWhole = 1000;
 
 std::string element(int64_t value) { return fmt::format("{}", value); }
 std::string element(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);  // a NaN has no sign to tell
+  return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);  // no sign for NaN
 }
 
 // T: double or int64_t.
@@ -188,7 +188,7 @@ class Printer {
  public:
   Printer(const std::vector<T>& values, const Shape& shape) : values_(values), shape_(shape) {}
 
-  // Twice: to find how wide the widest number is, and to print them in columns.
+  // Prints twice: to find the widest number, then in columns.
   std::string text() {
     print(0, 0);
     if (shape_.rank() == 0) return text_;
@@ -205,7 +205,7 @@ class Printer {
     text_ += fmt::format("{:>{}}", text, columns_);
   }
 
-  // The block of `axis` that starts at `at`.
+  // Prints the block of `axis` that begins at `at`.
   void print(int axis, size_t at) {
     if (axis == shape_.rank()) return print_element(values_[at]);
     const auto stride = static_cast<size_t>(shape_.elements(axis + 1, shape_.rank()));

@@ -1,8 +1,7 @@
 // Tensor: a handle to a dense, row-major block of elements, and the eager API over it.
 //
 // Handles are cheap to copy and share their bytes. A tensor is concrete (it has bytes on a device)
-// or, while a step is being captured, a name for a value of the graph. Not thread-safe: one thread
-// at a time works on a tensor.
+// or, during capture, stands for a value of the graph. Not thread-safe.
 #pragma once
 
 #include <cstring>
@@ -18,14 +17,14 @@
 
 namespace tessera {
 
-// Everything about a tensor but its values.
+// All properties of a tensor except its values.
 struct TensorSpec {
   DType dtype = DType::f32;
   Shape shape;
   Device device;
   bool operator==(const TensorSpec&) const = default;
-  size_t bytes() const;      // throws ShapeError for more than 63 bits can count
-  std::string text() const;  // "float32[4x12x12x3]", with "@gpu:0" when not on cpu:0
+  size_t bytes() const;      // throws ShapeError if the size exceeds 63 bits
+  std::string text() const;  // "float32[4x12x12x3]", plus "@gpu:0" if not on cpu:0
 };
 using Specs = std::vector<TensorSpec>;
 
@@ -46,13 +45,13 @@ class Tensor {
   Device device() const { return spec().device; }
   int64_t elements() const { return shape().elements(); }
 
-  // Reading waits for the device. Under capture there are no values yet: an Error.
-  // The only element of a one-element tensor, converted to T.
+  // Returns the only element of a one-element tensor, converted to T. Reading values waits for the
+  // device; under capture it throws Error.
   template <class T>
   T item() const {
     return static_cast<T>(item_as_double());
   }
-  // All elements in row-major order; T must be the C++ type of dtype().
+  // Returns all elements in row-major order; T must be the C++ type of dtype().
   template <class T>
   std::vector<T> to_vector() const {
     std::vector<T> values(static_cast<size_t>(elements()));
@@ -65,11 +64,11 @@ class Tensor {
     write(values.data(), values.size(), dtype_of<T>);
   }
   void assign_scalar(double value);  // a one-element tensor of any dtype
-  std::string text() const;          // as numpy prints, large tensors shortened; or use <<
+  std::string text() const;          // like numpy, large tensors shortened; or use <<
 
-  // Element-wise, with numpy's broadcasting; both of one dtype. Integers wrap around and have no /
-  // (floor_divide() and cast() in pointwise.h and structural.h); a number beside them must be one
-  // of that dtype.
+  // Element-wise, broadcasting as numpy does. Both tensors have one dtype. Integers wrap around and
+  // have no / (use floor_divide() in pointwise.h or cast() in structural.h). A number operand must
+  // be representable in that dtype.
   friend Tensor operator+(const Tensor& a, const Tensor& b);
   friend Tensor operator-(const Tensor& a, const Tensor& b);
   friend Tensor operator*(const Tensor& a, const Tensor& b);
@@ -97,28 +96,28 @@ class Tensor {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);  // tensor.text()
 
-// Creation, on the device of the scope.
+// Creation functions use the current device.
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::f32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::f32) { return full(shape, 1, dtype); }
 Tensor scalar(double value, DType dtype = DType::f32);   // shape []
 Tensor arange(int64_t count, DType dtype = DType::f32);  // 0, 1, ..., count - 1
-// first, first + step, ... up to but without last; of an integer dtype truncated.
+// Returns first, first + step, ... without last; truncated for integers.
 Tensor arange(double first, double last, double step = 1, DType dtype = DType::f32);
 Tensor from_bytes(const Shape& shape, DType dtype, const void* host);
 template <class T>
 Tensor from_vector(const Shape& shape, const std::vector<T>& values);
-// Uniform in [low, high) and normal(mean, stddev); the same key gives the same values.
+// Uniform in [low, high) and normal(mean, stddev). Equal keys give equal values.
 Tensor random_uniform(const Shape& shape, uint64_t key, double low = 0, double high = 1,
                       DType dtype = DType::f32);
 Tensor random_normal(const Shape& shape, uint64_t key, double mean = 0, double stddev = 1,
                      DType dtype = DType::f32);
-// A value fixed when a step is captured (any other tensor from outside is read anew in every run).
+// Returns a value that capture fixes. Any other external tensor is read again in every run.
 Tensor constant(const Tensor& value);
-// Uninitialised memory.
+// Returns uninitialised memory.
 Tensor empty(const TensorSpec& spec);
 
-void check_element_count(const Shape& shape, size_t given);  // throws ShapeError when they differ
+void check_element_count(const Shape& shape, size_t given);  // throws ShapeError if they differ
 
 template <class T>
 Tensor from_vector(const Shape& shape, const std::vector<T>& values) {

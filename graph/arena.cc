@@ -7,8 +7,8 @@ namespace tessera {
 ArenasInUse::ArenasInUse(Arenas& arenas, const Specs& arguments) : user_(arenas.user_) {
   const std::thread::id me = std::this_thread::get_id();
   if (user_.load(std::memory_order_relaxed) == me) return;
-  std::thread::id nobody;
-  outermost_ = user_.compare_exchange_strong(nobody, me, std::memory_order_acquire);
+  std::thread::id no_thread;
+  outermost_ = user_.compare_exchange_strong(no_thread, me, std::memory_order_acquire);
   if (outermost_) return;
   std::string texts;
   for (const TensorSpec& spec : arguments)

@@ -1,4 +1,4 @@
-// Arena: the one block of bytes that all programs of a device run in, one after the other.
+// Arena: the one block of memory in which all programs of a device run, one after the other.
 #pragma once
 
 #include <atomic>
@@ -14,34 +14,32 @@
 
 namespace tessera {
 
-// As large as the largest program that shares it. Bytes are taken when the first program runs; one
-// prepared after that which needs more makes it grow when it runs, and the others follow.
-// Not thread-safe.
+// The size is that of the largest program that shares the arena. Allocated when the first program
+// runs; grows when a larger program, prepared later, runs. Not thread-safe.
 class Arena {
  public:
   explicit Arena(RawMemory& memory) : memory_(memory) {}
-  // Runs in memory that the embedding program brings. It cannot grow.
+  // Uses memory of the embedding program. Cannot grow.
   Arena(RawMemory& memory, ExternalMemory external) : memory_(memory), external_(external) {}
 
   void reserve(size_t bytes) {
     if (bytes > wanted_) wanted_ = bytes;
   }
   size_t bytes() const { return wanted_; }
-  // Runs in memory that the embedding program brings once bytes() is known. Throws Error after the
-  // first run.
+  // Uses memory of the embedding program, at least bytes(). Throws Error after the first run.
   void bring(ExternalMemory external) {
     if (region_.bytes() > 0)
       throw Error("arena: its bytes are in use already; bring memory before the first run");
     external_ = external;
   }
 
-  // Takes the bytes, all that are wanted, unless there are the `needed` already. Where not all are
-  // to be had it takes those needed, so that after a step that is too large a smaller one still
-  // runs. Throws OutOfMemory; ConfigError when what was brought is too small. `generation` changes
-  // whenever the bytes have moved.
+  // Allocates all reserved bytes unless the arena already has `needed`. If that much memory is not
+  // available, allocates only `needed`, so that a small step still runs after a large one has
+  // failed. Throws OutOfMemory, and ConfigError if the external memory is too small. generation()
+  // changes whenever the memory has moved.
   void require(size_t needed) {
     if (region_.bytes() >= needed) return;
-    region_ = Region();  // first give back, then take: never both at once
+    region_ = Region();  // release first: never hold both blocks at once
     ++generation_;
     try {
       region_ = take(wanted_);
@@ -66,18 +64,19 @@ class Arena {
   uint64_t generation_ = 0;
 };
 
-// An arena for each device that the programs which share them run on. Not thread-safe: ArenasInUse
-// finds out where two threads run such programs at once.
+// The arenas of programs that share them: one for each device. Not thread-safe: ArenasInUse detects
+// two threads that run such programs at once.
 class Arenas {
  public:
-  // Made at the first call, over the memory of the device, or that given.
+  // Returns the arena of the device. The first call makes it, in the memory of the device or in
+  // `memory`.
   Arena& on(Device device) { return on(device, context(device).memory()); }
   Arena& on(Device device, RawMemory& memory) {
     for (const auto& [known, arena] : arenas_)
       if (known == device) return *arena;
     return add(device, Arena(memory));
   }
-  // Another one for a device on which no program has been prepared yet. Throws Error where one has.
+  // Adds `arena` for a device that has none. Throws Error if the device already has an arena.
   Arena& add(Device device, Arena arena) {
     for (const auto& entry : arenas_)
       if (entry.first == device)
@@ -85,7 +84,7 @@ class Arenas {
     arenas_.emplace_back(device, std::make_unique<Arena>(std::move(arena)));
     return *arenas_.back().second;
   }
-  size_t bytes(Device device) const {  // 0 where there is none
+  size_t bytes(Device device) const {  // 0 if the device has no arena
     for (const auto& [known, arena] : arenas_)
       if (known == device) return arena->bytes();
     return 0;
@@ -94,18 +93,20 @@ class Arenas {
  private:
   friend class ArenasInUse;
   std::vector<std::pair<Device, std::unique_ptr<Arena>>> arenas_;
-  std::atomic<std::thread::id> user_ = {};  // the thread that runs a program in them
+  std::atomic<std::thread::id> user_ = {};  // the thread that runs a program in these arenas
 };
 
-// A call of a compiled function while another thread calls it, or one that shares its arenas.
+// Thrown if a compiled function is called while another thread calls it, or a function that shares
+// its arenas.
 class ConcurrentCall : public Error {
   using Error::Error;
 };
 
-// While it lives, the arenas belong to this thread, in which it may nest.
+// While this scope exists, the arenas are reserved for this thread. Scopes of one thread nest.
 class ArenasInUse {
  public:
-  // Throws ConcurrentCall, which names the function by its arguments, if they belong to another.
+  // Throws ConcurrentCall, which names the function by its arguments, if another thread has the
+  // arenas.
   ArenasInUse(Arenas& arenas, const Specs& arguments);
   ~ArenasInUse();
   ArenasInUse(const ArenasInUse&) = delete;

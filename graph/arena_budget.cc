@@ -76,7 +76,7 @@ class ProblemBuilder {
         continue;
       }
       step.makes.push_back(value_of_[id]);
-      // A result has one place in the slots; the update of a parameter is not to be repeated.
+      // A result has one place in the slots; an update of a parameter must not be repeated.
       if (graph_.values[id].role != Role::intermediate || handed_out_[id])
         step.recomputable = false;
       if (const int updated = node.op->updates(static_cast<int>(o)); updated >= 0)
@@ -89,8 +89,8 @@ class ProblemBuilder {
     result_.problem.steps.push_back(std::move(step));
   }
 
-  // Adds the blocks that lifetimes() lets it take: of the same size, not read as something else
-  // too.
+  // Adds the blocks that lifetimes() allows it to reuse: of the same size, and read by the node as
+  // one value only.
   void add_takes(const Node& node, int o) {
     const ValueId made = node.outputs[o];
     RecomputeValue& value = result_.problem.values[value_of_[made]];
@@ -108,8 +108,8 @@ class ProblemBuilder {
     }
   }
 
-  // A node that makes a view beside something else runs once, and so does what makes its whole: a
-  // view of a new copy could not be made without it.
+  // A node that makes a view and another output runs once, as does the producer of the viewed
+  // value: a view of its new copy could not be made without running that node again.
   void keep_what_has_views_among_results() {
     std::vector<char> whole(result_.problem.values.size(), 0);
     for (const int n : result_.nodes)
@@ -130,8 +130,8 @@ class ProblemBuilder {
   const bool reuse_;
   const CostModel& costs_;
   const std::vector<ValueId> roots_;
-  std::vector<bool> handed_out_;  // of each root
-  std::vector<int> value_of_;     // of each root: its number in the problem
+  std::vector<bool> handed_out_;  // for each root
+  std::vector<int> value_of_;     // for each root: its number in the problem
   ProgramSteps result_;
 };
 
@@ -196,7 +196,7 @@ const ArenaBudget::Candidate& ArenaBudget::lowest(int64_t extra) {
                    [](const Candidate* a, const Candidate* b) { return a->live < b->live; });
   Candidate* lowest = by_live.front();
   for (Candidate* candidate : by_live) {
-    if (candidate->live >= arena_of(*lowest)) break;  // no arena is smaller than what is live in it
+    if (candidate->live >= arena_of(*lowest)) break;  // arena >= live bytes
     if (arena_of(*candidate) < arena_of(*lowest)) lowest = candidate;
   }
   return *lowest;

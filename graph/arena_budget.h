@@ -1,9 +1,9 @@
-// An arena within a budget: what is computed again instead of kept, so that the plan, to the byte,
-// is at or under it, at the least cost.
+// ArenaBudget: keeps the arena within a budget by activation checkpointing (rematerialization).
+// Some values are recomputed instead of kept, so that the planned arena fits, at the least cost.
 //
-// A recompute strategy names sequences of steps (memory/recompute/); what counts is the arena after
-// placement, so sequences are placed, the cheapest first, until one fits. They do not depend on the
-// budget: a larger budget never costs more.
+// A recompute strategy proposes sequences of steps (memory/recompute/). The size that counts is
+// that of the arena after placement, so sequences are placed, the cheapest first, until one fits.
+// They do not depend on the budget, so a larger budget never costs more.
 #pragma once
 
 #include <cstdint>
@@ -20,48 +20,51 @@
 
 namespace tessera {
 
-// A program as a problem on integers: what could be computed again instead of kept
-// (memory/recompute/recompute.h), and what each step costs.
+// A program as a recompute problem on integers (memory/recompute/recompute.h): which values could
+// be recomputed, and the cost of each step.
 struct ProgramSteps {
   RecomputeProblem problem;
-  std::vector<int> nodes;       // of each of its steps
-  std::vector<ValueId> values;  // of each of its values: which it is in the graph
+  std::vector<int> nodes;       // the node of each step
+  std::vector<ValueId> values;  // the ValueId of each value
 };
 
-// Makes the problem of the arena on `device`: a step for each node that is no view, a value for
-// each that is no view of another. What stands elsewhere (arguments, results, persistent tensors,
-// other devices) has no bytes. `scratch_bytes`: of each node. With `reuse`, values may take the
-// blocks that lifetimes() gives them; bytes that are live here are those that are live there,
-// rounded to the device's alignment.
+// Makes the recompute problem of the arena on `device`: a step for each node that is not a view, a
+// value for each value that is not a view. Values outside of this arena (arguments, results,
+// persistent tensors, other devices) have no bytes. `scratch_bytes` has one entry for each node. If
+// `reuse` is set, a value may reuse the blocks that lifetimes() would give it. The live bytes equal
+// those of the graph, rounded to the device's alignment.
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                                Device device, bool reuse, const CostModel& costs = RooflineCosts());
 
 class ArenaBudget {
  public:
-  // Of the arena on `device`, which would be planned with `planner`; what is given must outlive it.
+  // Examines the arena on `device`, to be planned with `planner`. All references must outlive this
+  // object.
   ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch_bytes, Device device,
               bool reuse, const Planner& planner, const RecomputeStrategy& strategy,
               const CostModel& costs = RooflineCosts());
 
-  // A sequence that was looked at.
+  // A sequence of steps that the strategy proposed.
   struct Candidate {
     StepSequence runs;
-    int64_t live = 0;    // the most bytes that are live at one time
+    int64_t live = 0;    // peak of the live bytes
     int64_t cost = 0;    // nanoseconds, estimated
     int64_t arena = -1;  // bytes after placement; -1: not placed yet
   };
-  // The cheapest whose arena is at or under the budget; nullptr where none is.
+  // Returns the cheapest candidate whose arena is within the budget; nullptr if there is none.
   const Candidate* within(int64_t budget);
-  // That with the smallest arena: within() finds one for every budget that is not below it. Of
-  // those whose runs beyond the first cost at most `extra` nanoseconds.
+  // Returns the candidate with the smallest arena among those whose recomputation costs at most
+  // `extra` nanoseconds. within() finds a candidate for every budget that is not below
+  // lowest().arena.
   const Candidate& lowest(int64_t extra = INT64_MAX);
-  // Each step once.
+  // Returns the candidate that runs each step once.
   const Candidate& plain();
 
   Repeated graph_of(const Candidate& candidate) const;
-  // Of a way, all but the strategy's name. Each costs what it does in nanoseconds, by estimate.
+  // Returns the record of a candidate without the strategy's name. Costs are estimates in
+  // nanoseconds.
   BudgetRecord record(const Candidate& candidate, int64_t budget);
-  // A line for each of the largest values that are there when the most bytes are live.
+  // Returns a line for each of the largest values that are live at the peak.
   std::string peak_tensors_text(const Candidate& candidate, size_t count = 5) const;
   const RecomputeProblem& problem() const { return steps_.problem; }
 
@@ -74,16 +77,15 @@ class ArenaBudget {
   const bool reuse_;
   const Planner& planner_;
   ProgramSteps steps_;
-  std::vector<Candidate>
-      candidates_;  // the cheapest first, of equal ones the one with fewer live bytes
+  std::vector<Candidate> candidates_;  // the cheapest first, then by live bytes
   size_t plain_ = 0;
 };
 
-// No sequence that was looked at fits. Says what is needed at least and what is there then.
+// Thrown if no candidate fits. Reports the smallest possible arena and the largest tensors in it.
 class BudgetTooSmall : public PlanInfeasible {
  public:
   BudgetTooSmall(ArenaBudget& arena, int64_t budget);
-  int64_t minimum() const { return minimum_; }  // bytes, with which it would fit
+  int64_t minimum() const { return minimum_; }  // bytes; the smallest sufficient budget
 
  private:
   int64_t minimum_;

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// What an eager op made is computed once; a captured step would go back through old values.
+// Eager ops before the capture ran once; gradients of the captured step would use their old values.
 std::shared_ptr<const GradientStop> made_before(const TensorSpec& spec) {
   return make_gradient_stop(fmt::format(
       "a tracked tensor ({}) was computed before the step was captured; hand it in as an argument, "

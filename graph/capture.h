@@ -1,4 +1,4 @@
-// Capture: runs a function once, on symbolic tensors, and writes down what it does.
+// Capture: runs a function once on symbolic tensors and records its ops as a graph.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,16 @@ namespace tessera {
 
 using StepFunction = std::function<Tensors(const Tensors&)>;
 
-// The graph of fn called with arguments of these specs. Nothing is computed and no parameter needs
-// bytes. Throws what fn throws: reading a value or declaring a parameter in it is an Error.
+// Returns the graph of fn for arguments of these specs. Computes nothing; parameters need not be
+// materialized. Throws what fn throws; reading a tensor's elements or declaring a parameter in fn
+// is an Error.
 Graph capture(const StepFunction& fn, const Specs& arguments);
 
 class Capture final : public Recorder {
  public:
   Tensor input(const TensorSpec& spec);
-  // What is handed out has a place of its own: the tensor, or a copy of what is an argument, a
-  // value from outside or made before node `first`.
+  // Returns a tensor that can be a graph output: `output` itself, or a copy if it is an argument,
+  // an external value or the result of a node before `first`.
   Tensor own(const Tensor& output, size_t first = 0);
   size_t nodes() const { return graph_.nodes.size(); }
   Graph finish(const Tensors& outputs);
@@ -35,7 +36,7 @@ class Capture final : public Recorder {
   ValueId add(Value value);
 
   Graph graph_;
-  std::unordered_map<const Storage*, ValueId> latest_;  // version of each tensor from outside
+  std::unordered_map<const Storage*, ValueId> latest_;  // latest version of each external tensor
 };
 
 }  // namespace tessera

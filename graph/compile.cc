@@ -72,14 +72,14 @@ class ProgramStep final : public CompiledStep {
     const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
     if (!gradient_) return run_with({});
-    Tensors slots;  // not tracked: gradients go back to the parameters alone
+    Tensors slots;  // not tracked: gradients flow back to the parameters alone
     for (size_t i = 0; i < inputs(); ++i) slots.push_back(input(i));
     run_with(slots);
   }
   Tensors call(const Tensors& arguments) override {
     const ArenasInUse alone(*arenas_, signature().arguments);
     begin();
-    Tensors results;  // taken before the run: without memory for them nothing happens
+    Tensors results;  // allocated before the run: if that fails, nothing has changed
     for (size_t i = 0; i < outputs(); ++i) results.push_back(empty(program_->output(i).spec()));
     for (size_t i = 0; i < arguments.size(); ++i) copy_to_slot(arguments[i], input(i));
     run_with(arguments);
@@ -90,7 +90,7 @@ class ProgramStep final : public CompiledStep {
       copy_bytes(mine.spec.device, storage->data(), mine.spec.device, mine.data(), storage->bytes);
       mine.storage = storage;
     }
-    if (gradient_) results_.clear();  // what lies behind them lives as long as what is returned
+    if (gradient_) results_.clear();  // their tape is freed with the returned tensors
     return results;
   }
 
@@ -142,10 +142,10 @@ class ProgramStep final : public CompiledStep {
     return *staging_;
   }
 
-  // Before anything is written to the slots.
+  // Must be called before anything is written to the slots.
   void begin() {
     if (gradient_ || std::exchange(stopped_, false))
-      results_.clear();  // the tape knows these handles; those of the next run are new
+      results_.clear();  // the tape refers to these handles; the next run needs new ones
     if (gradient_) gradient_->keep_last_call();
   }
 
@@ -176,9 +176,9 @@ class ProgramStep final : public CompiledStep {
   const std::shared_ptr<Arenas> arenas_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<HostStaging> staging_;
-  bool submitted_ = false;                                  // the last run came by submit()
-  std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive the step
-  std::vector<std::shared_ptr<const GradientStop>> stops_;  // of each result
+  bool submitted_ = false;                                  // the last run was started by submit()
+  std::shared_ptr<FunctionGradient> gradient_;              // the tape may outlive this step
+  std::vector<std::shared_ptr<const GradientStop>> stops_;  // for each result
   Tensors results_;
   bool stopped_ = false;  // results_ have the stop of an argument
   double compile_milliseconds_ = 0;
@@ -186,7 +186,7 @@ class ProgramStep final : public CompiledStep {
 
 class EagerStep final : public CompiledStep {
  public:
-  // `fn` must outlive it.
+  // `fn` must outlive this object.
   EagerStep(const StepFunction& fn, Signature signature)
       : CompiledStep(std::move(signature)), fn_(fn) {
     for (const TensorSpec& spec : this->signature().arguments) inputs_.push_back(empty(spec));
@@ -200,7 +200,7 @@ class EagerStep final : public CompiledStep {
     const DeviceScope device(signature().device);
     const TrainingScope training(signature().training);
     const SettingsScope settings(signature().settings);
-    outputs_.clear();  // before the step, whose peak they would raise
+    outputs_.clear();  // freed before the step, else they would raise its peak
     outputs_ = fn_(inputs_);
   }
   Tensors call(const Tensors& arguments) override { return fn_(arguments); }
@@ -224,7 +224,7 @@ class EagerStep final : public CompiledStep {
   Tensors inputs_, outputs_;
 };
 
-// The tensor on the host that stands for one of the device.
+// Returns the host tensor that corresponds to `there`.
 const Tensor& host_copy(Tensors& copies, size_t i, const Tensor& there) {
   if (there.device().is_cpu()) return there;
   copies.resize(std::max(copies.size(), i + 1));
@@ -234,7 +234,7 @@ const Tensor& host_copy(Tensors& copies, size_t i, const Tensor& there) {
   return copies[i];
 }
 
-// A signature without arguments, of the scopes that are open.
+// Returns the signature of the open scopes, without arguments.
 Signature signature_here() {
   return {.arguments = {},
           .device = current_device(),
@@ -244,7 +244,7 @@ Signature signature_here() {
           .settings = settings()};
 }
 
-// What is new about a signature.
+// Returns how a signature differs from the one before.
 std::string difference(const Signature& now, const Signature& before) {
   if (now.arguments.size() != before.arguments.size())
     return fmt::format("{} arguments, before {}", now.arguments.size(), before.arguments.size());
@@ -331,7 +331,7 @@ CompiledStep& Compiled::prepare(Signature signature) {
     steps_.push_back(std::make_unique<EagerStep>(*fn_, std::move(signature)));
   } else {
     steps_.push_back(std::make_unique<ProgramStep>(*fn_, std::move(signature), options_));
-    options_.dump_after.clear();  // one graph was asked for
+    options_.dump_after.clear();  // only the first graph is dumped
     CompiledStep& step = *steps_.back();
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,

@@ -1,4 +1,5 @@
-// How a function of tensors becomes a program: read by compile(), the passes and Program.
+// CompileOptions: how a function of tensors becomes a program. Read by compile(), passes and
+// Program.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +14,41 @@ class Planner;            // memory/plan.h
 class RecomputeStrategy;  // memory/recompute/recompute.h
 class CostModel;          // cost_model.h
 
-// What a compiled function does with a signature beyond CompileOptions::max_signatures.
+// The treatment of a signature beyond CompileOptions::max_signatures (PyTorch: the recompile
+// limit).
 enum class WhenFull : uint8_t {
-  grow,         // compiles it too; a warning at the limit says what differs
+  grow,         // compiles it too; a warning at the limit names the difference
   refuse,       // throws Error
-  drop_oldest,  // lets the program go that was used least recently
+  drop_oldest,  // evicts the least recently used program
 };
 
 struct CompileOptions {
-  bool eager = false;                // run the function as it is, without a graph
+  bool eager = false;                // run the function op by op, without a graph
   const Planner* planner = nullptr;  // nullptr: "best"
-  // Parameters and buffers are constants, by their values of now: what is computed of them alone is
-  // computed once, and the store that they stand in may then go. For functions that update nothing.
+  // Treats parameters and buffers as constants with their current values (freezing): results that
+  // depend on constants alone are computed once, and the store may then be freed. For functions
+  // without updates.
   bool constant_parameters = false;
-  // Bytes that the arena on the device of the step may have. Where it would need more, some of what
-  // it makes is computed again instead of kept, at the least cost; same bits. Throws BudgetTooSmall
-  // (arena_budget.h), which says how many it needs at least. -1: as many as it takes.
+  // Maximum bytes of the arena on the device of the step; -1: no maximum. A larger step recomputes
+  // some values instead of keeping them, at the least cost and with the same bits. Throws
+  // BudgetTooSmall (arena_budget.h), which reports the minimum.
   int64_t arena_budget = -1;
-  const RecomputeStrategy* recompute = nullptr;   // how that is chosen; nullptr: "best"
-  std::shared_ptr<const CostModel> costs = {};    // what steps take; nullptr: RooflineCosts
+  const RecomputeStrategy* recompute = nullptr;   // how values are chosen; nullptr: "best"
+  std::shared_ptr<const CostModel> costs = {};    // times of nodes; nullptr: RooflineCosts
   std::vector<std::string> disabled_passes = {};  // passes not to run (pass_names() in lower.h)
-  // Print the graph of the first signature to stdout after this pass; "capture": before the first.
+  // Prints the graph of the first signature to stdout after this pass; "capture": before all
+  // passes.
   std::string dump_after = {};
-  // Watch the plan while it runs: the ownership replay at once, red zones between blocks and a
-  // PlanGuard around every node, which also runs on copies of its own (plan_guard.h). Throws
-  // InternalError if the plan is at fault, OpError (runtime/error.h) if a kernel is. Takes more
-  // slots.
+  // Verifies the plan at run time: the ownership replay at once, red zones between blocks and a
+  // PlanGuard around every node, which also runs on separate copies (plan_guard.h). Throws
+  // InternalError if the plan is wrong, OpError (runtime/error.h) if a kernel is. Needs more slots.
   bool verify_plan = false;
-  // On one GPU: from the second run on a step is one CUDA graph that is launched as a whole. Same
-  // bits.
+  // On one GPU: launches a step as one CUDA graph from the second run on. Same bits.
   bool cuda_graph = true;
-  // Only the ownership replay, of the plan as it is without red zones. Throws InternalError.
+  // Runs only the ownership replay, on the plan without red zones. Throws InternalError.
   bool replay_plan = false;
-  // Each signature has a program with slots of its own, so arguments whose shapes always differ
-  // take more and more memory.
+  // Each signature has a program with slots of its own, so arguments with ever new shapes take more
+  // and more memory.
   size_t max_signatures = 16;
   WhenFull when_full = WhenFull::grow;
   std::shared_ptr<Arenas> arenas = {};  // shared with other compiled functions; nullptr: its own

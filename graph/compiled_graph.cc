@@ -17,7 +17,7 @@ namespace tessera {
 
 namespace {
 
-// Finds the argument that is worth a copy of its own; -1 where none is.
+// Returns the largest argument if a separate copy of it is worthwhile, else -1.
 int largest_argument(const Graph& graph) {
   constexpr size_t kWorthIt = 4096;
   size_t largest = 0, all = 0;
@@ -46,7 +46,7 @@ CompiledGraph::CompiledGraph(Graph captured, const CompileOptions& options)
   if (slot_layout && slot_layout->prefetched >= 0) find_last_user();
 }
 
-// Views move nothing and have no kernel.
+// Views move no data and have no kernel.
 void CompiledGraph::choose_algorithms() {
   scratch_bytes.assign(graph.nodes.size(), 0);
   algorithms.assign(graph.nodes.size(), "");
@@ -107,7 +107,7 @@ void CompiledGraph::make_plan(const CompileOptions& options, DevicePlan& plan) {
     throw Error(fmt::format("planner {}: {} offsets for {} buffers", planner,
                             plan.plan.offsets.size(), of_interval.size()));
   for (size_t i = 0; i < of_interval.size(); ++i) offsets[of_interval[i]] = plan.plan.offsets[i];
-  // Every plan is checked: a planner may be the user's own.
+  // Every plan is checked, because a planner may be user-defined.
   if (auto fault = check(plan.problem, plan.plan))
     throw Error(fmt::format("planner {}: {}", planner, fault->text));
 }
@@ -128,7 +128,7 @@ void CompiledGraph::make_plans(const CompileOptions& options) {
   }
 }
 
-// The results must lie together.
+// All results must be in the slots, which are contiguous.
 bool CompiledGraph::may_run_ahead() const {
   if (plans.size() > 1 || device().is_cpu() || guarded) return false;
   return std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](ValueId id) {

@@ -1,5 +1,5 @@
-// CompiledGraph: what a step will do and where each byte of it lies, settled before any memory is
-// taken.
+// CompiledGraph: a lowered graph with an algorithm for each node and a planned offset for each
+// block, made before any memory is allocated.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// The plan of one device.
+// The plan of one device. Its slots are the I/O buffers: the memory of arguments and results.
 struct DevicePlan {
   Device device;
   Problem problem;
@@ -24,41 +24,41 @@ struct DevicePlan {
   size_t arena_bytes() const { return static_cast<size_t>(plan.bytes); }
 };
 
-// A lowered graph with an algorithm for each node and an offset for each block. It holds no memory
-// but that of constants, and nothing changes it, so several programs (program.h) may execute one.
+// Contains no memory except constants. Immutable after construction, so several programs
+// (program.h) may execute one CompiledGraph.
 struct CompiledGraph {
-  // Lowers the graph, chooses algorithms in the settings of the scope, keeps to
-  // options.arena_budget and plans. Throws what lower() does, Error for a planner's faulty plan,
-  // and BudgetTooSmall.
+  // Lowers the graph, chooses algorithms with the current settings, recomputes values to meet
+  // options.arena_budget, and plans. Throws what lower() throws, Error for an invalid plan of a
+  // planner, and BudgetTooSmall.
   CompiledGraph(Graph captured, const CompileOptions& options);
 
-  Settings settings;  // of the scope in which it was made
+  Settings settings;  // from the constructor's scope
   Graph graph;
   std::vector<PassRecord> passes;
-  std::vector<int64_t> scratch_bytes;   // of each node
-  std::vector<std::string> algorithms;  // the name of each node's Algorithm; empty for views
+  std::vector<int64_t> scratch_bytes;   // for each node
+  std::vector<std::string> algorithms;  // name of each node's Algorithm; empty for views
   BudgetRecord budget;
   Lifetimes lifetimes;
   std::string planner;
-  std::vector<DevicePlan> plans;  // one for each device that it runs on: GPUs first
-  std::vector<int64_t> offsets;  // of each block in its device's arena or, for a slot, in its slots
-  std::vector<size_t> input_offsets;  // of each argument in the slots, in bytes
-  // True with verify_plan: red zones stand in the plan, and nodes also run alone, with slots of
-  // their own that begin at alone_offsets of each plan (plan_guard.h).
+  std::vector<DevicePlan> plans;  // one for each device that the graph runs on: GPUs first
+  std::vector<int64_t> offsets;   // for each block: in the arena, or in the slots if it is a slot
+  std::vector<size_t> input_offsets;  // for each argument: bytes into the slots
+  // True with verify_plan: the plan contains red zones, and nodes also run alone, in slots of their
+  // own that begin at alone_offsets of each plan (plan_guard.h).
   bool guarded = false;
   std::vector<size_t> alone_offsets;
-  // Given for a program on one GPU without verify_plan.
+  // Set for a program on one GPU without verify_plan.
   std::optional<SlotLayout> slot_layout;
-  size_t last_user = 0;  // nodes up to the last that reads the argument slot_layout->ahead
+  size_t last_user = 0;  // one past the last node that reads the prefetched argument
 
-  // The first of its devices, and what is planned there.
+  // These describe the first of plans.
   Device device() const { return plans.front().device; }
   const Problem& problem() const { return plans.front().problem; }
   const Plan& plan() const { return plans.front().plan; }
   size_t arena_bytes() const { return plans.front().arena_bytes(); }
   size_t slot_bytes() const { return plans.front().slot_bytes; }
-  size_t output_offset(size_t i) const;  // of result i in the slots, in bytes
-  size_t index_of(Device device) const;  // in plans; plans.size() where there is none
+  size_t output_offset(size_t i) const;  // bytes into the slots
+  size_t index_of(Device device) const;  // in plans; plans.size() if the device has none
 
  private:
   void choose_algorithms();
@@ -70,7 +70,8 @@ struct CompiledGraph {
   void find_last_user();
 };
 
-// Calls fn(input specs, context) where `node` stands in the model, which errors then name.
+// Calls fn(input specs, context) for `node`; an Error that it throws names the node's module path
+// and op.
 void at_node(const Graph& graph, const Node& node,
              const std::function<void(const Specs&, Context&)>& fn);
 

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Nanoseconds.
+// Times in nanoseconds.
 struct Roofline {
   explicit Roofline(const Cost& cost)
       : computing(static_cast<double>(cost.flops) / RooflineCosts::kFlopsPerNs),
@@ -21,7 +21,7 @@ struct Roofline {
 
 int64_t RooflineCosts::nanoseconds(const Graph& graph, const Node& node) const {
   Cost cost = node.op->cost(graph.input_specs(node));
-  // What a step reads for more than one purpose is in the cache by then.
+  // An input that the node reads a second time is in the cache by then.
   for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input)
     if (std::find(node.inputs.begin(), input, *input) != input)
       cost.bytes_read -=

@@ -1,4 +1,4 @@
-// How long a step takes, to weigh computing something again against keeping it.
+// CostModel: estimates the time of a node, to weigh recomputing a value against keeping it.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@ struct Cost;   // engine/op.h
 struct Graph;  // graph.h
 struct Node;
 
-// Immutable; may be asked by several threads at once.
+// Immutable after construction.
 class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual int64_t nanoseconds(const Graph& graph, const Node& node) const = 0;
 };
 
-// From what it computes and moves: whichever of the two takes longer (a roofline), and something
-// for each step. The numbers are no machine's: a plan must not depend on a stopwatch, and what is
-// compared is one step with another.
+// A roofline: the larger of the times for arithmetic and for moving bytes, and a constant per node.
+// The rates are those of no real machine, because a plan must not depend on measured times and
+// costs are only compared with each other.
 class RooflineCosts final : public CostModel {
  public:
   int64_t nanoseconds(const Graph& graph, const Node& node) const override;
   int64_t nanoseconds(const Cost& cost) const;
-  // Whether it takes as long as its bytes do: element-wise ops, norms, copies.
+  // Returns true if moving bytes dominates: element-wise ops, norms, copies.
   static bool moves_bytes(const Cost& cost);
 
   static constexpr double kFlopsPerNs = 500, kBytesPerNs = 50;

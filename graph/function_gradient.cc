@@ -17,13 +17,13 @@
 namespace tessera {
 namespace {
 
-// The nodes [first, last) of a graph as a graph of their own.
+// Copies the nodes [first, last) of a graph into a graph of their own.
 class Part {
  public:
   Part(const Graph& whole, size_t first, size_t last)
       : whole_(whole), first_(static_cast<int>(first)), last_(static_cast<int>(last)) {}
 
-  // The value's name in the part. One that nodes before the part make is handed to `saved`.
+  // Returns the id of the value in this part. Passes a value made by an earlier node to `saved`.
   template <class F>
   ValueId value(ValueId id, F&& saved) {
     if (auto known = names_.find(id); known != names_.end()) return known->second;
@@ -57,11 +57,11 @@ class Part {
   std::unordered_map<ValueId, ValueId> names_;
 };
 
-// What fn gave, with the leaves behind it.
+// The results of fn and the leaves that they depend on.
 struct Results {
   std::vector<std::shared_ptr<const GradientStop>> stops;
-  std::vector<int> tracked;  // those that gradients can be taken of
-  Tensors leaves;            // behind these
+  std::vector<int> tracked;  // results with a gradient
+  Tensors leaves;            // the leaves of these
 };
 
 Results look_behind(const Tensors& outputs) {
@@ -79,8 +79,8 @@ Results look_behind(const Tensors& outputs) {
   return found;
 }
 
-// The two parts of a graph whose nodes from `first` on are the gradient and whose outputs are the
-// function's results, then the gradients of the leaves.
+// Splits a graph into the forward and the backward part. The nodes from `first` on are the
+// gradient; the outputs are the function's results, then the gradients of the leaves.
 void cut(const Graph& whole, size_t first, size_t arguments, CapturedFunction& function,
          CapturedGradient& gradient) {
   const auto nothing = [](ValueId, Value&) {};
@@ -119,7 +119,7 @@ void cut(const Graph& whole, size_t first, size_t arguments, CapturedFunction& f
   gradient.graph = std::move(backward.graph);
 }
 
-// What stands on the tape for a call of a compiled function.
+// The op on the tape for a call of a compiled function.
 class CompiledCall final : public Op {
  public:
   CompiledCall(std::shared_ptr<FunctionGradient> gradient,
@@ -296,7 +296,7 @@ Tensors FunctionGradient::run(Call& call, std::span<const Tensor> upstream,
     program_->run();
     for (size_t i = 0; i < needed.size(); ++i)
       gradients.push_back(needed[i] ? copy(program_->output(i)) : Tensor());
-  } catch (...) {  // out of memory, say: the gradient may be taken again
+  } catch (...) {  // for example out of memory: the gradient may be taken again
     write_slots(now);
     throw;
   }

@@ -1,8 +1,8 @@
-// Graph: one captured training step, as data: nodes (calls of ops) in the order they run, and
-// values in single assignment.
+// Graph: one captured training step as data: nodes (calls of ops) in execution order, and values in
+// SSA form.
 //
-// A persistent tensor that a node updates has one value for each version; each names the version
-// before it. Passes rewrite a graph; verify() says whether it still makes sense.
+// A persistent tensor that a node updates has one value per version, which refers to the version
+// before it. Passes rewrite a graph; verify() checks it.
 #pragma once
 
 #include <deque>
@@ -20,12 +20,12 @@ using ValueId = int;
 struct Value {
   TensorSpec spec;
   Role role = Role::intermediate;
-  int producer = -1;                 // the node that makes it, or -1
-  int output = 0;                    // which of its outputs
-  ValueId previous = -1;             // the version of a persistent tensor that it overwrites
-  std::shared_ptr<Storage> storage;  // of persistent, outside and constant values
+  int producer = -1;                 // index of the node that computes it, or -1
+  int output = 0;                    // which output of that node
+  ValueId previous = -1;             // version of a persistent tensor that it overwrites
+  std::shared_ptr<Storage> storage;  // set for persistent, external and constant values
   int64_t offset = 0;                // bytes into the storage
-  std::string name;                  // of persistent values
+  std::string name;                  // set for persistent values
 
   bool persistent() const { return is_persistent(role); }
 };
@@ -36,44 +36,46 @@ struct Node {
   OpPtr op;
   std::vector<ValueId> inputs, outputs;
   Device device;
-  std::string module_path;  // where in the model: "layer1.0.conv1"
+  std::string module_path;  // "layer1.0.conv1"
   Phase phase = Phase::forward;
-  bool recomputed = false;  // has run before: what it makes was not kept (passes/recompute.h)
+  bool recomputed = false;  // runs again: its values were not kept (passes/recompute.h)
 
-  // Overwrites a persistent tensor: never dropped, merged or run twice.
+  // Returns true if the node overwrites a persistent tensor: it is never dropped, merged or
+  // repeated.
   bool is_update() const;
 };
 
 struct Graph {
-  // In small pieces: only the memory that is planned is asked for in large ones.
+  // Deques, which allocate in small chunks: only planned memory is allocated in large blocks.
   std::deque<Value> values;
   std::deque<Node> nodes;
   std::vector<ValueId> inputs, outputs;
-  size_t saved = 0;  // so many of the last outputs are kept for a gradient (function_gradient.h)
+  size_t saved = 0;  // number of last outputs that are kept for a gradient (function_gradient.h)
 
-  // Where nodes run and values stand: GPUs first, in the order of their numbers, never empty.
+  // Returns the devices of nodes and values: GPUs first, by index; never empty.
   std::vector<Device> devices() const;
-  // The specs of a node's inputs.
   Specs input_specs(const Node& node) const;
-  // Puts producer and output right after nodes have been moved, replaced or dropped.
+  // Updates Value::producer and Value::output. Call it after nodes were moved, replaced or dropped.
   void index();
-  // For each value, the nodes that read it, in order; a graph output is read by node nodes.size().
+  // Returns for each value the nodes that read it, in order. Node nodes.size() stands for a graph
+  // output.
   std::vector<std::vector<int>> users() const;
-  // For each value, the value whose bytes it is a part of: itself, unless a view made it.
+  // Returns for each value the value whose bytes it is a part of: itself unless it is a view.
   std::vector<ValueId> roots() const;
-  // One line a node: "%7 = conv2d(%3, %4:conv1.weight) float32[8x28x28x6] conv1"; "again" at its
-  // end where the node has run before.
+  // Returns one line per node: "%7 = conv2d(%3, %4:conv1.weight) float32[8x28x28x6] conv1",
+  // followed by "again" if the node is recomputed.
   std::string text() const;
   std::string value_text(ValueId id) const;  // "%4:conv1.weight"
   std::string node_text(size_t node) const;  // "step 12 (conv2d at layer1.0)", for errors
 };
 
-// Where a node is told to be: its place in the model or, outside of modules, what it updates.
+// Returns the location that reports show for a node: its module path or, outside of modules, the
+// name of the tensor that it updates.
 std::string location_of(const Graph& graph, const Node& node);
 const char* phase_name(Phase phase);  // "forward", "backward", "update"
 
-// Nothing, or what is wrong: a value read before it is made or after it was overwritten, specs that
-// are not what the op infers, broken indices. Run between passes.
+// Returns the first fault, or an empty string: a value read before it is computed or after it was
+// overwritten, specs other than infer() returns, wrong indices. Run between passes.
 std::string verify(const Graph& graph);
 
 }  // namespace tessera

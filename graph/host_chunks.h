@@ -1,4 +1,5 @@
-// The bytes of a block on any device, handed to the host piece by piece: for checks, not for speed.
+// for_host_chunks: passes the bytes of a block on any device to the host in chunks. For checks, not
+// for speed.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +10,9 @@
 
 namespace tessera {
 
-// Calls f(bytes, offset, count) for each piece, in order, after all work issued there is done;
-// stops where f returns false. The offsets are multiples of 4096. On the CPU there is one piece and
-// no copy.
+// Waits for all work issued on the device, then calls f(bytes, offset, count) for each chunk in
+// order until f returns false. Offsets are multiples of 4096. On the CPU there is one chunk and no
+// copy.
 template <class F>
 void for_host_chunks(Device device, const void* data, size_t bytes, F&& f) {
   const auto* at = static_cast<const std::byte*>(data);

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Bytes of all arguments but the one that comes ahead, and of all results.
+// Bytes of all arguments but the prefetched one, and of all results.
 size_t argument_bytes(const SlotLayout& layout) { return layout.results - layout.arguments; }
 size_t result_bytes(const SlotLayout& layout) { return layout.end() - layout.results; }
 

@@ -1,12 +1,12 @@
-// HostStaging: the page-locked counterparts on the host of the slots of a program on one GPU. With
-// them the program runs ahead of the host:
+// HostStaging: staging buffers in pinned (page-locked) host memory for the slots of a program on
+// one GPU. They let the program run ahead of the host:
 //
 //   step k on the copy stream:  wait until run k-1 has read its largest argument; copy that; event
 //   on the compute stream:      copy the other arguments at once; wait for that event; run; copy
 //                               the results at once; event
-//   host:                       fills the twins of step k+1; waits for the event of step k
+//   host:                       fills the buffers of step k+1; waits for the event of step k
 //
-// There are two of each twin, so the host fills one while the device may still read the other.
+// There are two sets of buffers: the host fills one while the device may still read the other.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,13 @@ namespace tessera {
 class Program;         // program.h
 struct CompiledGraph;  // compiled_graph.h
 
-// Not thread-safe. The program, which has a slot_layout(), must outlive it.
+// Not thread-safe. The program must have a slot_layout and outlive this object.
 class HostStaging {
  public:
-  // Takes bytes(program) of the device's staging_memory(), and events. Throws OutOfMemory.
+  // Allocates bytes(compiled) of the device's staging_memory(), and events. Throws OutOfMemory.
   explicit HostStaging(Program& program);
 
-  // As CompiledStep says (compile.h).
+  // These implement the CompiledStep methods of compile.h.
   const Tensor& input(size_t i);
   void stage_input(size_t i, const void* staged);
   void submit();
@@ -35,18 +35,19 @@ class HostStaging {
   const Tensor& output(size_t i) const;
   int64_t refused_updates() const;
 
-  // Issues that the arguments of the run collected last stand in the slots once more, after all
+  // Issues copies of the arguments of the run collected last into the slots, after all submitted
   // runs.
   void restore_inputs();
 
-  // Without those of the largest argument, which are taken when input() is asked for it.
+  // Returns the bytes of all staging buffers except those of the largest argument, which input()
+  // allocates on its first use.
   static size_t bytes(const CompiledGraph& compiled);
 
  private:
   struct StagingBuffers {
     std::shared_ptr<Region> arguments, prefetched, results;
     Tensors inputs, outputs;
-    const void* prefetched_from = nullptr;  // of the run submitted last
+    const void* prefetched_from = nullptr;  // source of the run submitted last
     std::unique_ptr<Event> done;
   };
   void make_buffers(StagingBuffers& buffers);
@@ -61,7 +62,7 @@ class HostStaging {
   const SlotLayout layout_;
   Context& ctx_;
   StagingBuffers buffers_[2];
-  const void* prefetched_from_ = nullptr;  // of the next run; nullptr: not given yet
+  const void* prefetched_from_ = nullptr;  // source of the next run; nullptr: not given yet
   std::unique_ptr<Event> arrived_;
   uint64_t submitted_ = 0, collected_ = 0;
 };

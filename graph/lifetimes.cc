@@ -27,7 +27,7 @@ class Builder {
   }
 
  private:
-  // Of each root: the last node that reads it or a view of it.
+  // Finds for each root the last node that reads it or a view of it.
   void find_last_reads() {
     last_read_.assign(graph_.values.size(), -1);
     handed_out_.assign(graph_.values.size(), false);
@@ -76,7 +76,8 @@ class Builder {
     result_.block_of[id] = block;
   }
 
-  // A block of the same size whose last value dies in node s, and that the op may write over.
+  // Returns a block of the same size that node s uses for the last time and that the op may
+  // overwrite.
   int reusable(int s, int o, int64_t bytes) {
     const Node& node = graph_.nodes[s];
     if (o == 0) taken_.clear();
@@ -95,7 +96,7 @@ class Builder {
     return -1;
   }
 
-  // Two different values in one block (a view and its whole) must not be read while one is written.
+  // Two different values in one block (a view and its base) must not be read while one is written.
   bool shared_with_another_input(const Node& node, ValueId id, int block) const {
     for (ValueId other : node.inputs)
       if (other != id && result_.block_of[other] == block) return true;

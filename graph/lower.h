@@ -1,4 +1,4 @@
-// lower: from what was recorded to what will run. lower.cc is the list of passes, in order.
+// lower(): turns a captured graph into the one that runs. lower.cc is the list of passes, in order.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ struct PassRecord {
   double milliseconds = 0;
 };
 
-// "simplify, dead_code, common_subexpressions, ..., in_place"; in_place is a switch of lifetimes().
+// Returns "simplify, dead_code, common_subexpressions, ..., in_place"; in_place is a switch of
+// lifetimes().
 std::string pass_names();
 
 // Runs every pass that is not disabled and verifies the graph after each. Throws ConfigError for an
-// unknown pass name and InternalError, naming the pass, when verify() finds a fault.
+// unknown pass name and InternalError, naming the pass, if verify() finds a fault.
 std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options);
 
 bool pass_is_on(const CompileOptions& options, const std::string& name);

@@ -20,7 +20,7 @@ struct Life {
 
 struct PlanFile {
   std::map<std::string, int64_t> sizes;
-  std::map<std::string, Life> tensors;  // by name and place, numbered where these repeat
+  std::map<std::string, Life> tensors;  // by name and module path; duplicates are numbered
 };
 
 PlanFile read(const std::string& text, const std::string& name) {
@@ -34,7 +34,7 @@ PlanFile read(const std::string& text, const std::string& name) {
       file.sizes["class " + name] = bytes.integer();
     std::map<std::string, int> seen;
     for (const Json& block : root["blocks"].items()) {
-      // Without "%12 ": numbers move when a step is added before.
+      // Without "%12 ": ids change when a node is added before.
       std::string title = block["name"].string();
       if (title.starts_with('%')) title = title.substr(std::min(title.find(' ') + 1, title.size()));
       title = fmt::format("{} {}", title, block["place"].string());

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr auto kPoison = std::byte{0xff};
-constexpr auto kAlone = std::byte{0x7f};  // in the bytes of a node that runs on its own
+constexpr auto kAlone = std::byte{0x7f};  // poison of run_alone()
 
 uint64_t add_to_checksum(uint64_t sum, const std::byte* at, size_t bytes) {
   const auto add = [&](uint64_t word) {
@@ -177,7 +177,7 @@ std::string PlanGuard::block_text(int block) const {
              : fmt::format("the scratch of step {}", b.node);
 }
 
-// What the value, or the block that begins with it, is to the node.
+// Returns the relation of the node to the value, or to the block that begins with it.
 std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scratch) const {
   if (scratch) return "";
   const auto stands_in = [&](ValueId id) {
@@ -212,11 +212,13 @@ size_t PlanGuard::alone_bytes(const Graph& graph, Device device,
   for (size_t s = 0; s < graph.nodes.size(); ++s) {
     const Node& node = graph.nodes[s];
     if (node.device != device) continue;
-    // Each buffer begins at any address, and a red zone stands behind it.
-    const auto room = [&](size_t bytes) { return bytes + kRedZone + 2 * alignment_of(device); };
-    size_t bytes = room(static_cast<size_t>(scratch_bytes[s]));
-    for (ValueId id : node.inputs) bytes += room(graph.values[id].spec.bytes());
-    for (ValueId id : node.outputs) bytes += room(graph.values[id].spec.bytes());
+    // Each buffer may begin at any address and is followed by a red zone.
+    const auto padded_size = [&](size_t bytes) {
+      return bytes + kRedZone + 2 * alignment_of(device);
+    };
+    size_t bytes = padded_size(static_cast<size_t>(scratch_bytes[s]));
+    for (ValueId id : node.inputs) bytes += padded_size(graph.values[id].spec.bytes());
+    for (ValueId id : node.outputs) bytes += padded_size(graph.values[id].spec.bytes());
     most = std::max(most, bytes);
   }
   return most;
@@ -225,7 +227,7 @@ size_t PlanGuard::alone_bytes(const Graph& graph, Device device,
 void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std::byte* at,
                           const Run& run) {
   const Op& op = *graph_.nodes[static_cast<size_t>(node)].op;
-  // At an address of the same alignment: some kernels choose how they compute by it.
+  // Place buffers at addresses of the same alignment, which selects the code path of some kernels.
   const auto place = [&](const Buffer& there) {
     const size_t alignment = alignment_of(there.spec.device), bytes = there.spec.bytes();
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
@@ -291,7 +293,7 @@ void PlanGuard::compare_with_alone(int node) const {
   }
 }
 
-// The op declared that it writes there.
+// Returns true if an output overlaps the value, because the op declared that it writes there.
 bool PlanGuard::overlaps_output(const Node& node, ValueId id) const {
   const std::byte *begin = value_address_(id), *end = begin + graph_.values[id].spec.bytes();
   return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {

@@ -1,25 +1,24 @@
-// Watches a program's plan while it runs: what no plan on paper can show is whether kernels keep to
-// the bytes that they were given.
+// PlanGuard: checks while a program runs that kernels access only their own bytes, which no check
+// of a plan can show.
 //
-// Every byte of the arena that holds nothing is poisoned with 0xff, which as a float is a NaN:
+// Every free byte of the arena is poisoned with 0xff, which as a float is a NaN:
 //
-//   - a value read before it was written, or after its block was given up, shows as NaN;
-//   - behind every block, and every argument and result, stand kRedZone bytes that nobody may
-//     touch; they are looked at after each node;
-//   - when a block becomes live its bytes must still hold the poison; otherwise a kernel wrote to
-//     memory it no longer owns.
+//   - a value read before it was written, or after its block was freed, shows as NaN;
+//   - every block, argument and result is followed by a red zone of kRedZone bytes that must not be
+//     written and is checked after each node;
+//   - when a block becomes live its bytes must still hold the poison, else a kernel wrote to memory
+//     it no longer owned.
 //
-// Besides, a checksum of every value is taken when it is made and compared before and after each
-// node that reads it: an op may overwrite an input only where it declares it (may_reuse, updates),
-// and nobody may touch a value in between.
+// A checksum of every value is computed when it is made and compared before and after each node
+// that reads it. An op may overwrite an input only if it declares that (may_reuse, updates).
 //
-// Each node also runs on its own: on copies of its inputs, with outputs and scratch that share no
-// byte with another value and hold 0x7f. Its outputs must have the same bits in both runs. That
-// finds an op that reads an input after it has written the output which may_reuse() puts there,
-// reads scratch before it is written, or leaves elements of an output as they were.
+// Each node also runs alone: on copies of its inputs, with separate outputs and scratch that hold
+// 0x7f. Its outputs must have the same bits in both runs. This detects an op that reads an input
+// after it has overwritten it in place (may_reuse), reads uninitialized scratch, or leaves elements
+// of an output unwritten.
 //
-// What is found is the fault of a kernel, not of the plan, and the OpError says so. Bytes on a GPU
-// are copied to the host to be looked at. Not thread-safe.
+// Each OpError reports a bug of a kernel, not of the plan. Bytes on a GPU are copied to the host to
+// be checked. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +34,12 @@ namespace tessera {
 
 class PlanGuard {
  public:
-  static constexpr int64_t kRedZone =
-      64;  // bytes; a block's alignment, so that blocks stay aligned
+  static constexpr int64_t kRedZone = 64;  // bytes; equal to the alignment of blocks
 
-  // Each buffer longer by a red zone: the problem to plan for.
+  // Returns the problem with each buffer longer by a red zone.
   static Problem with_red_zones(Problem problem);
 
-  // They tell where a value and a block stand while the program runs, under a plan for
-  // with_red_zones().
+  // Return the current address of a value and of a block, under a plan for with_red_zones().
   using ValueAddress = std::function<const std::byte*(ValueId)>;
   using BlockAddress = std::function<std::byte*(int)>;
   PlanGuard(const Graph& graph, const Lifetimes& lifetimes, ValueAddress value, BlockAddress block);
@@ -51,21 +48,21 @@ class PlanGuard {
     Device device;
     std::byte* at;
     size_t bytes;
-    ValueId value;  // the argument or the result that a red zone stands behind
+    ValueId value;  // the argument or result before a red zone
   };
-  // Before the first node of a run: poisons the arenas, and red zones outside of them.
+  // Poisons the arenas, and the red zones outside of them. Call it before the first node of a run.
   void start(const std::vector<Bytes>& arenas, std::vector<Bytes> zones);
-  // Around node `node`, if it has a kernel; after() also where it has none. Throw OpError that
-  // names the node, its op and the value.
+  // Check the node. Call before() only if the node has a kernel, after() for every node. Throw
+  // OpError that names the node, its op and the value.
   void before(int node);
   void after(int node);
 
-  // Bytes that run_alone() takes on a device for the largest node.
+  // Returns the bytes that run_alone() needs on a device for the largest node.
   static size_t alone_bytes(const Graph& graph, Device device,
                             const std::vector<int64_t>& scratch_bytes);
   using Run = std::function<void(Buffers in, Buffers out, Buffer scratch)>;
-  // Between before() and the run that after() checks: calls `run` with buffers at `at`, which are
-  // like those of that run.
+  // Calls `run` with buffers at `at` that are like those of the normal run. Call it between
+  // before() and that run.
   void run_alone(int node, Buffers in, Buffers out, Buffer scratch, std::byte* at, const Run& run);
 
  private:
@@ -88,12 +85,12 @@ class PlanGuard {
   const ValueAddress value_address_;
   const BlockAddress block_address_;
   std::vector<std::vector<int>> begin_,
-      end_;  // of each node: blocks that it is the first, the last of
+      end_;  // for each node: the blocks that begin, end there
   std::vector<int> live_;
-  std::vector<uint64_t> checksums_;  // of each value that has been made
-  std::vector<int> seen_;            // the node after which that was last true; -1: at the start
+  std::vector<uint64_t> checksums_;  // for each value that exists
+  std::vector<int> seen_;            // the last node that used the value; -1: none
   std::vector<Bytes> zones_;
-  std::vector<Buffer> alone_;  // the outputs of the node when it ran on its own
+  std::vector<Buffer> alone_;  // the outputs of run_alone()
 };
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ const char* class_of(const Graph& graph, const Block& block) {
   return graph.nodes[producer].phase == Phase::forward ? "activations" : "gradients";
 }
 
-// The first time at which the most bytes are live.
+// Returns the first time at which the most bytes are live.
 int64_t peak_time_of(const std::vector<Block>& blocks, Device device, size_t nodes) {
   std::vector<int64_t> change(nodes + 2, 0);
   for (const Block& block : blocks) {
@@ -43,7 +43,7 @@ const char* class_of(const Value& value) {
   return value.role == Role::optimizer_state ? "optimizer" : "statistics";
 }
 
-// Of the slots, what is kept for the gradient alone; rounded as they are.
+// Returns the bytes of slots that are kept only for the gradient, rounded up like all slots.
 int64_t saved_bytes(const Graph& graph, const Lifetimes& lifetimes, Device device) {
   std::set<int> counted{-1};
   const auto block_of = [&](ValueId id) { return lifetimes.block_of[lifetimes.root[id]]; };
@@ -80,7 +80,7 @@ std::string node_name(const Node& node) {
                      node.module_path, node.recomputed ? " again" : "");
 }
 
-// The node whose reading ends the life of a block, if any reads it.
+// Returns the last node that reads a block; empty if none does.
 std::string last_user(const Graph& graph, const Block& block) {
   if (block.upper - block.lower < 2) return "";
   const int64_t node = block.upper - 1;
@@ -250,7 +250,7 @@ Json json_of(const PlannedTensor& t) {
 
 }  // namespace
 
-// The members that are long follow in pieces, a tensor each.
+// Long members follow in chunks, one tensor each.
 void PlanReport::json(const std::function<void(std::string_view)>& piece) const {
   std::string open = Json::object({{"arena_bytes", arena},
                                    {"lower_bound_bytes", lower_bound},
@@ -271,7 +271,7 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                                    {"gpu_parts", json_of(gpu_parts)},
                                    {"classes", json_of(classes)}})
                          .text();
-  open.pop_back();  // the brace at its end
+  open.pop_back();  // the closing brace
   piece(open);
   if (budget.budget >= 0) piece(",\n\"budget\":" + json_of(budget).text());
   if (!arena_of.empty()) piece(fmt::format(",\n\"arena_of\":\"{}\"", arena_of));
@@ -323,7 +323,7 @@ std::string PlanReport::text() const {
   if (budget.budget >= 0)
     text += fmt::format("budget       {:>12}  of the arena, which takes {} without: {}\n",
                         human(budget.budget), human(budget.unconstrained), budget.text());
-  // One column of names and one of bytes in all tables.
+  // All tables share one width of names and one of bytes.
   size_t wide = std::string_view("the whole training").size();
   for (const auto* list : {&parts, &gpu_parts})
     for (const auto& [name, bytes] : *list) wide = std::max(wide, part_name(name).size() + 2);

@@ -17,11 +17,11 @@
 
 namespace tessera {
 
-// One node with its kernel and the addresses it works on.
+// A node with its kernel and buffers.
 struct Program::Bound {
   Context* ctx = nullptr;
-  // Whose stream its work is issued on, and whether it reads what stands on another device. A copy
-  // to the host is issued on the GPU that it comes from.
+  // The device whose stream the work is issued on, and whether an input is on another device. A
+  // copy to the host is issued on its source GPU.
   Device issues_on;
   bool is_device_copy = false;
   std::unique_ptr<Kernel> kernel;
@@ -79,7 +79,7 @@ void Program::prepare_kernels() {
   }
 }
 
-// Beside a GPU the host's memory is page-locked: a copy then goes on while others work.
+// In a program with a GPU, host memory is pinned, so that copies overlap with other work.
 RawMemory& Program::memory_of(Device device) const {
   const Device first = compiled_.plans.front().device;
   return device.is_cpu() && !first.is_cpu() ? context(first).staging_memory()
@@ -88,7 +88,7 @@ RawMemory& Program::memory_of(Device device) const {
 
 Program::Memory& Program::memory_on(Device device) { return memories_[compiled_.index_of(device)]; }
 
-// With red zones behind each argument and each result, too.
+// Adds red zones after each argument and each result.
 void Program::start_guard() {
   std::vector<PlanGuard::Bytes> zones, arenas;
   const auto add = [&](ValueId id, std::byte* begin, size_t bytes) {
@@ -154,7 +154,7 @@ void* Program::address(ValueId id) {
   return static_cast<std::byte*>(value.storage->data()) + value.offset + inside;
 }
 
-// Whether an arena has moved since addresses were computed.
+// Returns true if an arena has moved since addresses were computed.
 bool Program::take_regions() {
   bool moved = !bound_once_;
   try {
@@ -205,8 +205,8 @@ void Program::compute_addresses() {
   }
 }
 
-// What copies between devices read and write is theirs until they are done; on the stream that
-// issued them the order is kept anyway.
+// Until a copy between devices is done, other devices must not touch its source or destination. The
+// stream that issued it keeps the order anyway.
 void Program::wait_for_others(Device device) {
   std::erase_if(pending_copies_, [&](Device other) {
     if (other == device) return false;
@@ -215,10 +215,10 @@ void Program::wait_for_others(Device device) {
   });
 }
 
-// Before a copy, which is then one of those that others must wait for.
+// Waits for the source of a copy, and adds the copy to those that other devices must wait for.
 void Program::wait_for_source(const Bound& bound) {
   const Device from = bound.in.front().spec.device;
-  if (from != bound.issues_on && !from.is_cpu()) context(from).synchronize();  // of two GPUs
+  if (from != bound.issues_on && !from.is_cpu()) context(from).synchronize();  // between two GPUs
   if (std::find(pending_copies_.begin(), pending_copies_.end(), bound.issues_on) ==
       pending_copies_.end())
     pending_copies_.push_back(bound.issues_on);
@@ -244,7 +244,7 @@ void Program::run_node(size_t s) {
 void Program::run_alone(size_t s) {
   const Bound& bound = *bound_[s];
   const Device device = graph_.nodes[s].device;
-  // A copy between devices is not an op of anybody's own.
+  // Copies between devices are not checked alone.
   if (bound.is_device_copy || (!device.is_cpu() && !compiled_.settings.gpu.deterministic)) return;
   const size_t i = compiled_.index_of(device);
   guard_->run_alone(static_cast<int>(s), bound.in, bound.out, bound.scratch,
@@ -283,7 +283,7 @@ void Program::issue() {
 void Program::run() {
   const SettingsScope scope(compiled_.settings);
   bind();
-  // The first run loads what libraries load lazily, which cannot be captured.
+  // Libraries load lazily in the first run, which cannot be captured.
   if (captures_ && has_run_ && observer_ == nullptr) {
     if (!captured_) captured_ = context(compiled_.device()).stream().capture([this] { issue(); });
     captured_->launch();
@@ -342,7 +342,7 @@ std::optional<NonFinite> Program::find_non_finite() {
 }
 
 std::string NonFinite::text() const {
-  const double shown = std::isnan(number) ? std::abs(number) : number;  // a NaN has no sign to tell
+  const double shown = std::isnan(number) ? std::abs(number) : number;  // a NaN has no sign
   const std::string what = fmt::format("{} at element {} of {}", shown, element, value);
   if (node < 0) return what + ", there before the first op";
   return fmt::format("step {} of the program, {}{}{}, made {}", node, op,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kScratch = -2;
 
-// Who wrote each byte of the arena last, as a map of disjoint ranges.
+// The last writer of each byte of an arena, as a map of disjoint ranges.
 class Ownership {
  public:
   void write(int64_t first, int64_t last, int owner) {
@@ -21,7 +21,7 @@ class Ownership {
     ranges_[first] = {last, owner};
   }
 
-  // The first other owner in [first, last), or `owner` when all bytes are its own.
+  // Returns the first other owner in [first, last), or `owner` if it owns all bytes.
   int other(int64_t first, int64_t last, int owner) const {
     auto it = ranges_.upper_bound(first);
     if (it != ranges_.begin()) --it;
@@ -54,7 +54,7 @@ class Ownership {
 
 std::string replay(const Graph& graph, const Lifetimes& lifetimes,
                    const std::vector<int64_t>& offsets) {
-  std::map<std::pair<bool, int>, Ownership> arenas;  // of each device
+  std::map<std::pair<bool, int>, Ownership> arenas;  // for each device
   auto arena_of = [&](int block) -> Ownership& {
     const Device device = lifetimes.blocks[block].device;
     return arenas[{device.is_cpu(), device.index}];
@@ -70,7 +70,7 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
   };
   for (size_t s = 0; s < graph.nodes.size(); ++s) {
     const Node& node = graph.nodes[s];
-    // Scratch is written while inputs are still being read and outputs are being made.
+    // Scratch is written while inputs are read and outputs are written.
     int scratch = lifetimes.scratch[s];
     if (scratch >= 0) {
       int64_t first = offsets[scratch];
@@ -94,8 +94,8 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       ValueId id = node.outputs[o];
       if (node.op->view_of(static_cast<int>(o)) >= 0 || !in_arena(id)) continue;
       auto [first, last] = range(id);
-      // An output may stand on an input only where the op says it may, and only as a whole: one
-      // that is broadcast is read again for later elements.
+      // An output may overlap an input only if the op allows it, and only as a whole: an input that
+      // is broadcast is read again for later elements.
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         ValueId root = lifetimes.root[node.inputs[k]];
         if (!in_arena(root) || &bytes_of(root) != &bytes_of(id)) continue;

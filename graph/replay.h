@@ -1,8 +1,8 @@
-// Ownership replay: walks a program over its plan and remembers which value last wrote each byte.
+// Ownership replay: runs through a program on its plan and tracks which value last wrote each byte.
 //
-// check() proves that the intervals it is given do not overlap; it cannot see that an interval is
-// wrong. The replay starts from the graph alone: every read must find the bytes of the very value
-// that is read, so a lifetime that ends too early is caught wherever it lets another value in.
+// check() proves that the given intervals do not overlap, but not that they are right. The replay
+// starts from the graph alone: each read must find the bytes of exactly the value that is read. A
+// lifetime that ends too early is therefore detected if another value takes the memory.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 
 namespace tessera {
 
-// Nothing, or the first fault: the node, its op and place, the value it reads and who has written
-// over it. offsets[b] is the place of block b in the arena of its device; slots are never shared.
+// Returns the first fault, or an empty string: the node, its op and module path, the value it reads
+// and the value that has overwritten it. offsets[b] is the offset of block b in the arena of its
+// device; slots are never shared.
 std::string replay(const Graph& graph, const Lifetimes& lifetimes,
                    const std::vector<int64_t>& offsets);
 

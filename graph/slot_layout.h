@@ -1,4 +1,4 @@
-// Where the slots of a program that is run ahead of the host lie.
+// SlotLayout: the order of the slots of a program that runs ahead of the host.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,10 @@
 
 namespace tessera {
 
-// In bytes: first the argument `ahead`, -1 for none, which is much of them all; then the others
-// from `arguments` on; then the results from `results` on, and an int64, the refused updates of the
-// device, at `refused`. So the others are one copy, and so are the results (host_staging.h).
+// In bytes: the argument `prefetched` (-1: none), which has at least half of the bytes of all
+// arguments; the other arguments from `arguments` on; the results from `results` on, followed at
+// `refused` by an int64, the device's count of refused updates. So the other arguments are one
+// copy, and the results with the count are another (host_staging.h).
 struct SlotLayout {
   int prefetched = -1;
   size_t arguments = 0, results = 0, refused = 0;

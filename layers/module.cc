@@ -9,7 +9,7 @@ Tensor Module::operator()(const Tensor& x) const {
   ModulePathReset place(name_);
   try {
     return forward(x);
-  } catch (Error& error) {  // one that no op threw: of a function that checks before it calls one
+  } catch (Error& error) {  // thrown by a check outside of ops
     error.locate(name_);
     throw;
   }

@@ -1,9 +1,10 @@
-// Module: a part of a network: a name, parameters in a store, and a function of one tensor.
+// Module: a named part of a network, with parameters in a store and a function of one tensor.
 //
-// Names are full and dotted ("layer1.0.conv1"); they are where the module's ops, values and errors
-// are reported, and what its parameters begin with ("layer1.0.conv1.weight"). A network is a class
-// that holds its modules as members and calls them in forward(). Modules keep handles of tensors;
-// calling one changes nothing but the buffers in its store. Not copyable: names are taken once.
+// Names are full, dotted paths ("layer1.0.conv1"). Ops, values and errors are reported under the
+// name of their module; names of parameters begin with it ("layer1.0.conv1.weight"). A network is a
+// class that holds its modules as members and calls them in forward(). Modules keep handles of
+// tensors; calling a module changes only the buffers in its store. Not copyable, because each name
+// is taken once.
 #pragma once
 
 #include <memory>
@@ -18,30 +19,30 @@ namespace tessera {
 
 class Module {
  public:
-  // An empty name is that of the whole network.
+  // The name of the whole network is empty.
   explicit Module(std::string name) : name_(std::move(name)) {}
   virtual ~Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
   const std::string& name() const { return name_; }
-  // forward(x), under this module's path.
+  // Runs forward(x) under this module's path.
   Tensor operator()(const Tensor& x) const;
 
  protected:
   virtual Tensor forward(const Tensor& x) const = 0;
-  // The full name of a part: "conv1" in the network, "layer1.0.conv1" in the module "layer1.0".
+  // Returns the full name of a part: "conv1" in the network, "layer1.0.conv1" in "layer1.0".
   std::string part(std::string_view name) const;
 
  private:
   std::string name_;
 };
 
-// Calls its modules one after the other.
+// A module that calls its modules one after the other.
 class Sequential final : public Module {
  public:
   explicit Sequential(std::string name = "") : Module(std::move(name)) {}
-  // Makes a module at the end: net.add<Linear>(store, "fc1", {...}). Returns it.
+  // Appends a new module and returns it: net.add<Linear>(store, "fc1", {...}).
   template <class M, class... Arguments>
   M& add(Arguments&&... arguments) {
     auto module = std::make_unique<M>(std::forward<Arguments>(arguments)...);

@@ -1,11 +1,11 @@
-// The layers with parameters, as modules. Every constructor declares its parameters in the store
-// under the module's name, with the store's dtype:
+// Layers as modules. Every constructor declares its parameters in the store under the module's
+// name, with the store's dtype:
 //
 //   Conv2d conv1(store, "conv1", {.in = 3, .out = 16, .kernel = 3, .padding = 1, .bias = false});
 //   Tensor y = conv1(x);
 //
-// The shapes that are accepted are those of the op of the same name. Constructors throw ConfigError
-// when a size is not positive, and what Store::parameter throws.
+// A module accepts the shapes that its op accepts. Constructors throw ConfigError if a size is not
+// positive, and what Store::parameter throws.
 #pragma once
 
 #include <span>
@@ -21,9 +21,9 @@
 namespace tessera {
 
 // conv2d, then bias. "weight" [out, kernel.h, kernel.w, in / groups] is drawn from N(0, 2 / fan_in)
-// (He et al. 2015), fan_in = kernel.h kernel.w in / groups; "bias" [out] starts as zeros. With
-// `identity` the first filters, as many as there are input channels, start as ones that hand on one
-// channel each (Zagoruyko and Komodakis 2017); kernels of odd size and one group.
+// (He et al. 2015), fan_in = kernel.h kernel.w in / groups; "bias" [out] starts as zeros. If
+// `identity` is set, the first `in` filters start as identity filters, which copy one channel each
+// (Zagoruyko and Komodakis 2017); it requires kernels of odd size and one group.
 class Conv2d final : public Module {
  public:
   struct Settings {
@@ -46,11 +46,11 @@ class Conv2d final : public Module {
   Tensor weight_, bias_;
 };
 
-// A convolution of images that makes the values of a small patch independent of each other, of
-// variance 1: each eigenvector of the patches' covariance, divided by the root of its variance, is
+// A convolution that decorrelates the values of a small patch of an image and scales them to
+// variance 1. Each eigenvector of the patches' covariance, divided by the root of its variance, is
 // a filter, and its negative another (Jordan 2024, "94% on CIFAR-10 in 3.29 seconds on a single
-// GPU"). y [n, h - kernel + 1, w - kernel + 1, 2 kernel^2 in]. Nothing is trained: the filters are
-// a buffer, which starts as zeros; whitening_filters() makes them of images.
+// GPU"). y [n, h - kernel + 1, w - kernel + 1, 2 kernel^2 in]. The filters are not trained: they
+// are a buffer, which starts as zeros; whitening_filters() computes them from images.
 class Whitening final : public Module {
  public:
   struct Settings {
@@ -68,12 +68,12 @@ class Whitening final : public Module {
   Tensor filters_;
 };
 
-// The filters [2 kernel^2 in, kernel, kernel, in] for images float32 [n, h, w, in], in double
-// precision and always in the same order. Throws ShapeError where no patch fits.
+// Returns the filters [2 kernel^2 in, kernel, kernel, in] for images float32 [n, h, w, in].
+// Computes in double precision and in a fixed order. Throws ShapeError if no patch fits.
 std::vector<float> whitening_filters(std::span<const float> images, const Shape& shape,
                                      int64_t kernel, double eps);
 
-// linear. "weight" [out, in] and "bias" [out] are drawn from U(-1/sqrt(in), 1/sqrt(in)).
+// The op linear. "weight" [out, in] and "bias" [out] are drawn from U(-1/sqrt(in), 1/sqrt(in)).
 class Linear final : public Module {
  public:
   struct Settings {
@@ -89,15 +89,15 @@ class Linear final : public Module {
   Tensor weight_, bias_;
 };
 
-// batch_norm over the last axis. "gamma" [channels] starts as ones, "beta" as zeros; the buffers
-// "running_mean" and "running_var" start as zeros and ones and follow the batches in training,
-// unless "beta" is frozen (Store::freeze()), and then are used in training too.
+// batch_norm over the last axis. "gamma" [channels] starts as ones, "beta" as zeros, the buffers
+// "running_mean" and "running_var" as zeros and ones. Training updates these buffers, unless "beta"
+// is frozen (Store::freeze()): then it normalizes with them, as evaluation does.
 class BatchNorm2d final : public Module {
  public:
   struct Settings {
     int64_t channels = 0;
     double eps = 1e-5;      // added to the variance
-    double momentum = 0.1;  // the share of the batch in the running statistics
+    double momentum = 0.1;  // weight of the batch in the running statistics
     bool scale = true;      // false: "gamma" is a buffer, which stays 1
   };
   BatchNorm2d(Store& store, std::string name, const Settings& settings);
@@ -145,7 +145,7 @@ class GroupNorm final : public Module {
   Tensor gamma_, beta_;
 };
 
-// prelu. "weight" [channels], or [1] for all of them, starts as `slope`.
+// prelu. "weight" [channels], or [1] shared by all channels, starts as `slope`.
 class PRelu final : public Module {
  public:
   struct Settings {
@@ -161,7 +161,7 @@ class PRelu final : public Module {
   Tensor weight_;
 };
 
-// Every channel times a number that is trained (Touvron et al. 2021). "gamma" [channels] starts as
+// Multiplies every channel by a trained number (Touvron et al. 2021). "gamma" [channels] starts as
 // `start`.
 class LayerScale final : public Module {
  public:
@@ -178,8 +178,8 @@ class LayerScale final : public Module {
   Tensor gamma_;
 };
 
-// Squeeze and excitation (Hu et al. 2017): every channel of an image times a number between 0 and 1
-// that is made of the means of all channels:
+// Squeeze and excitation (Hu et al. 2017): multiplies every channel of an image by a number between
+// 0 and 1 that is computed from the means of all channels:
 //
 //   y = scale_channels(x, gate(fc2(activation(fc1(global_average_pool(x))))))
 //
@@ -202,7 +202,7 @@ class SqueezeExcitation final : public Module {
   Function activation_, gate_;
 };
 
-// dropout with probability p. Has no parameters; its module path makes its random numbers its own.
+// dropout with probability p. Has no parameters. Its random numbers depend on its module path.
 class Dropout final : public Module {
  public:
   Dropout(std::string name, double p) : Module(std::move(name)), p_(p) {}

@@ -1,7 +1,7 @@
-// What each inference of the exact search (the planner `optimal`) is worth: proofs with one of them
-// switched off. None changes what is found true, only how many decisions it takes.
+// Ablations of the exact search (the planner `optimal`): proofs with one inference switched off.
+// Inferences change only the number of decisions, never what can be proved.
 //
-// Nothing here throws; all of it may be called by several threads at once.
+// Nothing here throws. Thread-safe.
 #pragma once
 
 #include <string_view>
@@ -12,15 +12,15 @@
 namespace tessera {
 
 struct Ablation {
-  std::string_view name;         // of the inference: "twins"
-  std::string_view explanation;  // what it infers, in one sentence
+  std::string_view name;         // "duplicates"
+  std::string_view explanation;  // one sentence on the inference
 };
 
-// All that can be switched off.
+// Returns all inferences that can be switched off.
 const std::vector<Ablation>& ablations();
 
-// What `optimal` would prove without the inference of that name, and with all of them where none
-// is called so. Compare the nodes, the time and the verdict with `optimal`'s own.
+// Runs `optimal` without the inference of that name, or with all of them if there is none of that
+// name. Compare the nodes, the time and the status with those of `optimal`.
 Solution prove_without(std::string_view inference, const Problem& problem,
                        const Limits& limits = {});
 

@@ -19,7 +19,8 @@ namespace {
   throw InternalError(fmt::format("direct allocator: {} was released but is not live", block));
 }
 
-// Every block straight from the machine: the yardstick, and what memory checkers understand best.
+// Allocates every block from the system: the baseline for other allocators, and best understood by
+// memory checkers.
 class DirectAllocator : public Allocator {
  public:
   DirectAllocator(RawMemory& memory, const AllocatorSettings& settings)

@@ -1,4 +1,4 @@
-// Lists of what is chosen by name: planners, recomputation strategies.
+// Lists of objects that are chosen by name: planners, recomputation strategies.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// The one of that name, or nullptr.
+// Returns the object of that name, or nullptr.
 template <class Named>
 const Named* find_by_name(const std::vector<const Named*>& all, std::string_view name) {
   for (const Named* one : all)
@@ -15,7 +15,7 @@ const Named* find_by_name(const std::vector<const Named*>& all, std::string_view
   return nullptr;
 }
 
-// False, and not added, where the name is taken.
+// Returns false, and adds nothing, if the name is already registered.
 template <class Named>
 bool add_by_name(std::vector<const Named*>& all, const Named& one) {
   if (find_by_name(all, one.name()) != nullptr) return false;
@@ -23,7 +23,7 @@ bool add_by_name(std::vector<const Named*>& all, const Named& one) {
   return true;
 }
 
-// "none, best, ...", for error messages.
+// Returns "none, best, ...", for error messages.
 template <class Named>
 std::string names_in_order(const std::vector<const Named*>& all) {
   std::string names;

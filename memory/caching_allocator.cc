@@ -18,9 +18,9 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kSegmentGranularity = size_t{2} << 20;  // segments that grow are a multiple
+constexpr size_t kSegmentGranularity = size_t{2} << 20;  // unit of large segments
 
-// Requests below the first number stand in chunks of the second.
+// Requests of fewer than `below` bytes are placed in chunks of `chunk` bytes.
 struct SmallSizes {
   size_t below, chunk;
 };
@@ -54,8 +54,8 @@ struct Pool {
   Block* smallest_that_holds(size_t bytes) const;
 };
 
-// A range of addresses, or bytes from the machine, or (parent set) a live block of the large pool
-// lent to the small one. One that is whole is never split.
+// A range of addresses, a system allocation or (if parent is set) a live block of the large pool
+// lent to the small one. A whole segment is never split.
 struct Segment {
   std::byte* data;
   size_t bytes;
@@ -67,7 +67,8 @@ struct Segment {
   bool unused() const { return !first->live && first->after == nullptr; }
 };
 
-// Gives a whole segment only to a request that leaves at most a 64th of it.
+// Returns the smallest free block that fits, or nullptr; a whole segment only if it exceeds the
+// request by at most 1/64.
 Block* Pool::smallest_that_holds(size_t bytes) const {
   Block probe{nullptr, bytes, nullptr};
   for (auto found = free.lower_bound(&probe); found != free.end(); ++found)
@@ -89,13 +90,12 @@ struct CachingAllocator::Impl {
   std::vector<Segment*> segments;  // oldest first
   std::unordered_map<void*, Block*> live;
   AllocatorStatistics statistics;
-  bool asked = false;  // the machine, since allocate() began
+  bool asked = false;  // whether allocate() made a system allocation
 
   AddressRange range;
-  Segment* in_range = nullptr;  // its segment, while it is reserved
-  bool has_ranges = true;       // until the memory gives none
-  // Stretches of whole pages of the range without memory: the end of each, and where it begins.
-  // No two of them touch.
+  Segment* in_range = nullptr;  // the range's segment, while reserved
+  bool has_ranges = true;       // false once the memory gave none
+  // Runs of whole pages of the range that are not committed, as end -> begin. No two of them touch.
   std::map<std::byte*, std::byte*> bare;
 
   Impl(RawMemory& raw, const AllocatorSettings& wanted) : memory(raw), settings(wanted) {}
@@ -142,7 +142,7 @@ struct CachingAllocator::Impl {
     }
   }
 
-  // That of a part of a device changes when devices are set up again.
+  // Returns the limit, which for a part of a device changes when devices are set up again.
   size_t limit() const { return std::min(settings.limit, memory.limit()); }
 
   void count_reserved(size_t bytes) {
@@ -162,7 +162,7 @@ struct CachingAllocator::Impl {
     in_range = add_segment(range.begin, range.bytes, large, nullptr);
   }
 
-  // Takes whole pages, or one segment, before anything else is taken.
+  // Allocates whole pages, or one segment, before any block. Returns false if that is impossible.
   bool take_reserve(size_t bytes) {
     open_range();
     if (in_range == nullptr) return ask_machine(bytes, large) != nullptr;
@@ -178,11 +178,11 @@ struct CachingAllocator::Impl {
   std::byte* page_at(const std::byte* address) const {  // at or below the address
     return range.begin + static_cast<size_t>(address - range.begin) / range.page * range.page;
   }
-  std::byte* page_from(const std::byte* address) const {  // at or above it
+  std::byte* page_from(const std::byte* address) const {  // at or above the address
     return page_at(address + (range.page - 1));
   }
 
-  // Whether the block has memory behind all its pages, or gets it.
+  // Commits all pages of the block that are not committed; returns false if that is impossible.
   bool commit(const Block* block, size_t growth) {
     for (auto hole = bare.upper_bound(block->data);
          hole != bare.end() && hole->second < block->end(); hole = bare.upper_bound(block->data)) {
@@ -193,20 +193,20 @@ struct CachingAllocator::Impl {
     return true;
   }
 
-  // Up to `most` if that much is allowed. All of it lies in one bare stretch.
+  // Commits [begin, end), or up to `most` if the limit allows it. All is in one run of `bare`.
   bool commit_pages(std::byte* begin, std::byte* end, std::byte* most) {
     const auto take = [&](std::byte* to) {
       return memory.commit(range, begin, static_cast<size_t>(to - begin), kEagerTag);
     };
     const auto bytes = static_cast<size_t>(end - begin);
-    // Free pages between live blocks, which are too small for this one, are not collected forever.
+    // Decommits free pages between live blocks, too small for this one, before they accumulate.
     const size_t peak = std::max(statistics.peak_live_bytes, statistics.live_bytes + bytes);
     if (statistics.reserved_bytes + bytes > 2 * peak) give_back(bytes);
     if (most > end && fits(static_cast<size_t>(most - begin)) && take(most)) {
       end = most;
     } else {
       if (!make_room(bytes)) return false;
-      if (!take(end)) {  // others may hold a part of what the limit allows
+      if (!take(end)) {  // other allocators may hold a part of the limit
         give_back(bytes);
         if (!take(end)) return false;
       }
@@ -236,8 +236,8 @@ struct CachingAllocator::Impl {
       bare[end] = begin;
   }
 
-  // Gives up to `wanted` bytes of the whole pages from low to high back, the highest first; returns
-  // how many.
+  // Decommits up to `wanted` bytes of the whole pages in [low, high), the highest first; returns
+  // the number of bytes.
   size_t give_pages(std::byte* low, std::byte* high, size_t wanted) {
     size_t given = 0;
     while (high > low && given < wanted) {
@@ -256,7 +256,7 @@ struct CachingAllocator::Impl {
     return given;
   }
 
-  // The longest stretch of a free block that needs nothing from the machine.
+  // Returns the bytes of the longest committed run of a free block.
   size_t cached_bytes(const Block* block) const {
     if (!is_in_range(block)) return block->bytes;
     ptrdiff_t most = 0;
@@ -285,19 +285,19 @@ struct CachingAllocator::Impl {
     return bytes <= most && statistics.reserved_bytes <= most - bytes;
   }
 
-  // Without a range, blocks under a limit are segments of their own: nothing that is live then
-  // keeps another's bytes from going back.
+  // Returns whether each block is a segment of its own: under a limit without a range, so that no
+  // live block keeps another from going back.
   bool whole_blocks() const { return in_range == nullptr && limit() != RawMemory::kNoLimit; }
   const SmallSizes& small_sizes() const { return whole_blocks() ? kSmallOfWhole : kSmall; }
 
-  // Gives back what is free until the limit allows so many bytes more; whether it does then.
+  // Frees cached memory until the limit allows `bytes` more; returns whether it does then.
   bool make_room(size_t bytes) {
     const size_t most = limit();
     if (!fits(bytes) && bytes <= most) give_back(statistics.reserved_bytes - (most - bytes));
     return fits(bytes);
   }
 
-  // Unused segments, the oldest first; then free pages, those of the largest blocks first.
+  // Frees unused segments, the oldest first; then free pages, those of the largest blocks first.
   void give_back(size_t wanted) {
     size_t given = 0;
     for (Segment* segment : std::vector(segments)) {
@@ -312,7 +312,7 @@ struct CachingAllocator::Impl {
           given += give_pages(page_from((*block)->data), page_at((*block)->end()), wanted - given);
   }
 
-  // A new segment from the machine, or nullptr when it or the limit does not allow it.
+  // Allocates a segment from the system; returns nullptr if the system or the limit refuses it.
   Block* ask_machine(size_t bytes, Pool& pool, bool whole = false) {
     if (!make_room(bytes)) return nullptr;
     void* data = nullptr;
@@ -326,7 +326,7 @@ struct CachingAllocator::Impl {
     return add_segment(data, bytes, pool, nullptr, whole)->first;
   }
 
-  // A chunk for small requests cut out of the free large blocks, or nullptr.
+  // Returns a chunk for small requests, cut out of a free large block, or nullptr.
   Block* lend_chunk(size_t need) {
     const size_t chunk = small_sizes().chunk;
     Block* block = large.smallest_that_holds(chunk);
@@ -343,7 +343,7 @@ struct CachingAllocator::Impl {
       if (block == nullptr) block = ask_machine(small_sizes().chunk, small);
       if (block == nullptr) block = lend_chunk(need);
     } else if (limit() == RawMemory::kNoLimit) {
-      give_back(need);  // what is unused is too small: it makes place for one that is not
+      give_back(need);  // unused segments are too small: make place for a larger one
       const size_t rounded =
           (need + kSegmentGranularity - 1) / kSegmentGranularity * kSegmentGranularity;
       block = ask_machine(std::max(rounded, settings.growth), large);
@@ -357,7 +357,7 @@ struct CachingAllocator::Impl {
     if (in_range != nullptr && in_range->unused()) remove_segment(in_range);
   }
 
-  // A live block with memory behind it, or nullptr.
+  // Returns a live block with committed pages, or nullptr.
   Block* place(size_t need) {
     open_range();
     const bool is_small = need < small_sizes().below;
@@ -387,7 +387,7 @@ struct CachingAllocator::Impl {
     block->live = true;
   }
 
-  // Merges a block with its free neighbours; a lent chunk that is unused goes home.
+  // Merges a block with its free neighbours; an unused lent chunk returns to the large pool.
   void free_block(Block* block) {
     Segment* segment = block->segment;
     block->live = false;
@@ -422,7 +422,7 @@ struct CachingAllocator::Impl {
         largest_free(), what_fits()));
   }
 
-  // The most that a single request could have now.
+  // Returns the size of the largest request that would succeed now, as text; empty if unlimited.
   std::string what_fits() const {
     size_t from_machine =
         std::min(limit() - std::min(limit(), statistics.reserved_bytes), memory.available());

@@ -1,14 +1,14 @@
-// The allocator of eager mode: keeps what is released, splits and merges blocks, and so asks the
-// machine rarely. A step that repeats its allocations asks nothing after the first.
+// CachingAllocator: the default allocator of eager mode. It keeps released blocks and splits and
+// merges them, so a step that repeats its allocations needs no system allocation after the first.
 //
-// Blocks are multiples of the memory's alignment and stand in one range of addresses, whose pages
-// are committed when they are first used; a released block merges with its free neighbours at once.
-// A request takes the smallest free block that holds it, the lowest address first. Small requests
-// (below 1 MiB) and large ones stand apart, so that a small long-lived tensor never pins a large
-// hole. Free pages are decommitted before a limit refuses anything.
+// Blocks are multiples of the memory's alignment in one range of addresses, whose pages are
+// committed on first use. A released block merges with its free neighbours at once. A request takes
+// the smallest free block that holds it, the lowest address first. Small requests (below 1 MiB) and
+// large ones are kept apart, so that a small long-lived tensor never splits a large hole. Free
+// pages are decommitted before the limit refuses a request.
 //
-// A memory without ranges gives segments: without a limit they are large and cut into blocks, under
-// a limit each block is a segment of its own, so that whatever is free can go back.
+// A memory without ranges provides segments. Without a limit, segments are large and cut into
+// blocks; under a limit each block is a segment of its own, so that every free block can go back.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ namespace tessera {
 class CachingAllocator : public Allocator {
  public:
   explicit CachingAllocator(RawMemory& memory, const AllocatorSettings& settings = {});
-  // Gives every segment back; blocks still live are lost with them.
+  // Frees all segments, including those with live blocks.
   ~CachingAllocator() override;
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // When the machine has no more it trims, tries once again, and only then throws OutOfMemory with
-  // bytes asked, live, reserved and the limit; the allocator stays as usable as before.
+  // If no memory is available, trims, tries once more, and then throws OutOfMemory with the bytes
+  // requested, live and reserved and the limit. The allocator remains usable.
   void* allocate(size_t bytes) override;
   void release(void* block) noexcept override;
   void trim() override;

@@ -15,7 +15,7 @@ constexpr int64_t kLargest = int64_t{1} << 62;
 
 bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 
-// What is wrong with the buffer alone, or an empty text.
+// Returns the fault of a single buffer, or an empty string.
 std::string fault_of(const Interval& b) {
   if (b.size < 0) return fmt::format("its size must not be below 0, but it is {}", b.size);
   if (b.alignment < 1)
@@ -42,7 +42,7 @@ std::string fault_of(const Interval& b) {
   return {};
 }
 
-// Bytes that come to life or die at a time, and what rounding added to them.
+// Bytes that become live or are freed at a time; rounding added `slack` of them.
 struct Event {
   int64_t time;
   bool begins;
@@ -73,7 +73,7 @@ std::optional<std::string> malformed(const Problem& problem) {
     const Interval& buffer = problem.buffers[i];
     std::string fault = fault_of(buffer);
     if (fault.empty()) {
-      // Each below 2^62, so neither sum can overflow before it is looked at.
+      // Each summand is below 2^62, so no sum can overflow before the comparison.
       total = std::max(total, std::max<int64_t>(buffer.offset, 0)) + buffer.size;
       if (total < kLargest) total += buffer.alignment;
       if (total >= kLargest) fault = "the sizes up to it must fit 62 bits together";
@@ -95,8 +95,8 @@ std::vector<Gap> live_parts(const Interval& buffer) {
 }
 
 int64_t lower_bound(const Problem& problem) {
-  // Offsets are multiples of what all alignments share, so blocks below another one take their
-  // rounded size; only the topmost keeps its own: hence the largest slack is taken off again.
+  // Offsets are multiples of what all alignments share, so every block below another one takes its
+  // rounded size. Only the topmost does not: hence the largest slack is subtracted.
   int64_t unit = 0;
   int64_t bound = 0;
   for (const Interval& buffer : problem.buffers) {

@@ -9,8 +9,7 @@
 namespace tessera {
 namespace {
 
-// A buffer takes hold of its bytes at one time and lets go at another; gaps make several such
-// pairs.
+// A buffer becomes live (`takes`) or is freed at `time`; gaps add further such pairs.
 struct CheckedEvent {
   int64_t time;
   bool takes;
@@ -23,7 +22,7 @@ std::string describe(const Problem& problem, const Plan& plan, int64_t i) {
                      plan.offsets[i], plan.offsets[i] + buffer.size, buffer.lower, buffer.upper);
 }
 
-// What is wrong with the place of one buffer, whatever the others do.
+// Returns the fault of one offset, without regard to the other buffers.
 std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
   const Interval& buffer = problem.buffers[i];
   const int64_t offset = plan.offsets[i];
@@ -58,7 +57,8 @@ std::vector<CheckedEvent> events_of(const Problem& problem) {
     }
     holds_until(buffer.upper);
   }
-  // What ends at a time has let go before anything takes hold at it.
+  // Sort ends before beginnings: a buffer that ends at time t does not overlap one that begins at
+  // t.
   std::sort(events.begin(), events.end(), [](const CheckedEvent& a, const CheckedEvent& b) {
     if (a.time != b.time) return a.time < b.time;
     if (a.takes != b.takes) return !a.takes;
@@ -95,7 +95,7 @@ std::optional<PlanFault> check(const Problem& problem, const Plan& plan) {
     const std::string fault = misplaced(problem, plan, i);
     if (!fault.empty()) return PlanFault{i, -1, describe(problem, plan, i) + " " + fault};
   }
-  // Sweep: no two held ranges overlap before an event, so only the neighbours of a new one can.
+  // Sweep: no held ranges overlap before an event, so a new one can only overlap its neighbours.
   std::map<int64_t, int64_t> held;  // offset -> buffer
   for (const CheckedEvent& event : events_of(problem)) {
     const int64_t offset = plan.offsets[event.buffer];

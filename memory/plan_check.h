@@ -1,4 +1,4 @@
-// Proof that a plan is right, or what is wrong with it. Shares no code with any planner.
+// Checks plans. Shares no code with any planner.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace tessera {
 
 struct PlanFault {
-  int64_t first = -1;   // index of a buffer, -1 when the fault is about the plan as a whole
-  int64_t second = -1;  // the buffer it overlaps with, or -1
+  int64_t first = -1;   // index of a buffer; -1: the fault concerns the whole plan
+  int64_t second = -1;  // the buffer that overlaps `first`, or -1
   std::string text;     // names buffers, times and byte ranges
 };
 
-// Nothing when no two live buffers share a byte and offsets are present, at or above 0, aligned,
-// where they were fixed, within plan.bytes and within the capacity; else the first fault in time.
-// O(n log n) in the number of buffers and gaps. Thread-safe.
+// Returns nullopt if no two live buffers share a byte and all offsets are present, not below 0,
+// aligned, as fixed, within plan.bytes and within the capacity; else the first fault in time.
+// Thread-safe. O(n log n) in the number of buffers and gaps.
 std::optional<PlanFault> check(const Problem& problem, const Plan& plan);
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ class Reader {
     while (next_line()) {
       problem.buffers.push_back(read_buffer());
       buffer_lines_.push_back(lines_.number);
-      // What has no name is called by its number, as write_plan_csv() does.
+      // Names a nameless buffer by its number, as write_plan_csv() does.
       std::string& id = problem.buffers.back().id;
       if (id.empty()) id = std::to_string(problem.buffers.size() - 1);
     }
@@ -40,7 +40,7 @@ class Reader {
   }
 
  private:
-  // Each line was right: what is wrong is their sum, from some line on.
+  // Fails at the first line that makes the problem malformed; each line by itself is valid.
   [[noreturn]] void fail_at_last_of(const Problem& problem, const std::string& fault) {
     size_t good = 0, bad = problem.buffers.size();
     while (bad - good > 1) {
@@ -55,7 +55,7 @@ class Reader {
 
   [[noreturn]] void fail(const Field& at, const std::string& what) const { lines_.fail(at, what); }
 
-  // Moves on to the next line that is not blank and cuts it into fields.
+  // Moves to the next line that is not blank and splits it into fields.
   bool next_line() {
     for (std::string_view line; lines_.next(line);) {
       if (line.find_first_not_of(" \t") == line.npos) continue;
@@ -162,7 +162,7 @@ class Reader {
     return optional && field.text.empty() ? if_absent : parse(field);
   }
 
-  // Numbers stay below 2^62, so that two of them can be added.
+  // Parses a number below 2^62, so that two of them can be added.
   int64_t parse(const Field& field) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 2;
     return lines_.whole_number(field, -kLargest, kLargest);
@@ -175,7 +175,7 @@ class Reader {
   std::vector<Field> fields_;
   std::array<int, kColumns> where_{};
   size_t columns_ = 0;
-  int64_t inclusive_ = 0;  // 1 when ends are given as the last live time
+  int64_t inclusive_ = 0;  // 1 if ends are given as the last live time
 };
 
 std::string gaps_text(const Interval& buffer) {
@@ -186,7 +186,7 @@ std::string gaps_text(const Interval& buffer) {
   return text;
 }
 
-// Commas and line ends cannot stand in a field.
+// Returns the name; commas and line ends, which a field cannot contain, become '_'.
 std::string id_text(const Interval& buffer, size_t index) {
   std::string id = buffer.id.empty() ? std::to_string(index) : buffer.id;
   for (char& c : id) {

@@ -33,7 +33,7 @@ Frame frame_of(const Problem& problem, const Plan& plan) {
   return frame;
 }
 
-// The first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
+// Returns the first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
 int64_t round_step(int64_t range, int64_t parts) {
   for (int64_t step = 1;; step *= 10) {
     for (int64_t factor : {1, 2, 5}) {
@@ -42,7 +42,7 @@ int64_t round_step(int64_t range, int64_t parts) {
   }
 }
 
-// "1.5 MiB" for a multiple of a power of two; at most three digits behind the point are needed.
+// Returns "1.5 MiB" for a multiple of a power of two, which needs at most three decimals.
 std::string tick_text(int64_t bytes) {
   std::string text = byte_text(bytes, 3);
   const size_t space = text.find(' '), point = text.find('.');
@@ -52,9 +52,9 @@ std::string tick_text(int64_t bytes) {
   return text.erase(end, space - end);
 }
 
-// Lines at round addresses and marks at round times, with what they stand for.
+// Labelled lines at round addresses and marks at round times.
 struct Axes {
-  double left, bottom;  // where they cross
+  double left, bottom;  // the origin
   double right, per_time, per_byte;
 
   std::string svg(const Frame& frame) const {
@@ -90,7 +90,7 @@ namespace {
 constexpr std::string_view kLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
-// Buffers that are drawn, the largest first.
+// Returns the buffers that are drawn, the largest first.
 std::vector<size_t> by_size(const Problem& problem) {
   std::vector<size_t> order;
   for (size_t i = 0; i < problem.buffers.size(); ++i)
@@ -173,7 +173,7 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
   height = std::clamp(height, 100, 100'000);
   const Frame frame = frame_of(problem, plan);
   const double bound = static_cast<double>(lower_bound(problem));
-  const double top = 24.0;  // room for the caption
+  const double top = 24.0;  // height of the caption
   const Axes axes{80, height - 20.0, 1.0 * width,
                   (width - 80) / static_cast<double>(frame.last_time - frame.first_time),
                   (height - 20 - top) / static_cast<double>(frame.bytes)};
@@ -189,7 +189,7 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& buffer = problem.buffers[i];
     if (!drawn(buffer)) continue;
-    // The golden angle gives neighbours in the list colours that differ.
+    // The golden angle gives neighbours in the list different colours.
     const double hue = static_cast<double>((i * 13751) % 36000) / 100.0;
     for (const Gap& part : live_parts(buffer)) {
       svg += fmt::format(

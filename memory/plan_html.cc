@@ -47,7 +47,7 @@ class Writer {
                        group_of(label.group), spans(b), script(name), script(label.details));
   }
 
-  // The lifetime without its gaps: "0,4,6,9".
+  // Returns the lifetime without its gaps: "0,4,6,9".
   static std::string spans(const Interval& b) {
     std::string text;
     int64_t from = b.lower;
@@ -75,7 +75,7 @@ class Writer {
     return text;
   }
 
-  // From the first time on, as far as there are names.
+  // Returns the names of the times from the first on, as far as there are any.
   std::string step_list() const {
     std::string text;
     for (int64_t t = first_; t < last_ && t >= 0 && t < std::ssize(picture_.steps); ++t) {

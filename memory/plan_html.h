@@ -1,6 +1,6 @@
-// Plans as one HTML file that needs nothing else: time to the right, addresses upwards, colour by
-// group; hovering over a box tells what it is, a search finds it. Several stand side by side, in
-// one scale of bytes, and of time where they have as many steps.
+// Plans as one self-contained HTML file: time to the right, addresses upwards, colour by group.
+// Hovering over a box shows its details; a search finds it. Several plans are drawn next to each
+// other, in one scale of bytes, and of time if they have equally many steps.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace tessera {
 
-// What is known of a buffer beyond the plan.
+// The labels of a buffer, in addition to the plan.
 struct BufferLabel {
   std::string name;     // "%12 conv2d"; empty: the buffer's id
-  std::string group;    // gives the colour: "activations"; when all are the same, boxes differ
+  std::string group;    // the colour: "activations"; if all are equal, every box has its own
   std::string details;  // more lines
 };
 
@@ -26,12 +26,12 @@ struct PlanPicture {
   Problem problem;
   Plan plan;
   std::vector<BufferLabel> labels = {};  // one per buffer, or none
-  std::vector<std::string> steps = {};   // what happens at time 0, 1, ...; may be shorter
+  std::vector<std::string> steps = {};   // names of the times 0, 1, ...; may be shorter
   int64_t forward_ends = -1;             // the first time of the backward pass, which is marked
 };
 
 std::string draw_plan_html(std::span<const PlanPicture> pictures);
-// The same in small pieces, one after the other.
+// Passes the file to `piece` in small pieces, in order.
 void draw_plan_html(std::span<const PlanPicture> pictures,
                     const std::function<void(std::string_view)>& piece);
 

@@ -26,7 +26,7 @@ bool meet(const Interval& a, const Interval& b) {
   return false;
 }
 
-// Bytes that are live from each time on at which that changes.
+// Returns the live bytes from each time on at which they change.
 std::map<int64_t, int64_t> loads_of(const Problem& problem) {
   std::map<int64_t, int64_t> loads;
   for (const Interval& buffer : problem.buffers) {

@@ -1,4 +1,4 @@
-// Why a buffer stands where it stands, and what it costs.
+// BufferExplanation: the neighbours of a buffer in a plan, and the bytes saved without it.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace tessera {
 
-// Buffers are named by their index in the problem.
+// The explanation of one buffer. All buffers are indices in the problem.
 struct BufferExplanation {
-  int64_t peak_time = 0;      // the time in its life at which most bytes are live
-  int64_t load = 0;           // these bytes, its own included
-  bool makes_bound = false;   // at no time are more bytes live than then
-  std::vector<int> beside{};  // the others that are live then, the largest first
-  // Of those that share a time with it, the nearest that end below it and those that begin above,
-  // with the bytes in between.
+  int64_t peak_time = 0;      // the time in its lifetime with the most live bytes
+  int64_t load = 0;           // live bytes at peak_time, its own included
+  bool makes_bound = false;   // whether no other time has more live bytes
+  std::vector<int> beside{};  // other buffers live at peak_time, the largest first
+  // The nearest buffers in memory that are live at a common time.
   std::vector<int> below{}, above{};
-  int64_t hole_below = 0;  // down to the nearest, or to address 0
-  int64_t hole_above = 0;  // up to the nearest, or to the top of the plan
-  // What is left without it: the plan of the same planner, and the lower bound.
+  int64_t hole_below = 0;  // free bytes down to `below`, or to address 0
+  int64_t hole_above = 0;  // free bytes up to `above`, or to the top of the plan
+  // Without the buffer: the bytes of the planner's plan, and the lower bound.
   int64_t bytes_without = 0, bound_without = 0;
 };
 
-// Requires a plan that passes check() for the problem, and a buffer that takes room.
+// Explains `buffer`. Requires a plan that passes check() for the problem, and a buffer with bytes
+// and a lifetime.
 BufferExplanation why(const Problem& problem, const Plan& plan, int buffer, const Planner& planner);
 
-// The same in words.
+// Returns why() as text.
 std::string explanation_text(const Problem& problem, const Plan& plan, int buffer,
                              const Planner& planner);
 

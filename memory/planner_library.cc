@@ -11,10 +11,10 @@ namespace tessera {
 
 namespace {
 
-// Calls what the library has under that symbol, which its macro has defined.
+// Calls the function `symbol` of the library, which `macro` defined.
 template <class Made>
 const Made& make(const std::string& path, const char* symbol, const char* what, const char* macro) {
-  // Without a slash, dlopen would look in the system's folders.
+  // Without a slash, dlopen would search the system's folders.
   void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw ConfigError(fmt::format("{} library {}: it cannot be loaded: {}", what, path, dlerror()));

@@ -1,11 +1,11 @@
-// Planners and strategies of recomputation out of shared libraries. A library has one, named by a
-// line at the end of its source:
+// Planners and recomputation strategies from shared libraries. A library has one, named by a line
+// at the end of its source:
 //
 //   class Mine : public tessera::Planner { ... };        or: tessera::RecomputeStrategy
 //   TESSERA_PLANNER(Mine)                                    TESSERA_RECOMPUTE(Mine)
 //
-// Build it with the compiler and the version of Tessera that load it: both cross as C++ objects.
-// The symbols carry a number that grows when plan.h or recompute.h changes.
+// Build a library with the compiler and the version of Tessera that load it, because C++ objects
+// are exchanged. The symbols contain a number that grows when plan.h or recompute.h changes.
 #pragma once
 
 #include <string>
@@ -28,10 +28,10 @@
 namespace tessera {
 
 // Loads the library and adds its planner (plan.h); the library stays loaded. Throws ConfigError
-// with the file and the reason: it cannot be loaded, has no planner for this version, or one whose
-// name is taken.
+// with the file and the reason: the library cannot be loaded, has no planner for this version, or
+// the planner's name is already registered.
 const Planner& load_planner(const std::string& path);
-// The same with its strategy (recompute.h).
+// Loads the library and adds its strategy (recompute.h). Throws as load_planner().
 const RecomputeStrategy& load_recompute_strategy(const std::string& path);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Problems at random, the same for the same settings on every machine: for tests and experiments.
+// Random problems, the same for the same settings on every machine: for tests and experiments.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace tessera {
 
-// Shares are of the buffers, from 0 to 1.
+// The settings of random_problem(). Shares are fractions of the buffers, from 0 to 1.
 struct RandomProblem {
   int64_t buffers = 100;
   uint64_t seed = 1;
-  int64_t times = 100;        // beginnings are below it
+  int64_t times = 100;        // beginnings are below this time
   int64_t largest = 1 << 20;  // sizes are 1 to this many bytes
-  double long_lived = 0.25;   // live up to `times` long, the others up to an eighth of it
-  double aligned = 0;         // have an alignment, a power of 2 up to largest_alignment
+  double long_lived = 0.25;   // share with lifetimes up to `times`; others up to times / 8
+  double aligned = 0;         // share with an alignment, a power of 2 up to largest_alignment
   int64_t largest_alignment = 64;
-  double gaps = 0;   // have gaps
-  double fixed = 0;  // stand at an offset; these never clash, each has an address range of its own
-  double hints = 0;  // have a hint
-  double empty = 0;  // have no bytes, and as many no lifetime
+  double gaps = 0;   // share with gaps
+  double fixed = 0;  // share with a fixed offset; their address ranges are disjoint
+  double hints = 0;  // share with a hint
+  double empty = 0;  // share without bytes, and share without a lifetime
 };
 
-// Ids are numbers from 0. Requires numbers of at least 1 where there must be some, and that
-// buffers * (largest + largest_alignment) fits 62 bits.
+// Returns a problem with ids from 0. Requires that `times`, `largest` and `largest_alignment` are
+// at least 1, and that buffers * (largest + largest_alignment) fits 62 bits.
 Problem random_problem(const RandomProblem& settings);
 
 }  // namespace tessera

@@ -1,5 +1,4 @@
-// The few large blocks an engine stands on: persistent values, slots, the arena. Each is one
-// Region.
+// Region: one of the few large blocks of an engine: persistent values, slots, the arena.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +9,20 @@
 
 namespace tessera {
 
-// Memory that an embedding program brings; it stays the program's own.
+// Memory that an embedding program provides and continues to own.
 struct ExternalMemory {
   void* data = nullptr;
   size_t bytes = 0;
 };
 
-// One named block of bytes, taken at construction and released with the object. Move-only.
+// A named block of bytes, allocated at construction and freed with the object. Move-only.
 class Region {
  public:
   Region() = default;
-  // Takes exactly `bytes` from `memory`, which must outlive the region. Throws OutOfMemory naming
-  // the label.
+  // Allocates exactly `bytes` from `memory`, which must outlive the region. Throws OutOfMemory
+  // naming the label.
   Region(std::string label, size_t bytes, RawMemory& memory);
-  // Uses the first `bytes` of what is brought. Throws ConfigError when it is too small, absent or
+  // Uses the first `bytes` of `external`. Throws ConfigError if `external` is too small, absent or
   // does not start at a multiple of `alignment`: that of the device's memory.
   Region(std::string label, size_t bytes, ExternalMemory external,
          size_t alignment = kMemoryAlignment);
@@ -35,7 +34,7 @@ class Region {
   }
 
   const std::string& label() const { return label_; }
-  std::byte* data() const { return data_; }  // nullptr when bytes() is 0
+  std::byte* data() const { return data_; }  // nullptr if bytes() is 0
   size_t bytes() const { return bytes_; }
   bool external() const { return bytes_ > 0 && memory_ == nullptr; }
 
@@ -45,7 +44,7 @@ class Region {
   std::string label_;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  RawMemory* memory_ = nullptr;  // where it is given back to; nullptr: not ours
+  RawMemory* memory_ = nullptr;  // owner of the bytes; nullptr: external
 };
 
 }  // namespace tessera

@@ -19,7 +19,7 @@ std::string in_quotes(std::string_view text) {
 std::string read_text_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
-  // Of a folder nothing can be read, though it opens; an empty file ends at once.
+  // A folder can be opened but not read; an empty file ends at once.
   if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
   if (in.bad() || !(in || in.eof())) throw DataError(fmt::format("{}: cannot be read", path));
   return text.str();

@@ -1,4 +1,4 @@
-// What the readers of text files share: lines, numbers, and errors that say where.
+// TextLines: lines, numbers and errors with positions, for the readers of text files.
 #pragma once
 
 #include <cstdint>
@@ -7,33 +7,34 @@
 
 namespace tessera {
 
-// A piece of a line and the column where it begins, from 1.
+// A piece of a line and its first column, counted from 1.
 struct TextPiece {
   std::string_view text;
   size_t column;
 };
 
-// A piece for a message, in quotes: short, however long it is.
+// Returns `text` in quotes for a message, cut after 40 characters.
 std::string in_quotes(std::string_view text);
 
-// The whole file. Throws DataError, which names it.
+// Returns the whole file. Throws DataError naming the file.
 std::string read_text_file(const std::string& path);
 
-// A text line by line; both views must outlive it.
+// Reads a text line by line. Both views must outlive the object.
 class TextLines {
  public:
   TextLines(std::string_view text, std::string_view file) : rest_(text), file_(file) {}
 
-  // Moves on to the next line, which comes without its end. False: there is none. Throws DataError
-  // at a control character: a damaged or binary file is refused where that begins.
+  // Moves to the next line and stores it in `line`, without its line end; returns false if there is
+  // none. Throws DataError at a control character, the sign of a damaged or binary file.
   bool next(std::string_view& line);
-  // Of the line that was read last, from 1; 0 before the first. May be set, for fail().
+  // The number of the last line read, counted from 1; 0 before the first. A caller may set it to
+  // change the line that fail() reports.
   size_t number = 0;
 
   // Throws DataError: "file:line:column: what".
   [[noreturn]] void fail(const TextPiece& at, const std::string& what) const;
-  // Throws DataError where it is none, or none from `lowest` to `largest`, which are for numbers of
-  // which two can be added.
+  // Returns the whole number `at`. Throws DataError if the text is not a whole number from `lowest`
+  // to `largest`, a range in which two numbers can be added.
   int64_t whole_number(const TextPiece& at, int64_t lowest, int64_t largest) const;
 
  private:

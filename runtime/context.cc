@@ -29,7 +29,7 @@ ThreadPool& pool_of(int threads) {
   return *pool;
 }
 
-// Nobody asked for a number of threads yet: without any the steps still run.
+// The default pool: falls back to one thread if the system cannot start more.
 ThreadPool& default_pool() {
   static ThreadPool& pool = [&]() -> ThreadPool& {
     try {
@@ -51,7 +51,7 @@ SettingsScope::SettingsScope(const Settings& settings) : settings_(settings), ou
                     isa_name(current_isa()),
                     std::getenv("TESSERA_MAX_ISA") ? ", or unset TESSERA_MAX_ISA" : ""));
   if (settings.threads <= 0) settings_.threads = available_cores();
-  // A step inside a step's scope, of equal settings as a rule, must not take a lock for its pool.
+  // A nested scope with equal settings, the usual case, must not take a lock for its pool.
   const bool same = outer_ != nullptr && outer_->settings_.threads == settings_.threads;
   pool_ = same ? outer_->pool_ : &pool_of(settings_.threads);
   current = this;

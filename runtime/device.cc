@@ -64,7 +64,7 @@ std::vector<DeviceInfo> look_for_devices() {
   return devices;
 }
 
-// What a process sees does not change while it runs, and contexts are asked for all the time.
+// Cached: the devices of a process do not change, and contexts are looked up often.
 const std::vector<DeviceInfo>& known_devices() {
   static const std::vector<DeviceInfo> devices = look_for_devices();
   return devices;

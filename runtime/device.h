@@ -1,4 +1,4 @@
-// Devices and the scope that chooses one.
+// Device, the list of devices, and DeviceScope, which selects one.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-// In front of a function of a header that kernels on a GPU call, too. Nothing where nvcc does not
-// compile.
+// Marks a function of a header that GPU kernels also call. Empty unless nvcc compiles.
 #if defined(__CUDACC__)
 #define TESSERA_HOST_DEVICE __host__ __device__
 #else
@@ -19,7 +18,7 @@ namespace tessera {
 
 enum class DeviceKind : unsigned char { cpu, gpu };
 
-// A place where ops run and tensors live. A small value, compared by value.
+// A device on which ops run and tensors are stored. A small value, compared by value.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
@@ -28,52 +27,52 @@ struct Device {
   std::string name() const;  // "cpu:0", "gpu:1"
 };
 
-// Understands "cpu", "gpu:1", "cuda:1", "/CPU:0", "/GPU:0", in either case. Throws DeviceError on
-// any other text.
+// Parses "cpu", "gpu:1", "cuda:1", "/CPU:0", "/GPU:0", in either case. Throws DeviceError for any
+// other text.
 Device parse_device(std::string_view text);
 
 struct DeviceInfo {
   Device device;
   std::string description;     // model name, or the reason why a GPU cannot be used
   long long memory_bytes = 0;  // total
-  std::string bus = {};        // of a GPU, where it sits: "0000:3B:00.0"
+  std::string bus = {};        // PCI address of a GPU: "0000:3B:00.0"
 };
 
-std::string cpu_description();  // the model of the processor, without asking any driver
-// The devices this process can use: cpu:0 always, GPUs where the build has CUDA and a driver.
+std::string cpu_description();  // model of the processor, without a driver call
+// Returns the devices that this process can use: cpu:0 always, GPUs if the build has CUDA and there
+// is a driver.
 std::vector<DeviceInfo> physical_devices();
-// Why there is no GPU in physical_devices(), in a sentence; empty when there is one.
+// Returns a sentence that says why physical_devices() has no GPU; empty if it has one.
 std::string why_no_gpu();
-// Whether that is because of a driver that does not fit the CUDA toolkit of this build.
+// Returns true if the reason is a driver that does not fit the CUDA toolkit of this build.
 bool driver_mismatch();
 
-// A physical device cut into logical ones of the same kind. Each has memory of its own, with a
-// limit of its own, and its own eager allocator; they share the threads, or the GPU, of the whole.
+// A physical device divided into logical ones of the same kind. Each part has its own memory limit
+// and eager allocator; all parts share the threads, or the GPU, of the whole.
 struct DeviceParts {
   std::string device;               // "cpu:0"
   int parts = 1;                    // how many
-  size_t bytes_each = SIZE_MAX;     // that may be live on a part at once; SIZE_MAX: no limit
+  size_t bytes_each = SIZE_MAX;     // limit of live bytes of a part; SIZE_MAX: no limit
   std::vector<size_t> limits = {};  // one for each part, instead of parts and bytes_each
 };
-// From now on the devices are these parts, numbered through for each kind in the order given:
+// Divides devices into these parts, numbered per kind in the order given:
 // configure_devices({{"cpu:0", 2, size_t{512} << 20}}) makes cpu:0 and cpu:1. Devices that are not
-// named stay whole and come first for their kind. {} makes all whole again. What is kept for
-// tensors that have gone is given back before; but tensors must not live on any device, nor a
-// DeviceScope be open in any thread: throws DeviceError naming what came before. Steps that were
-// compiled before are not to be run after it.
+// named stay whole and come first for their kind. {} makes all devices whole again. Frees cached
+// memory first. Throws DeviceError, naming the cause, if any tensor exists or a DeviceScope is open
+// in any thread. Steps compiled before this call must not be run after it.
 void configure_devices(const std::vector<DeviceParts>& parts);
-// What DeviceScope takes: the physical devices, or their parts.
+// Returns the devices that DeviceScope accepts: the physical devices, or their parts.
 std::vector<DeviceInfo> logical_devices();
 
-// Throws DeviceError, listing the devices there are, unless `device` is one of logical_devices();
-// VersionMismatch for a GPU where driver_mismatch().
+// Throws DeviceError, listing the devices, unless `device` is one of logical_devices(); throws
+// VersionMismatch for a GPU if driver_mismatch().
 void require_device(Device device);
 
-// Ops called while a scope lives run on its device. Scopes nest; the innermost counts; one stack
-// for each thread. Without a scope the device is cpu:0.
+// Selects the device of ops that this thread calls during the scope. Scopes nest. Without a scope
+// the device is cpu:0.
 class DeviceScope {
  public:
-  explicit DeviceScope(Device device);  // throws DeviceError when there is no such device
+  explicit DeviceScope(Device device);  // throws DeviceError if there is no such device
   explicit DeviceScope(std::string_view name) : DeviceScope(parse_device(name)) {}
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;

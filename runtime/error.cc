@@ -15,7 +15,7 @@ void Error::locate(std::string_view module_path, std::string_view op) {
   located_ = !module_path.empty() || !op.empty();
   const std::string text = what();
   const std::string_view head = std::string_view(text).substr(0, text.find(": "));
-  // A name, as ops have it; not "cpu:0" or a sentence.
+  // True for a name like those of ops; false for "cpu:0" or a sentence.
   const bool names_op =
       head.size() < text.size() && std::all_of(head.begin(), head.end(), [](unsigned char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';

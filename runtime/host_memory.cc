@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The beginning of a file of the system, which is text.
+// The first 4 KiB of a text file of the system.
 class SystemFile {
  public:
   explicit SystemFile(const char* path) {
@@ -26,7 +26,7 @@ class SystemFile {
     ::close(file);
   }
 
-  // The number behind `name`, or the first one; -1 when there is none.
+  // Returns the number after `name`, or the first number; -1 if there is none.
   int64_t number(std::string_view name = {}) const {
     std::string_view text(text_, size_);
     const size_t at = text.find(name);
@@ -45,14 +45,14 @@ class SystemFile {
   size_t size_ = 0;
 };
 
-// A limit that is above what the machine has is none.
+// Applies a limit, unless it exceeds the total memory.
 void limit_to(HostMemory& memory, int64_t most, int64_t used) {
   if (most < 0 || used < 0 || most >= memory.total) return;
   memory.total = most;
   memory.free = std::clamp<int64_t>(most - used, 0, memory.free);
 }
 
-// Of one control group, by version 2 or 1 of their files.
+// Applies the limit of one control group, from its version 2 or 1 files.
 void heed_group(HostMemory& memory, const char* folder, const char* path, size_t length,
                 const char* most, const char* used, const char* cached) {
   const auto number = [&](const char* file, std::string_view what = {}) {
@@ -61,14 +61,14 @@ void heed_group(HostMemory& memory, const char* folder, const char* path, size_t
     return SystemFile(name).number(what);
   };
   const int64_t in_use = number(used);
-  // What is kept of files that nobody reads any more is given up when memory is wanted.
+  // The inactive file cache counts as free, because the kernel drops it when memory is needed.
   limit_to(
       memory, number(most),
       in_use < 0 ? -1 : in_use - std::clamp<int64_t>(number("memory.stat", cached), 0, in_use));
 }
 
-// Of the group that the process is in and all above it. Where a container hides the path from the
-// root, the files at the root are the container's own.
+// Applies the limits of the process's control group and its ancestors. If a container hides the
+// path from the root, the files at the root are those of the container.
 void heed_groups(HostMemory& memory) {
   const SystemFile groups("/proc/self/cgroup");
   std::string_view lines = groups.text();

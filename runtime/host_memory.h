@@ -1,28 +1,27 @@
-// What the operating system says of memory now.
+// host_memory(): the memory statistics of the operating system.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera {
 
-// Bytes; 0 where the system does not say.
+// Bytes; 0 if unknown.
 struct HostMemory {
-  int64_t process = 0;       // of this process, in use: without programs and libraries
-  int64_t process_most = 0;  // the most that was resident at once, with programs and libraries
-  int64_t free = 0;          // what this process could still get without swapping
-  int64_t total = 0;         // of the machine, or of the control group where that has less
-  int64_t libraries = 0;     // resident of programs, libraries and other files mapped
+  int64_t process = 0;       // in use by this process, without programs and libraries
+  int64_t process_most = 0;  // peak resident set, with programs and libraries
+  int64_t free = 0;          // available to this process without swapping
+  int64_t total = 0;         // this computer's, or the control group's if smaller
+  int64_t libraries = 0;     // resident pages of mapped files: programs, libraries, others
   int64_t swap_total = 0, swap_free = 0;
-  int64_t swapped = 0;  // of this process, written out to the disk
+  int64_t swapped = 0;  // swapped-out bytes of this process
 };
 
-// Allocates nothing. `free` is never more than what is there: it heeds the limits of the control
-// groups that the process runs in, as containers and services have them, and `ulimit -v`.
-// Thread-safe.
+// Returns the current statistics. `free` respects `ulimit -v` and the limits of the process's
+// control groups, as containers and services have them. Allocates nothing. Thread-safe.
 HostMemory host_memory();
 
-// Hands back to the machine what the C library's heap holds and nobody uses, where it can (glibc):
-// after planning, before memory is wanted for steps. Thread-safe.
+// Returns unused heap memory of the C library to the system, if it can (glibc). Call it after
+// planning, before steps allocate memory. Thread-safe.
 void release_unused_heap();
 
 }  // namespace tessera

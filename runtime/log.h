@@ -1,9 +1,8 @@
-// Messages for the person who runs the program: one line each, on stderr unless redirected.
+// log(): messages to the user, one line each, on stderr unless redirected.
 //
 // Nothing logs per step or per op. The environment variable
-// TESSERA_LOG=debug|info|warning|error|off sets the first level; without it the level is warning.
-// Thread-safe; lines never mix, neither with each other nor with a progress bar
-// (runtime/text/status_line.h).
+// TESSERA_LOG=debug|info|warning|error|off sets the initial level; the default is warning.
+// Thread-safe; lines never mix with each other or with a progress bar (runtime/text/status_line.h).
 #pragma once
 
 #include <functional>
@@ -15,15 +14,15 @@ enum class LogLevel { debug, info, warning, error, off };
 
 LogLevel log_level();
 void set_log_level(LogLevel level);
-// "debug" ... "off"; throws ConfigError on any other word.
+// Parses "debug" ... "off". Throws ConfigError for any other word.
 LogLevel parse_log_level(std::string_view word);
 
-// True when a message of this level would be shown: ask before making an expensive text.
+// Returns true if messages of this level are shown. Call it before building an expensive text.
 bool log_enabled(LogLevel level);
 void log(LogLevel level, std::string_view text);
 
-// Where lines go instead of stderr; an empty function restores stderr. Called under a lock: it must
-// not log.
+// Receives all lines instead of stderr; an empty function restores stderr. Called under a lock, so
+// it must not log.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 void set_log_sink(LogSink sink);
 

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// The physical memory of a device under the part's limit, which a new set-up may change.
+// The physical memory of a device under the limit of a part, which configure_devices() may change.
 class PartMemory final : public LimitedMemory {
  public:
   PartMemory(Device device, RawMemory& whole)
@@ -98,7 +98,7 @@ void refuse_live(const RawMemory& memory) {
       byte_text(static_cast<int64_t>(bytes)), memory.name()));
 }
 
-// A GPU, or whatever else, as far as planning asks.
+// A device as planning needs it.
 class PlanningContext final : public Context {
   class NoMemory final : public RawMemory {
    public:
@@ -158,7 +158,7 @@ void configure_devices(const std::vector<DeviceParts>& parts) {
     trims = all.trims;
   }
   for (const std::function<void()>& trim : trims)
-    trim();  // not under the lock: may ask for a device
+    trim();  // not under the lock: trim() may look up a device
   const std::lock_guard lock(all.mutex);
   for (const auto& [key, memory] : all.memories) refuse_live(*memory);
   if (all.parts.empty())
@@ -215,7 +215,7 @@ void give_back_with(std::function<void()> trim) {
 }
 
 DescribedDevice::DescribedDevice(Device device, const DeviceProperties* properties) {
-  // Never destroyed, as what was planned keeps references to it.
+  // Never destroyed, as plans keep references to it.
   static std::mutex mutex;
   static auto* contexts =
       new std::map<std::pair<DeviceKind, int>, std::unique_ptr<PlanningContext>>;

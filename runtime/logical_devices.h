@@ -1,5 +1,5 @@
-// What stands behind a device: the physical one, or a part of it (configure_devices), or nothing
-// yet (DescribedDevice). For context.cc and for floors that hold memory of devices in reserve.
+// Logical devices: a device is a physical one, a part of one (configure_devices), or only described
+// (DescribedDevice). For context.cc and for tiers that cache memory of devices.
 #pragma once
 
 #include <cstddef>
@@ -21,34 +21,35 @@ struct LogicalDevice {
   size_t limit = SIZE_MAX;
   int part = 0, parts = 1;
 };
-// The part that the device is; none where devices are whole.
+// Returns the part that `device` is; nullopt if devices are whole.
 std::optional<LogicalDevice> logical_device(Device device);
-// Memory of a part, over that of the physical device; made at first use and never destroyed, as
-// tensors may outlive main.
+// Returns the memory of a part, taken from that of the physical device. Made at first use and never
+// destroyed, as tensors may outlive main.
 RawMemory& part_memory(const LogicalDevice& part, RawMemory& whole);
 
-// Memory of a whole device that was handed out, the host's aside, which is known.
+// Registers the memory of a whole device that is in use. The host's memory is registered already.
 void note_whole_memory(const RawMemory& memory);
-// `trim` gives back what an allocator keeps of the device's memory for later.
+// Registers `trim`, which frees the device memory that an allocator caches.
 void give_back_with(std::function<void()> trim);
 
-// While it lives, the device can be planned for, whether it is there or not: specs, alignment and
-// scratch are those of such a device, and asking for memory or a kernel is an error. One at a time.
+// Describes a device for deviceless (ahead-of-time) planning: during its lifetime the device need
+// not exist. Specs, alignment and scratch are those of such a device; allocating memory or running
+// a kernel is an error. At most one exists at a time.
 class DescribedDevice {
  public:
-  // `facts`, which must outlive everything, of a GPU where they are known: its kernels' scratch is
-  // that of such a GPU.
+  // `properties`, if not null, are those of the GPU whose scratch sizes are used. They must exist
+  // until the process ends.
   explicit DescribedDevice(Device device, const DeviceProperties* properties = nullptr);
   ~DescribedDevice();
   DescribedDevice(const DescribedDevice&) = delete;
   DescribedDevice& operator=(const DescribedDevice&) = delete;
 };
 bool is_described(Device device);
-// The context of a described device.
+// Returns the context of a described device.
 Context& planning_context(Device device);
 
-// "DeviceScope("cpu:1")", or that it is another thread's, while one is open; else empty
-// (device.cc).
+// Returns "DeviceScope("cpu:1")" if a scope is open, or says that another thread has one open; else
+// "" (device.cc).
 std::string open_device_scope();
 
 }  // namespace tessera

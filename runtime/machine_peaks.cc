@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The best of what work() reaches in some runs: what disturbs a run only makes it slower.
+// Returns the best rate of several runs: disturbances only make a run slower.
 template <class F>
 double best_rate(double of_run, F&& work) {
   constexpr auto kTime = std::chrono::milliseconds(60);
@@ -28,7 +28,7 @@ double best_rate(double of_run, F&& work) {
 }
 
 double multiply_add_rate(ThreadPool& pool, int64_t threads) {
-  constexpr int64_t kRounds = 10000;  // a tenth of a millisecond: time that threads get at once
+  constexpr int64_t kRounds = 10000;  // 0.1 ms, within one time slice of a thread
   const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
   std::atomic<float> result{0};
   const auto flops = static_cast<double>(threads * kRounds * leaf.flops);

@@ -1,4 +1,4 @@
-// What the CPU can do at most, measured: for profiles, to say how near a kernel comes to it. Never
+// MachinePeaks: the measured peak rates of the CPU. Profiles compare kernels with them. Never used
 // for a plan or a choice of algorithm, which must be the same in every run.
 #pragma once
 
@@ -7,14 +7,14 @@ namespace tessera {
 class ThreadPool;
 
 struct MachinePeaks {
-  double gflops_of_thread = 0;  // float32 multiplications and additions of one thread, 1e9 a second
-  double gflops = 0;            // of all threads at once
-  // Read and written by a copy that no cache holds, all threads at once, 1e9 bytes a second.
+  double gflops_of_thread = 0;  // one thread: float32 multiplications and additions, 1e9 per second
+  double gflops = 0;            // all threads at once
+  // Bytes read and written by an uncached copy, all threads at once, 1e9 per second.
   double copy_gbytes = 0;
 };
 
-// With the instruction set that the kernels use (runtime/simd/isa.h). Takes a fifth of a second
-// and, while it runs, 128 MiB. Other work on the machine shows in it.
+// Measures with the instruction set of the kernels (runtime/simd/isa.h). Takes 0.2 s and 128 MiB.
+// Other work on the computer lowers the result.
 MachinePeaks measure_peaks(ThreadPool& pool);
 
 }  // namespace tessera

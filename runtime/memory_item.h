@@ -1,4 +1,4 @@
-// What is held of the host's memory, for reports and limits.
+// MemoryItem: an allocation of host or GPU memory, for reports and limits.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Bytes asked of the machine in one request, and what they are for.
+// The size of one system allocation and its purpose.
 struct MemoryItem {
   std::string name;
   size_t bytes = 0;

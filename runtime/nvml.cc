@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// From nvml.h, which comes with CUDA toolkits alone; the binary interface is fixed.
+// From nvml.h, which only CUDA toolkits contain; the binary interface is fixed.
 struct MemoryInfo {
   unsigned long long total, free, used;
 };

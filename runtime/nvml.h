@@ -1,5 +1,5 @@
-// What the NVIDIA driver tells of its GPUs without a context on any of them: NVML, loaded when it
-// is asked. Needs no CUDA at build time.
+// gpu_state(): the driver's report on a GPU without a context on it, from NVML, which is loaded on
+// first use. Needs no CUDA at build time.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@ namespace tessera {
 
 struct GpuProcess {
   int64_t pid = 0;
-  int64_t bytes = -1;  // of the GPU's memory; -1: the driver does not say
+  int64_t bytes = -1;  // GPU memory; -1: unknown
   std::string name;
 };
 
 struct GpuState {
   int64_t total = 0, free = 0;
-  std::vector<GpuProcess> processes;  // that compute on it, this one left out
+  std::vector<GpuProcess> processes;  // other processes that compute on it
 };
 
-// "580.65.06"; empty where there is no driver.
+// Returns "580.65.06"; empty if there is no driver.
 std::string nvidia_driver_version();
-// Of the GPU at this place ("0000:3B:00.0"); none where NVML is not there or does not know it.
+// Returns the state of the GPU at PCI address `bus` ("0000:3B:00.0"); nullopt if NVML is missing or
+// does not list it.
 std::optional<GpuState> gpu_state(const std::string& bus);
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ std::vector<PciGpu> pci_gpus(const std::string& folder) {
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
     const std::string kind = word_in(at->path() / "class");
-    // Display controllers, and what AMD calls its accelerators without a display.
+    // Display controllers, and AMD's class of accelerators without a display.
     if (!kind.starts_with("0x03") && !kind.starts_with("0x1200")) continue;
     gpus.push_back({at->path().filename().string(), maker_of(word_in(at->path() / "vendor"))});
   }

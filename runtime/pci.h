@@ -1,5 +1,5 @@
-// The GPUs that sit in the machine, whoever made them and whatever driver they have: so that one
-// that cannot be used is named.
+// pci_gpus(): all GPUs of this computer, of any maker and with any driver, so that errors can name
+// one that cannot be used.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ struct PciGpu {
   std::string maker;    // "NVIDIA", "AMD", "Intel"; others by number: "PCI vendor 0x1a03"
 };
 
-// In order of their addresses; none where the system does not tell.
+// Returns the GPUs in order of address; empty if the system does not list them.
 std::vector<PciGpu> pci_gpus(const std::string& folder = "/sys/bus/pci/devices");
-// "an AMD GPU (at 0000:03:00.0) is here, which cannot be used: only NVIDIA's can"; empty where
-// there is none of another maker that computes (NVIDIA's and display chips of servers aside).
+// Returns "an AMD GPU (at 0000:03:00.0) is here, which cannot be used: only NVIDIA's can"; empty if
+// there is no AMD or Intel GPU.
 std::string foreign_gpu_text(const std::vector<PciGpu>& gpus);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Counter-based random bits: Philox 4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as
-// 1, 2, 3", SC 2011). A value depends on (key, counter) alone, so the order and the device of the
-// computation do not matter. Pure functions, thread-safe.
+// philox(): counter-based random bits, Philox 4x32-10 (Salmon et al., "Parallel Random Numbers: As
+// Easy as 1, 2, 3", SC 2011). A value depends on (key, counter) alone, so the order and the device
+// of the computation do not matter. Pure functions, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RandomBits {
   TESSERA_HOST_DEVICE uint32_t operator[](size_t i) const { return words[i]; }
 };
 
-// The 128 random bits of one counter.
+// Returns the 128 random bits of one counter.
 TESSERA_HOST_DEVICE inline RandomBits philox(uint64_t key, uint64_t counter_high,
                                              uint64_t counter_low) {
   uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
@@ -31,13 +31,13 @@ TESSERA_HOST_DEVICE inline RandomBits philox(uint64_t key, uint64_t counter_high
   return {{c0, c1, c2, c3}};
 }
 
-// Uniform in [0, 1), 24 bits.
+// Returns a number uniform in [0, 1) with 24 random bits.
 inline float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
-// A sequence of random numbers out of one key and stream; cheap to make, deterministic.
+// A deterministic sequence of random numbers from one key and stream; cheap to construct.
 class RandomSequence {
  public:
-  // `skipped`: begins behind so many counters, of 128 bits each.
+  // Begins after `skipped` counters of 128 bits each.
   RandomSequence(uint64_t key, uint64_t stream, uint64_t skipped = 0)
       : key_(key), stream_(stream), counter_(skipped) {}
   uint32_t bits();
@@ -46,7 +46,7 @@ class RandomSequence {
     return high << 32 | bits();
   }
   double uniform() { return static_cast<double>(bits64() >> 11) * 0x1p-53; }  // [0, 1)
-  // Uniform in [0, n), n >= 1, without bias.
+  // Returns an integer uniform in [0, n), n >= 1, without bias.
   uint64_t below(uint64_t n);
   double normal();  // mean 0, variance 1 (Box-Muller)
 
@@ -56,7 +56,7 @@ class RandomSequence {
   int left_ = 0;
 };
 
-// A key of its own for a named use: the FNV-1a hash of the name mixed with the seed.
+// Returns the key of a named use: the FNV-1a hash of the name mixed with the seed.
 uint64_t random_key(uint64_t seed, std::string_view name);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@
 namespace tessera {
 namespace {
 
-// From here on a block is a mapping of its own, which goes back to the machine when released.
+// From this size on a block is a separate mapping, which release() returns to the system.
 [[maybe_unused]] constexpr size_t kMapFrom = size_t{1} << 20;
 [[maybe_unused]] constexpr size_t kHugePage = size_t{1} << 21;
 
@@ -39,7 +39,7 @@ class CpuMemory : public RawMemory {
       void* block =
           mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (block == MAP_FAILED) return nullptr;
-      if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);  // only a wish
+      if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);  // advisory
       return block;
     }
 #endif
@@ -58,8 +58,8 @@ class CpuMemory : public RawMemory {
   }
 
 #if defined(__linux__)
-  // Four times what the machine has: blocks and the holes between them find place, and the few
-  // ranges of a process stay far below what a processor can address.
+  // Reserves four times the physical memory: enough for blocks and the gaps between them, and
+  // little compared with the address space of a processor.
   AddressRange reserve_range() override {
     rlimit space{};  // `ulimit -v` counts addresses, too
     if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY) return {};
@@ -85,16 +85,16 @@ class CpuMemory : public RawMemory {
   }
   void unback(const AddressRange&, std::byte* at, size_t bytes) noexcept override {
     if (empty_pages(at, bytes) != nullptr) return;
-    madvise(at, bytes, MADV_DONTNEED);  // too many mappings: the pages go, their rights stay
+    madvise(at, bytes, MADV_DONTNEED);  // too many mappings: frees pages, keeps rights
   }
 
  private:
-  // Pages without memory or rights, at `at` if given; nullptr if the system refuses them.
+  // Maps pages without memory or rights, at `at` if given; nullptr if the system refuses.
   static std::byte* empty_pages(std::byte* at, size_t bytes) noexcept {
     const int fixed = at == nullptr ? 0 : MAP_FIXED;
     void* const pages = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
     if (pages == MAP_FAILED) return nullptr;
-    madvise(pages, bytes, MADV_HUGEPAGE);  // only a wish
+    madvise(pages, bytes, MADV_HUGEPAGE);  // advisory
     return static_cast<std::byte*>(pages);
   }
 #endif

@@ -1,8 +1,8 @@
-// Where tensor bytes come from: the only caller of the system allocator for them.
+// RawMemory: the memory of a device; the only caller of the system allocator for tensor bytes.
 //
-// RawMemory counts and reports; a subclass only says how bytes are taken and given back, so a test
-// or an embedding program can put its own in place. Blocks are few and large: allocators, regions
-// and programs cut them up. Never zero-filled on purpose. Thread-safe.
+// RawMemory counts and reports. A subclass only allocates and frees bytes, so a test or an
+// embedding program can provide its own. Blocks are few and large; allocators, regions and programs
+// divide them. Not zero-initialized. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@
 
 namespace tessera {
 
-// Every block starts at a multiple of this many bytes, or of more (RawMemory::alignment()).
+// Every block starts at a multiple of this number of bytes, or of more (RawMemory::alignment()).
 inline constexpr size_t kMemoryAlignment = 64;
 
-// Bytes rounded up to a multiple.
+// Returns bytes rounded up to a multiple of alignment.
 constexpr size_t round_to_alignment(size_t bytes, size_t alignment = kMemoryAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
 struct RawMemoryStatistics {
-  size_t live_bytes = 0;   // asked for and not yet released
-  size_t peak_bytes = 0;   // the largest live_bytes since the start or reset_peak()
+  size_t live_bytes = 0;   // allocated and not released
+  size_t peak_bytes = 0;   // largest live_bytes since the start or reset_peak()
   size_t total_bytes = 0;  // sum over all calls
   uint64_t allocations = 0;
   uint64_t releases = 0;
   uint64_t failures = 0;
 };
 
-// Addresses that are reserved and have memory only in the pages that were committed.
+// A range of reserved addresses; only committed pages have memory.
 struct AddressRange {
   std::byte* begin = nullptr;  // a multiple of page
   size_t bytes = 0;
@@ -48,44 +48,45 @@ class RawMemory {
   RawMemory(const RawMemory&) = delete;
   RawMemory& operator=(const RawMemory&) = delete;
 
-  // A block that starts at a multiple of alignment(); nullptr for 0 bytes. `tag`: what it is
-  // for, as errors name it. Throws OutOfMemory naming bytes asked and in use, the holders and what
-  // would fit; DeviceError where a device fails for another reason.
+  // Allocates a block at a multiple of alignment(); returns nullptr for 0 bytes. `tag` is its
+  // purpose in errors and reports. Throws OutOfMemory with the bytes requested and in use, the
+  // usage by tag and the size that would fit; DeviceError if a device fails for another reason.
   void* allocate(size_t bytes, std::string_view tag = "others");
-  // Gives back what allocate(bytes) returned; nullptr is allowed.
+  // Frees a block of allocate(bytes); nullptr is allowed.
   void release(void* block, size_t bytes) noexcept;
 
-  // Reserves addresses, which cost no memory and count nothing. Returns a range without bytes if
+  // Reserves addresses, which use no memory and are not counted. Returns a range without bytes if
   // this memory has none; the caller then allocates blocks.
   virtual AddressRange reserve_range() { return {}; }
-  // Gives the addresses back. Requires that no page is committed.
+  // Releases the addresses. Requires that no page is committed.
   virtual void release_range(const AddressRange&) noexcept {}
-  // Puts memory behind whole pages of a range, none of which is committed; counted like a block.
-  // Returns false if there is none. Throws DeviceError where a device fails for another reason.
+  // Commits memory for whole pages of a range, none of which is committed; counted like a block.
+  // Returns false if there is no memory. Throws DeviceError if a device fails for another reason.
   bool commit(const AddressRange& range, std::byte* at, size_t bytes, std::string_view tag);
-  // Gives the memory of committed pages back; the addresses stay reserved.
+  // Frees the memory of committed pages; the addresses stay reserved.
   void decommit(const AddressRange& range, std::byte* at, size_t bytes) noexcept;
 
-  // As errors and reports name it: "cpu:0".
+  // Returns the name in errors and reports: "cpu:0".
   virtual std::string name() const = 0;
-  // Where blocks start, and tensors in them: a power of two, at least kMemoryAlignment.
+  // Returns the alignment of blocks and of the tensors in them: a power of two, >=
+  // kMemoryAlignment.
   virtual size_t alignment() const { return kMemoryAlignment; }
-  // The most bytes that may be live at once; kNoLimit when only the machine decides.
+  // Returns the maximum of live bytes; kNoLimit if only the system limits them.
   virtual size_t limit() const { return kNoLimit; }
-  // What could be had beside what is live now; kNoLimit where nobody knows.
+  // Returns the bytes that could be allocated in addition to the live ones; kNoLimit if unknown.
   virtual size_t available() const;
 
-  // Who holds how much, the largest first: "arena 40.00 MiB, persistent 4.00 MiB".
+  // Returns live bytes by tag, the largest first: "arena 40.00 MiB, persistent 4.00 MiB".
   std::string usage_by_tag() const;
   RawMemoryStatistics statistics() const;
   void reset_peak();
 
  protected:
-  // Called with the counters locked and bytes > 0. do_allocate() returns nullptr when there is no
+  // Called with the counters locked and bytes > 0. do_allocate() returns nullptr if there is no
   // memory, and throws DeviceError for any other reason.
   virtual void* do_allocate(size_t bytes) = 0;
   virtual void do_deallocate(void* block, size_t bytes) noexcept = 0;
-  // Called likewise, for memories that have ranges; back() returns false when there is no memory.
+  // Called likewise, for memories with ranges; back() returns false if there is no memory.
   virtual bool back(const AddressRange&, std::byte*, size_t) { return false; }
   virtual void unback(const AddressRange&, std::byte*, size_t) noexcept {}
 
@@ -101,17 +102,17 @@ class RawMemory {
 
   mutable std::mutex mutex_;
   RawMemoryStatistics statistics_;
-  std::unordered_map<const void*, Held> live_;  // by block, or where a range begins
+  std::unordered_map<const void*, Held> live_;  // by block, or by the beginning of a range
 };
 
-// The host's memory; lives as long as the process.
+// Returns the host's memory, which exists as long as the process.
 RawMemory& cpu_memory();
 
-// Another memory under a hard limit in bytes; keeps a reference to it. What memory.limit leaves to
-// eager tensors is one, whichever allocator stands on it.
+// Limits another memory to a number of bytes; keeps a reference to it. Eager tensors under
+// memory.limit use one, with any allocator.
 class LimitedMemory : public RawMemory {
  public:
-  // `tag`: what the other memory's errors call it.
+  // `tag` is the tag of these bytes in `inner`.
   LimitedMemory(RawMemory& inner, size_t limit, std::string_view tag = "a limited memory")
       : inner_(inner), limit_(limit), tag_(tag) {}
 

@@ -20,7 +20,7 @@
 
 #include "tessera/runtime/text/bytes.h"
 
-// The program's own table of what the loader did for it; none where it is linked statically.
+// The program's dynamic section; null if it is linked statically.
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak));
 
 namespace tessera {
@@ -31,7 +31,7 @@ void add(std::vector<std::string>& list, const std::string& text) {
     list.push_back(text);
 }
 
-// Of /etc/ld.so.conf.d, whose libraries the loader finds in its cache.
+// Returns the folders of /etc/ld.so.conf.d, whose libraries the loader finds in its cache.
 std::vector<std::string> configured_folders() {
   std::vector<std::string> folders;
   glob_t files{};
@@ -112,7 +112,7 @@ LibraryTrial try_library(const std::string& file, const std::string& first,
     return {"no child process to load it in", 0};
   }
   if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);  // the vendor's last words
+    dup2(ends[1], STDERR_FILENO);  // the vendor's error messages
     if (!first.empty()) dlopen(first.c_str(), RTLD_LAZY);
     void* const library = dlopen(file.c_str(), RTLD_NOW);
     const void* const found = library != nullptr ? dlsym(library, variable.c_str()) : nullptr;
@@ -142,7 +142,7 @@ std::string loaded_library(const std::string& name) {
   link_map* map = nullptr;
   std::string file;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0) file = map->l_name;
-  dlclose(library);  // gives back what asking counted; it stays loaded
+  dlclose(library);  // undoes dlopen's count; the library stays loaded
   return file;
 }
 
@@ -177,7 +177,7 @@ std::string program_build_id() {
             at += padded(note.n_descsz);
           }
         }
-        return 1;  // the first is the program
+        return 1;  // the first entry is the program
       },
       &id);
   return id;

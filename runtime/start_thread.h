@@ -1,4 +1,4 @@
-// Threads that the system may refuse.
+// start_thread(): starts a thread and turns a refusal of the system into a DeviceError.
 #pragma once
 
 #include <system_error>

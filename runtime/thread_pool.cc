@@ -18,7 +18,7 @@ int available_cores() {
 namespace {
 
 constexpr int kSpins = 4000;    // 40 to 100 microseconds
-constexpr int kPatience = 256;  // of them, before it matters who else is on this core
+constexpr int kPatience = 256;  // spins before shares_core() is checked
 
 void relax() {
 #if defined(__x86_64__)
@@ -35,7 +35,8 @@ int ThreadPool::note_core(int thread) {
   return core;
 }
 
-// Of a thread that waits: the caller for workers, a worker for the caller.
+// Returns true if the waiting `thread` runs on the core on which a thread that it waits for ran
+// last. The caller (thread 0) waits for all workers, a worker waits for the caller.
 bool ThreadPool::shares_core(int thread) {
   const int core = note_core(thread);
   for (int other = thread == 0 ? 1 : 0; other < (thread == 0 ? size() : 1); ++other)
@@ -56,7 +57,7 @@ bool ThreadPool::spin(int thread, Condition&& holds) {
 
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = available_cores();
-  spins_ = threads <= available_cores() ? kSpins : 0;  // else it would keep others from working
+  spins_ = threads <= available_cores() ? kSpins : 0;  // else spinning blocks other threads
   cores_ = std::make_unique<std::atomic<int>[]>(static_cast<size_t>(threads));
   for (int t = 0; t < threads; ++t) cores_[t] = -1;
   workers_.reserve(threads - 1);
@@ -98,8 +99,8 @@ void ThreadPool::run(int64_t tasks, Body body, void* fn) {
   tasks_ = tasks, body_ = body, fn_ = fn;
   busy_ = static_cast<int>(workers_.size());
   ++round_;
-  // A worker first counts itself among the sleepers and then looks at the round, so either it sees
-  // this one or it is seen here; the lock waits until it really sleeps.
+  // A worker first increments sleepers_ and then checks the round, so either it sees this round or
+  // its sleep is seen here. The lock waits until the worker really sleeps.
   if (sleepers_ > 0) {
     { std::lock_guard lock(mutex_); }
     start_.notify_all();

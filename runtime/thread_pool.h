@@ -1,5 +1,5 @@
-// A fixed set of threads with a static partition: which tasks a thread runs depends on the counts
-// alone, so nothing that is computed depends on timing.
+// ThreadPool: a fixed set of threads with a static partition: which tasks a thread runs depends on
+// the counts alone, so results do not depend on timing.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace tessera {
 
 class ThreadPool {
  public:
-  // threads >= 1 counts the calling thread; 0 takes every core the process may use. Throws
-  // DeviceError where the system has no threads left.
+  // Starts threads - 1 workers; the calling thread counts. 0 means one thread for each core that
+  // the process may use. Throws DeviceError if the system cannot start more threads.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -25,8 +25,8 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls fn(task) for every task in [0, tasks) and returns when all are done. Thread t runs a
-  // contiguous range. Allocates nothing. fn must not throw and must not call parallel_for of the
-  // same pool. Callers wait for one another.
+  // contiguous range. fn must not throw and must not call parallel_for of the same pool. Callers
+  // wait for one another. Allocates nothing.
   template <class F>
   void parallel_for(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
@@ -34,7 +34,7 @@ class ThreadPool {
         tasks, [](void* f, int64_t task, int) { (*static_cast<Fn*>(f))(task); }, address(fn));
   }
 
-  // The same, with fn(task, thread), thread in [0, size()): an index for scratch of its own.
+  // Calls fn(task, thread) with thread in [0, size()), an index for per-thread scratch.
   template <class F>
   void parallel_for_thread(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
@@ -42,9 +42,9 @@ class ThreadPool {
         tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); }, address(fn));
   }
 
-  // The same two for tasks that take about as long together as `work` elements of a loop with a few
-  // instructions for each. Where that is little, the caller runs all, as thread 0: to wake the
-  // others would take longer.
+  // Overloads with a size hint: all tasks together cost about as much as a simple loop over `work`
+  // elements. If that is little, the calling thread runs all tasks as thread 0, which is faster
+  // than waking the others.
   template <class F>
   void parallel_for(int64_t tasks, int64_t work, F&& fn) {
     if (work > kLittle) return parallel_for(tasks, fn);
@@ -73,25 +73,26 @@ class ThreadPool {
   bool shares_core(int thread);
 
   std::vector<std::thread> workers_;
-  // Threads look at these for a few microseconds before they sleep: the gap between two kernels is
-  // shorter than a wake-up. `sleepers_` and `waits_` tell whether anybody must be woken.
+  // Threads poll these for 40 to 100 microseconds before they sleep, because the gap between two
+  // kernels is shorter than a wake-up. `sleepers_` and `waits_` show whether a thread must be
+  // woken.
   std::atomic<uint64_t> round_{0};
   std::atomic<int> busy_{0}, sleepers_{0};
   std::atomic<bool> waits_{false}, stop_{false};
   std::mutex mutex_;
   std::condition_variable start_, done_;
-  std::mutex callers_;  // held for a round
-  int spins_;           // how often to look
-  // Where each thread ran last: whoever waits on the core of another keeps it from working, which
-  // happens when other programs take the other cores.
+  std::mutex callers_;  // held during a round
+  int spins_;           // number of polls
+  // The core on which each thread ran last. A thread that waits on the core of another keeps it
+  // from working, which happens if other programs use the other cores.
   std::unique_ptr<std::atomic<int>[]> cores_;
-  // Of the round; written before round_ grows.
+  // The work of the round; written before round_ is incremented.
   int64_t tasks_ = 0;
   Body body_ = nullptr;
   void* fn_ = nullptr;
 };
 
-// Cores the process may run on (affinity counts), at least 1.
+// Returns the number of cores that the process may use (affinity counts), at least 1.
 int available_cores();
 
 }  // namespace tessera

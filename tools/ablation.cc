@@ -42,7 +42,7 @@ const char* words_for(const std::string& pass) {
   return "";
 }
 
-// Eager steps have no plan, and so nothing that could be left out of one.
+// Throws in eager mode, whose steps have no plan and so no parts to disable.
 void require_graph(const Config& config) {
   if (config.mode == Mode::kEager)
     throw ConfigError("mode: --ablation leaves out parts of a plan, which eager mode has not");
@@ -54,7 +54,7 @@ std::vector<std::string> joined(std::vector<std::string> words,
   return words;
 }
 
-// What a command writes to standard output. Its errors go where ours go.
+// Returns what a command writes to standard output. Leaves standard error as it is.
 std::string output_of(const std::vector<std::string>& words, const std::string& max_isa) {
   int ends[2];
   if (::pipe(ends) != 0)
@@ -97,14 +97,14 @@ std::string output_of(const std::vector<std::string>& words, const std::string& 
 struct Measured {
   std::string name;
   int64_t arena = 0, bytes = 0;
-  std::vector<double> times = {};  // ms of a step, or of making a plan, in each round
+  std::vector<double> times = {};  // ms of a step or of planning, in each round
 
-  // Other programs on the machine only make it slower.
+  // The fastest round counts, because other programs can only make a round slower.
   double fastest() const { return *std::ranges::min_element(times); }
   double spread() const { return *std::ranges::max_element(times) / fastest() - 1; }
 };
 
-// Measures each variant once a round: measure(variant, row) adds a time and sets the bytes.
+// Measures each variant once per round: measure(variant, row) adds a time and sets the bytes.
 template <class Measure>
 std::vector<Measured> in_turn(const std::vector<Variant>& what, int64_t rounds, Measure&& measure) {
   std::vector<Measured> all;

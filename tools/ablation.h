@@ -1,4 +1,4 @@
-// What each technique is worth: the step as it is, and with one thing after the other left out.
+// Ablation: measures the step as it is, and with one technique after the other disabled.
 #pragma once
 
 #include <string>
@@ -11,23 +11,23 @@ namespace tessera {
 struct Variant {
   std::string name;                               // "without fuse_epilogues"
   std::vector<std::string> disabled_passes = {};  // CompileOptions
-  std::vector<std::string> overrides = {};        // of the configuration
-  std::string max_isa = {};                       // TESSERA_MAX_ISA of its process
+  std::vector<std::string> overrides = {};        // for the configuration
+  std::string max_isa = {};                       // TESSERA_MAX_ISA of the process
 };
 
-// Of plans: the passes, in-place reuse, the order of updates, the planner. `timed`: also what
-// changes nothing but the time.
+// Returns the variants of a plan: the passes, in-place reuse, the order of updates, the planner. If
+// `timed`, adds those that change only the time.
 std::vector<Variant> variants(const Config& config, bool timed);
 
-// Tables of the variants measured in turn: each once in a round, so that a slow minute of the
-// machine meets all of them. The fastest round counts; the spread is how much longer the slowest
-// took.
+// The functions below print tables of the variants. Each variant runs once per round, so that a
+// slow minute of the computer affects all of them. The fastest round counts; the spread is how much
+// longer the slowest took.
 //
-// Prints the bytes of each variant's plan, and how long it takes to make.
+// Prints the bytes of each variant's plan, and the time of planning.
 void print_plan_ablation(const std::string& config, const std::vector<std::string>& overrides,
                          bool json);
-// Prints bytes and times; each variant runs `steps` steps a round in a process of its own, because
-// an instruction set is chosen once. Throws Error if such a process fails.
+// Prints bytes and times. Each variant runs `steps` steps per round in a separate process, because
+// a process chooses its instruction set once. Throws Error if such a process fails.
 void print_bench_ablation(const std::string& config, const std::vector<std::string>& overrides,
                           int64_t steps, int64_t rounds, bool json);
 

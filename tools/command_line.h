@@ -1,4 +1,4 @@
-// What trainer and planner share in reading their command lines.
+// Command-line helpers of trainer and planner.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ class Option;
 
 namespace tessera {
 
-// What to do once the command line is read; returns the exit code, or throws Error.
+// Runs after the command line is parsed; returns the exit code, or throws Error.
 using Command = std::function<int()>;
 
-// Throws ConfigError, with the option that was probably meant, where a word that follows the
-// commands is an option that neither they nor the program have.
+// Throws ConfigError, with the option that was probably meant, if a word after the commands is an
+// option that neither they nor the program have.
 void require_known_options(const CLI::App& app, const std::vector<std::string>& words);
 
-// Throws ConfigError naming the commands there are, unless the word is one of them.
+// Throws ConfigError, with the list of commands, unless the word is a command.
 void require_command(const CLI::App& app, const std::string& word);
 
-// Options for a number of bytes (as parse_bytes() in runtime/text/bytes.h, or without a unit:
-// "64KiB", "4096") and of seconds ("60", "0.5s"). A number that is negative, no number or too large
-// is refused. A part as "5%", which is 0.05.
+// Add options for a number of bytes (in the form of parse_bytes() in runtime/text/bytes.h, or
+// without a unit: "64KiB", "4096"), of seconds ("60", "0.5s") and for a fraction ("5%" is 0.05).
+// The options refuse a number that is negative, invalid or too large.
 CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
                        const std::string& help);
 CLI::Option* add_seconds(CLI::App& app, const std::string& names, double& seconds,

@@ -16,16 +16,16 @@ namespace {
 
 struct Sink {
   std::FILE* file;
-  int64_t at, most;  // bytes there, and as many as may come
+  int64_t at, most;  // bytes present, and the maximum
   CURL* curl;
   const std::function<void(int64_t)>& progress;
-  int64_t skip = 0;  // bytes to come that are there already
+  int64_t skip = 0;  // incoming bytes that are present already
   bool checked = false, full = false;
-  std::string refused = {};  // why the answer is not the file
+  std::string refused = {};  // reason why the answer is not the file
 };
 
-// Whether the answer can be the file, from the status and the headers alone. A server that does not
-// go on where it was asked to sends all again; what is there is kept and passed over.
+// Checks, by status and headers alone, whether the answer can be the file. If a server sends all
+// bytes again instead of resuming, those already present are skipped.
 void check_answer(Sink& sink) {
   sink.checked = true;
   long code = 0;
@@ -73,7 +73,7 @@ size_t receive(char* bytes, size_t size, size_t count, void* into) {
   return sink.full ? 0 : given;
 }
 
-// Whether the same server may do better when it is asked once more.
+// Returns true if another request to the same server may succeed.
 bool may_pass(CURLcode result, CURL* curl) {
   long code = 0;
   switch (result) {
@@ -130,7 +130,7 @@ Download download(const std::string& url, const std::string& path, int64_t most,
   char why[CURL_ERROR_SIZE] = {};
   set_up(curl.get(), url, sink, why);
   const CURLcode result = curl_easy_perform(curl.get());
-  if (result == CURLE_OK && !sink.checked) check_answer(sink);  // without a byte
+  if (result == CURLE_OK && !sink.checked) check_answer(sink);  // an empty answer
   const bool full = std::fflush(file.get()) != 0 || sink.full;
   file.reset();
   if (sink.at == 0 || sink.at > most) std::remove(path.c_str());

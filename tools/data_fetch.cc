@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of one mirror and file. What does not bring the file on by a thousandth is fruitless, so that the
-// requests are bounded whatever a server does.
+// Limits for one mirror and file. An attempt that adds less than a thousandth of the file is
+// fruitless, so that the number of requests is bounded for any server.
 constexpr int kMaxFruitless = 5;
 constexpr int64_t kMinPart = 1000;
 constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{2000};
@@ -56,7 +56,7 @@ int64_t size_of(const std::string& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
-// Asks one mirror until the part has all bytes. "" or what went wrong.
+// Requests the file from one mirror until it is complete. Returns "" or the error.
 std::string complete(const std::string& url, const std::string& part, const PublishedFile& file,
                      const FetchProgress& progress) {
   std::function<void(int64_t)> there;
@@ -79,7 +79,8 @@ std::string complete(const std::string& url, const std::string& part, const Publ
   return "";
 }
 
-// From one mirror into PATH.part, which becomes `path` when it is right. "" or what went wrong.
+// Downloads from one mirror to PATH.part and renames that to `path` if it is right. Returns "" or
+// the error.
 std::string fetch_from(const std::string& url, const std::string& path, const PublishedFile& file,
                        const FetchProgress& progress) {
   const std::string part = path + ".part";
@@ -91,7 +92,7 @@ std::string fetch_from(const std::string& url, const std::string& path, const Pu
     verify_file(part, file);
   } catch (const DataError& error) {
     fs::remove(part);
-    // What lay there before may have been wrong: once more from the first byte.
+    // The earlier part may have been wrong: start again from the first byte.
     if (resumed) return fetch_from(url, path, file, progress);
     return error.what();
   }
@@ -131,18 +132,18 @@ void fetch_file(const PublishedSet& set, const PublishedFile& file, const std::s
 constexpr int64_t kMaxMember = 256 << 20;
 constexpr int kMaxEntries = 1000;
 
-// The entries of a .tar.gz, one after the other. libarchive reads; nothing is written by it.
+// Iterates over the entries of a .tar.gz. libarchive only reads; it writes no files.
 class TarReader {
  public:
   explicit TarReader(const std::string& path)
       : path_(path), archive_(archive_read_new(), archive_read_free) {
     if (!archive_) throw std::bad_alloc();
     need(archive_read_support_format_tar(archive_.get()));
-    need(archive_read_support_filter_gzip(archive_.get()));  // a warning: it would run gzip
+    need(archive_read_support_filter_gzip(archive_.get()));  // a warning: would run gzip
     need(archive_read_open_filename(archive_.get(), path.c_str(), kPiece));
   }
 
-  // Null at the end.
+  // Returns nullptr at the end.
   archive_entry* next() {
     archive_entry* entry = nullptr;
     const int result = archive_read_next_header(archive_.get(), &entry);
@@ -153,7 +154,7 @@ class TarReader {
     return entry;
   }
 
-  // The contents of the entry that next() returned.
+  // Copies the contents of the entry that next() returned.
   void read(int64_t size, std::ofstream& out) {
     for (int64_t left = size; left > 0;) {
       const la_ssize_t got = archive_read_data(archive_.get(), piece_.data(),
@@ -187,7 +188,7 @@ class TarReader {
   int entries_ = 0;
 };
 
-// The name of a plain file; "" for all else: links, folders, devices.
+// Returns the name of a regular file; "" for links, folders and devices.
 std::string_view name_of(archive_entry* entry) {
   const char* text = archive_entry_pathname(entry);
   if (text == nullptr || archive_entry_filetype(entry) != AE_IFREG ||

@@ -1,9 +1,10 @@
-// Gets the published files of a data set: from its mirrors, a mirror of one's own, or a folder.
+// fetch(): downloads the published files of a data set from its mirrors, from another mirror, or
+// copies them from a folder.
 //
-// Nothing is believed before its SHA-256 is right. A download that breaks off is gone on with,
-// after a wait that grows, as long as bytes come; then the next mirror is tried. Of an archive only
-// the files that the data set consists of are unpacked, to names that do not come from the archive;
-// nothing is written outside the target folder.
+// No file is used before its SHA-256 is verified. An interrupted download is resumed, after growing
+// waits, as long as it makes progress; then the next mirror is tried. Only the files of the data
+// set are unpacked from an archive, to fixed names that do not come from the archive; nothing is
+// written outside the target folder.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +19,37 @@ namespace tessera {
 // "mnist, fashion_mnist, ..."
 std::string known_set_names();
 
-// Of published_sets(), '-' in the name read as '_'; throws ConfigError naming them.
+// Returns an entry of published_sets(); '-' in the name is read as '_'. Throws ConfigError, with
+// the list of sets.
 PublishedSet known_set(const std::string& name);
 
-// Lines "SHA256 BYTES NAME" for files other than the published ones. Throws ConfigError.
+// Reads lines "SHA256 BYTES NAME" for files that replace the published ones. Throws ConfigError.
 std::vector<PublishedFile> read_manifest(const std::string& path);
 
 using FetchProgress = std::function<void(const PublishedFile&, int64_t)>;
 
-// Into the folder `root`. from: a URL of a folder, a folder on this machine, or "" for the set's
-// mirrors. say gets a line now and then; progress is called often while a file is downloaded, with
-// the bytes of it that are there. Throws DataError when no source has the right bytes.
+// Fetches the set into the folder `root`. `from` is the URL of a folder, a local folder, or "" for
+// the set's mirrors. Calls `say` with a line now and then, and `progress` often during a download,
+// with the bytes of the file so far. Throws DataError if no source has the right bytes.
 void fetch(const PublishedSet& set, const std::string& root, const std::string& from,
            const std::function<void(const std::string&)>& say, const FetchProgress& progress = {});
 
-// Throws DataError unless the file has these bytes.
+// Throws DataError unless the file has the expected bytes.
 void verify_file(const std::string& path, const PublishedFile& expected);
 
 struct Download {
-  std::string why;        // "" when all bytes are there, otherwise what went wrong
-  bool may_pass = false;  // asking the same server once more may help
+  std::string why;        // empty if complete, else the reason
+  bool may_pass = false;  // another request to the same server may succeed
 };
 
-// Goes on with `path`, which may have the first bytes already, until `most` bytes are there. One
-// request. What is there is only added to, or removed when the server sends more than `most`; an
-// answer that by its headers is another file is not written. Leaves no empty file.
+// Continues `path`, which may have the first bytes already, up to `most` bytes, in one request.
+// Only appends, but removes the file if the server sends more than `most`. Writes nothing if the
+// headers of the answer describe another file. Leaves no empty file.
 Download download(const std::string& url, const std::string& path, int64_t most,
                   const std::function<void(int64_t)>& progress = {});
 
-// Writes the members of a .tar.gz into the folder, with the names given. Throws DataError when it
-// is damaged, has more or larger entries than a data set can have, or one is missing.
+// Writes the given members of a .tar.gz into the folder. Throws DataError if the archive is
+// damaged, has more or larger entries than any data set, or lacks a member.
 void unpack(const std::string& archive, const std::vector<std::string>& members,
             const std::string& folder);
 

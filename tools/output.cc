@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-int g_output_error = 0;  // errno of the first write that failed
+int g_output_error = 0;  // errno of the first failed write
 
 void keep(bool written) {
   if (!written && g_output_error == 0) g_output_error = errno;
@@ -60,7 +60,7 @@ int end_program(const char* program, int code) {
 }
 
 int end_program(const char* program, const std::exception& error) {
-  // The library prints with fmt, which throws where it cannot.
+  // The library prints with fmt, which throws if it cannot write.
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && std::ferror(stdout) != 0 && g_output_error == 0)
     g_output_error = system->code().value();

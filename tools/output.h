@@ -1,4 +1,4 @@
-// What trainer and planner write: standard output, and files named on the command line.
+// Output of trainer and planner: standard output, and files named on the command line.
 #pragma once
 
 #include <exception>
@@ -7,37 +7,37 @@
 
 namespace tessera {
 
-// What main() does first: a file that grows beyond the limit of the process (ulimit -f) is an error
-// like a full disk, and no end by a signal.
+// Prepares the process; main() calls it first. A file that exceeds the limit of the process (ulimit
+// -f) then causes an error, like a full disk, instead of a fatal signal.
 void begin_program();
 
-// To standard output. Where that cannot be, the program goes on and the fault is kept for
-// take_output_fault().
+// Writes to standard output. If that fails, the program continues; take_output_fault() returns the
+// error.
 void write_out(std::string_view text);
 
-// A whole line, to be seen at once; on a terminal broken where it is wider than that.
+// Writes a whole line and flushes it; wraps it to the width of a terminal.
 void say(const std::string& line);
 
-// For what --quiet leaves out.
+// Prints nothing, for --quiet.
 inline void print_nothing(const std::string&) {}
 
-// The same to standard error, where nothing is left to be done if that fails.
+// Writes a wrapped line to standard error; ignores errors.
 void complain(const std::string& line);
 
-// Before something is written to standard error that belongs behind it.
+// Flushes standard output; call it before later text goes to standard error.
 void flush_out();
 
-// "cannot write to standard output: No space left on device", once, where anything written so far
-// was lost; "" otherwise.
+// Returns "cannot write to standard output: No space left on device", once, if any output was lost;
+// else "".
 std::string take_output_fault();
 
-// What main() returns: the code, or 1 with a message where it is 0 and output was lost.
+// Returns the exit code for main(): `code`, or 1 with a message if it is 0 and output was lost.
 int end_program(const char* program, int code);
 
-// The same where an exception that is no Error ended it: 1.
+// Returns the exit code after an exception that is not an Error: 1. Prints a message.
 int end_program(const char* program, const std::exception& error);
 
-// Throws ConfigError where it cannot be read.
+// Throws ConfigError if the file cannot be read.
 std::string read_file(const std::string& path);
 
 // Throws ConfigError with the reason.

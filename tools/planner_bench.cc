@@ -1,4 +1,4 @@
-// planner compare, bench, list: planners beside one another.
+// planner compare, bench, list: compares planners.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -27,7 +27,7 @@ struct Arguments {
   bool json = false, ablation = false;
 };
 
-// Folders stand for the CSV files in them and below, in the order of their names.
+// Replaces folders by the CSV files in them, recursively, sorted by name.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
@@ -48,7 +48,7 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& path
   return files;
 }
 
-// Milliseconds of CPU time: planners use one thread, and other programs do not count.
+// Measures CPU time in milliseconds: planners use one thread, and other programs do not count.
 BenchCell timed(const std::function<Solution()>& prove) {
   const std::clock_t start = std::clock();
   const Solution solution = prove();
@@ -92,7 +92,7 @@ BenchResults bench_planners(const std::vector<std::filesystem::path>& files, con
   return results;
 }
 
-// The exact search whole, then with each of its inferences switched off.
+// Runs the whole exact search, then with each of its inferences disabled.
 BenchResults bench_ablation(const std::vector<std::filesystem::path>& files, const Limits& limits) {
   BenchResults results{"without", {"(nothing)"}, {}, {}};
   for (const Ablation& ablation : ablations()) results.rows.emplace_back(ablation.name);

@@ -1,5 +1,4 @@
-// Families of planner's commands, each in a file of its own, planner_<family>.cc, and what they
-// share.
+// The command families of planner, each in a file planner_<family>.cc, and their shared helpers.
 #pragma once
 
 #include <string>
@@ -10,10 +9,10 @@
 
 namespace tessera {
 
-// Exit codes beyond 0 (done) and 1 (standard output cannot be written).
-constexpr int kUsage = 2;       // or bad input
-constexpr int kInfeasible = 4;  // no plan fits, or a limit of the user is passed
-constexpr int kUnknown = 7;     // none was found that fits the capacity, none is proved impossible
+// Exit codes in addition to 0 (success) and 1 (standard output cannot be written).
+constexpr int kUsage = 2;       // usage, or bad input
+constexpr int kInfeasible = 4;  // no plan fits, or a limit of the user is exceeded
+constexpr int kUnknown = 7;     // no plan found that fits the capacity, none proved impossible
 
 void add_solve_commands(CLI::App& app, Command& command);  // solve, check
 void add_look_commands(CLI::App& app, Command& command);   // draw, why
@@ -21,24 +20,24 @@ void add_bench_commands(CLI::App& app, Command& command);  // compare, bench, li
 void add_make_commands(CLI::App& app, Command& command);   // random, export
 void add_recompute_command(CLI::App& app, Command& command);
 
-// Throws ConfigError naming those there are.
+// Throws ConfigError, with the list of planners, for an unknown name.
 const Planner& planner_named(const std::string& name);
 
-// A planner's plan is checked before anybody builds on it; throws DataError where it is wrong.
+// Solves a problem and checks the plan before it is used; throws DataError if the plan is wrong.
 Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits = {});
 bool placed(const Solution& solution);
 
-// The plan that a file holds as its offsets; or, where some are missing, the planner's. The offsets
-// of a complete plan are taken out of the problem.
+// has_plan(): all buffers of the file have offsets. take_plan(): moves the offsets out of the
+// problem into a plan; throws DataError if one is missing.
 bool has_plan(const Problem& problem);
 Plan take_plan(Problem& problem, const std::string& file);
 
-// Tells on stderr which buffers are why there is no plan.
+// Prints to stderr the buffers that cannot be placed together.
 void print_conflict(const Problem& problem, const Solution& solution);
 
-// bytes / bound, 1 where both are 0.
+// Returns bytes / bound; 1 if the bound is 0.
 double ratio(int64_t bytes, int64_t bound);
-// "lowest", "infeasible", "not found" or "within 1.50 %", rounded up.
+// Returns "lowest", "infeasible", "not found" or "within 1.50 %", rounded up.
 std::string proof_of(const Solution& solution);
 
 // Writes the file; "-" or no path is standard output. Throws ConfigError.

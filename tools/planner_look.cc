@@ -1,4 +1,4 @@
-// planner draw, why: looking at a plan, and at one of its buffers.
+// planner draw, why: show a plan, or one of its buffers.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -66,7 +66,7 @@ int draw(const Arguments& arguments) {
   return 0;
 }
 
-// The buffer of that name; of several the number in the file tells them apart: "#3".
+// Returns the buffer of that name; "#3" selects by its number in the file.
 int buffer_named(const Problem& problem, const Arguments& arguments) {
   const std::string& name = arguments.buffer;
   std::vector<std::string> found;

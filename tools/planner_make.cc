@@ -1,4 +1,4 @@
-// planner random, export: problems, out of nothing and out of a model.
+// planner random, export: make problems at random or from a model.
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -40,8 +40,8 @@ int make_random(const Arguments& arguments) {
   return 0;
 }
 
-// A model's problem is the trainer's to tell, so that this program need not carry the whole engine:
-// it becomes the one that stands beside it.
+// Replaces this process by the trainer next to it, which exports the problem of a model, so that
+// planner need not contain the whole engine.
 int export_model(const Arguments& arguments) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string trainer = self.parent_path() / "trainer";

@@ -1,4 +1,5 @@
-// planner recompute: what is computed again so that a program fits a budget.
+// planner recompute: chooses what is recomputed so that a program fits a budget
+// (rematerialization).
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -36,7 +37,7 @@ struct Timed {
   double ms;
 };
 
-// Every plan is checked before it is shown.
+// Solves for each budget, and checks every plan before it is shown.
 Timed solve(const RecomputeStrategy& strategy, RecomputeProblem problem,
             const std::vector<int64_t>& budgets) {
   const auto start = std::chrono::steady_clock::now();
@@ -79,7 +80,7 @@ std::vector<const RecomputeStrategy*> chosen(const Arguments& arguments) {
   return {&strategy_named(arguments.strategy)};
 }
 
-// Why there is no plan, on stderr.
+// Prints to stderr why there is no plan.
 int refuse(const RecomputeProblem& problem, const RecomputePlan& plan) {
   const bool proved = plan.status == SolveStatus::kInfeasible;
   fmt::print(stderr,
@@ -134,7 +135,7 @@ int table(const Arguments& arguments, const RecomputeProblem& problem) {
   return 0;
 }
 
-// Budgets from the lowest peak that a strategy reaches to that without recomputation.
+// Shows budgets from the lowest peak of any strategy to the peak without recomputation.
 int curve(const Arguments& arguments, const RecomputeProblem& problem) {
   const auto strategies = chosen(arguments);
   int64_t lowest = INT64_MAX;

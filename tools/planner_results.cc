@@ -57,7 +57,7 @@ std::string columns_of(const BenchResults& results, int columns, const CellText&
   return text;
 }
 
-// One half of the picture: a logarithmic scale from `least` to `most`.
+// One half of the drawing, with a logarithmic scale from `least` to `most`.
 class Panel {
  public:
   Panel(const BenchResults& results, double top, std::string title, double least, double most)
@@ -217,7 +217,7 @@ std::string BenchResults::json() const {
 }
 
 std::string BenchResults::svg() const {
-  // What is added to a ratio's distance from 1, so that 1 has a place on a logarithmic scale.
+  // Added to a ratio's distance from 1, so that ratio 1 has a position on a logarithmic scale.
   constexpr double kMin = 1e-4;
   double slowest = 1;
   for (const auto& row : cells) {

@@ -1,4 +1,4 @@
-// What many planners make of many problems: one table, one file of numbers, one picture.
+// BenchResults: the plans of many planners for many problems, as a table, as JSON and as a drawing.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace tessera {
 
 struct BenchProblem {
-  std::string name;  // of the file, without its folder and its ending
+  std::string name;  // file name without folder and extension
   int64_t buffers = 0;
   int64_t bound = 0;  // the lower bound
 };
@@ -18,30 +18,30 @@ struct BenchCell {
   int64_t bytes = 0;
   SolveStatus status = SolveStatus::kUnknown;
   int64_t nodes = 0;  // decisions
-  double ms = 0;      // of CPU time
+  double ms = 0;      // CPU time
 };
 
 struct BenchResults {
-  std::string what;  // a row is one: "planner", "without"
+  std::string what;  // kind of the rows: "planner", "without"
   std::vector<std::string> rows;
   std::vector<BenchProblem> problems;
   std::vector<std::vector<BenchCell>> cells;  // [row][problem]
 
-  // False where fixed buffers clash, so that there is no plan to speak of.
+  // Returns false if fixed buffers overlap, so that there is no plan.
   bool placed(size_t row, size_t problem) const;
   double ratio(size_t row, size_t problem) const;  // to the lower bound
-  double mean_ratio(size_t row) const;             // geometric, of those that are placed
+  double mean_ratio(size_t row) const;             // geometric, over placed problems
   double total_ms(size_t row) const;
   int64_t total_nodes(size_t row) const;
-  int64_t total_bytes(size_t row) const;  // of those that are placed
-  int proved(size_t row) const;           // how many are proved lowest
+  int64_t total_bytes(size_t row) const;  // over placed problems
+  int proved(size_t row) const;           // number of problems proved lowest
 
-  // As wide as asked: the columns go on below where they do not fit. Ratios and milliseconds, or
-  // decisions and milliseconds for searches that are compared with one another.
+  // Return tables at most `columns` wide, continued below if necessary: ratios and milliseconds, or
+  // decisions and milliseconds to compare searches.
   std::string ratio_table(int columns = 100) const;
   std::string node_table(int columns = 100) const;
   std::string json() const;
-  // Ratios above, times below, both on logarithmic scales, a line for each row.
+  // Draws ratios above and times below, both on logarithmic scales, a line for each row.
   std::string svg() const;
 };
 

@@ -1,4 +1,4 @@
-// planner solve, check: plans, and what is proved of them.
+// planner solve, check: make and check plans.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,7 +29,8 @@ std::string summary(const Problem& problem, const Solution& solution) {
       solution.status == SolveStatus::kOptimal ? "proved lowest" : proof_of(solution));
 }
 
-// The limit is one on the whole: what reading took is gone, and checking and writing take it again.
+// Returns the time that is left: the limit is for the whole command, and checking and writing take
+// as long as reading took.
 Limits what_is_left(Limits limits, std::chrono::steady_clock::time_point start) {
   if (limits.seconds == 0) return limits;
   const std::chrono::duration<double> reading = std::chrono::steady_clock::now() - start;
@@ -63,7 +64,7 @@ int solve(const Arguments& arguments) {
     write_output(arguments.output, write_plan_csv(problem, &solution.plan));
   }
   const std::string text = summary(problem, solution);
-  if (arguments.output == "-")  // the plan is there
+  if (arguments.output == "-")  // standard output has the plan
     fmt::print(stderr, "{}", text);
   else
     write_out(text);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The pictures of a folder and those below it, sorted; other files in it are passed over.
+// Adds the pictures of a folder, recursively, sorted; skips other files.
 void add_folder(const std::string& folder, std::vector<std::string>& files) {
   std::vector<std::string> found;
   std::error_code error;
@@ -56,7 +56,7 @@ Json numbers(std::span<const float> values) {
   return Json::list(items);
 }
 
-// Quoted where a reader of CSV (RFC 4180) would need it.
+// Quotes a field if CSV (RFC 4180) requires it.
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -64,7 +64,7 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-// Says what each file is, in one of the forms.
+// Prints the classes of each file in one of the formats.
 class Answers {
  public:
   Answers(const Classifier& net, const PredictOptions& options)

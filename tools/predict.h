@@ -1,4 +1,5 @@
-// What pictures show, by a trained network: `trainer predict`, and the program predict.
+// predict(): classifies pictures with a trained network, for `trainer predict` and the program
+// predict.
 #pragma once
 
 #include <string>
@@ -17,8 +18,8 @@ struct PredictOptions {
 
 void add_predict_options(CLI::App& app, PredictOptions& options);
 
-// Writes to standard output. Files that are no pictures are named on standard error, the others go
-// on. Returns the exit code: 3 where there was such a file.
+// Writes to standard output. Reports files that are not pictures on standard error and continues;
+// returns exit code 3 if there were any, else 0.
 int predict(const PredictOptions& options);
 
 }  // namespace tessera

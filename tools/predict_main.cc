@@ -1,4 +1,4 @@
-// predict: `trainer predict` as a program of its own, for machines that only answer.
+// predict: `trainer predict` as a separate program, for computers that only run inference.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// What libfmt has besides its headers, for programs that are linked without shared libraries:
-// Debian's package brings no archive.
+// The parts of libfmt that are not in its headers, for statically linked programs: Debian's package
+// has no static library.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

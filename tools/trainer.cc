@@ -1,7 +1,7 @@
-// trainer: trains, evaluates, plans and measures what a configuration describes.
+// trainer: trains, evaluates, plans and measures a configuration.
 //
-// Exit codes: those of runtime/error.h, and 1 where standard output cannot be written; a training
-// that did all else only warns of that.
+// Exit codes: those of runtime/error.h, and 1 if standard output cannot be written; a training that
+// succeeded otherwise only warns of that.
 #include "tessera/models/training/trainer.h"
 
 #include <algorithm>
@@ -42,9 +42,9 @@ struct Arguments {
 std::atomic<int> g_signal{0};
 std::atomic<bool> g_save{false};
 
-// The first of these asks the training to stop after its step; more of them change nothing.
-// SIGUSR1, with which SLURM warns of the end of a job, asks for a checkpoint. What whoever started
-// the program ignores stays so: SIGHUP with nohup, or SIGPIPE.
+// Handles signals. The first SIGTERM, SIGINT, SIGHUP or SIGPIPE stops the training after its step;
+// later ones have no effect. SIGUSR1, by which SLURM announces the end of a job, requests a
+// checkpoint. SIGHUP and SIGPIPE stay ignored if the parent process ignored them, as nohup does.
 void catch_signals() {
   static_assert(std::atomic<int>::is_always_lock_free);
   struct sigaction action {};
@@ -136,7 +136,7 @@ int tell_result(const Config& config, const TrainResult& result, bool quiet) {
   return 0;
 }
 
-// What a training came to is in its folder: that nobody could be told is no reason to fail.
+// Only warns if standard output was lost, because the results of a training are in its folder.
 void forgive_lost_lines(const Config& config) {
   const std::string fault = take_output_fault();
   if (fault.empty()) return;
@@ -210,7 +210,7 @@ CLI::App* with_config(CLI::App* app, Arguments& arguments) {
   return app;
 }
 
-// Words that CLI11 would only answer with what is missing.
+// Reports unknown words, for which CLI11 would only list what is missing.
 void require_known_words(const CLI::App& app, const CLI::App& train,
                          const std::vector<std::string>& words) {
   if (words.empty()) return;
@@ -234,7 +234,7 @@ void require_known_words(const CLI::App& app, const CLI::App& train,
     require_command(command, words[1]);
 }
 
-// A file without --config is taken for an override.
+// Prints a hint, because a file without --config is read as an override.
 void hint_at_config(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i)
     if ((words[i].ends_with(".yaml") || words[i].ends_with(".yml")) &&
@@ -242,7 +242,7 @@ void hint_at_config(const std::vector<std::string>& words) {
       fmt::print(stderr, "did you mean '--config {}'?\n", words[i]);
 }
 
-// Where the words for a command begin: behind the options of all commands.
+// Returns the index of the first word after the options that all commands share.
 size_t first_of_command(const std::vector<std::string>& words) {
   size_t first = 0;
   for (; first < words.size(); ++first) {
@@ -257,7 +257,8 @@ size_t first_of_command(const std::vector<std::string>& words) {
   return std::min(first, words.size());
 }
 
-// train is what is meant where an option of it is the first word behind them.
+// Returns true if the first word after the common options is an option of train, the default
+// command.
 bool train_is_meant(const CLI::App& app, const CLI::App& train,
                     const std::vector<std::string>& words) {
   const size_t first = first_of_command(words);
@@ -359,7 +360,7 @@ int main(int argc, char** argv) {
   begin_program();
   try {
     return end_program("trainer", dispatch(argc, argv));
-  } catch (const tessera::ConfigErrors& errors) {  // each begins with its place
+  } catch (const tessera::ConfigErrors& errors) {  // each error begins with its location
     fmt::print(stderr, "{}\n", errors.what());
     return errors.exit_code();
   } catch (const tessera::Error& error) {

@@ -1,4 +1,4 @@
-// trainer bench: how fast a training step is, and what makes it so.
+// trainer bench: measures the speed of a training step, and what contributes to it.
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -56,7 +56,7 @@ int run(const Arguments& arguments) {
   if (arguments.json) {
     say(r.json());
   } else {
-    say(device_line(run));  // only now: what is refused says nothing else
+    say(device_line(run));  // after all checks, so that an error prints nothing else
     say(fmt::format(
         "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
         "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",

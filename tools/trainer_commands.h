@@ -1,4 +1,4 @@
-// Families of trainer's commands that have files of their own: trainer_<family>.cc.
+// The command families of trainer that have their own files: trainer_<family>.cc.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// `quiet`: the program's own flag.
+// `quiet` is the program's flag.
 void add_eval_command(CLI::App& app, Command& command, const bool& quiet);
 void add_plan_command(CLI::App& app, Command& command);
 void add_bench_command(CLI::App& app, Command& command);
@@ -23,22 +23,22 @@ void add_tune_command(CLI::App& app, Command& command);
 
 void add_config_commands(CLI::App& app, Command& command);
 
-// trainer_machine.cc: the command devices, and doctor without a configuration. They give the exit
+// trainer_machine.cc: the command devices, and doctor without a configuration. Both return the exit
 // code.
-int show_devices(bool as_json);  // as they are cut
+int show_devices(bool as_json);  // the logical devices
 int show_machine(bool as_json);
 void print_findings(const std::vector<Finding>& findings);
 Json findings_json(const std::vector<Finding>& findings);
 const char* state_of(const Finding& found);  // "ok", "warning", "problem"
 
-// Looks at a configuration instead of training: flags of the command `train`.
+// Flags of the command `train` that show a configuration instead of training.
 struct ConfigLook {
   bool print = false, dry_run = false;
 };
 void add_config_look(CLI::App& train, ConfigLook& look);
-// --no-cuda-graph, which is gpu.cuda_graph=false, and --sync, which is gpu.synchronous=true.
+// Adds --no-cuda-graph, which is gpu.cuda_graph=false, and --sync, which is gpu.synchronous=true.
 void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides);
-// False when no flag asks for it.
+// Returns false if none of the flags is set.
 bool look_at_config(const ConfigLook& look, const std::string& path,
                     const std::vector<std::string>& overrides, const TrainOptions& options);
 

@@ -1,4 +1,4 @@
-// trainer config: what configurations may hold, as a schema, a page or a file to start from.
+// trainer config: prints the keys of a configuration as a schema, a page or a file to start from.
 #include <cstdio>
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,4 @@
-// trainer data: looks at, packs, times and fetches what a configuration trains on.
+// trainer data: inspects, packs, times and fetches the data of a configuration.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +35,7 @@ struct DataArguments {
   bool overwrite = false;
 };
 
-// As they are published: four decimals.
+// Formats with four decimals, as usually published.
 std::string four_decimals(const Normalization& normalization) {
   return fmt::format("mean [{:.4f}], std [{:.4f}]", fmt::join(normalization.mean, ", "),
                      fmt::join(normalization.std, ", "));
@@ -80,7 +80,7 @@ int run_inspect(const DataArguments& arguments) {
   return 0;
 }
 
-// What a command that trained on the folder is given beside it to train on the packed file.
+// Returns the extra arguments with which a command trains on the packed file instead of the folder.
 std::string words_for_packed(Config config, const std::string& path) {
   config.data.name = "hdf5";
   const std::string root = "data.root=" + path;
@@ -95,9 +95,9 @@ std::string words_for_packed(Config config, const std::string& path) {
 
 int run_pack(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
-  check_pack_target(arguments.out, arguments.overwrite);  // decoding may take hours
+  check_pack_target(arguments.out, arguments.overwrite);  // first, because decoding may take hours
   DataSource source = data_source(config);
-  source.validation = {};  // is held out of the pack again, by the same seed
+  source.validation = {};  // held out of the pack later, by the same seed
   DataSplit data = open_data(source);
   int64_t shown = 0;
   const auto progress = [&](int64_t done, int64_t all) {
@@ -113,12 +113,12 @@ int run_pack(const DataArguments& arguments) {
   return 0;
 }
 
-// The training pipeline alone, as fast as it goes.
+// Runs only the training pipeline, at full speed.
 int run_bench(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   int64_t before = host_memory().process;
   DataSplit data = open_data(data_source(config));
-  data.test.reset();  // is not read here
+  data.test.reset();  // not used here
   release_unused_heap();
   const LoaderOptions options = loader_options(config, true);
   Loader loader(data.train, options);
@@ -126,7 +126,7 @@ int run_bench(const DataArguments& arguments) {
   auto start = Clock::now();
   int64_t images = 0, most = 0;
   double seconds = 0;
-  constexpr int64_t kMin = 16, kLook = 8;  // batches: every slot filled, memory looked at
+  constexpr int64_t kMin = 16, kLook = 8;  // in batches: fill every slot, check the memory
   for (int64_t i = 0; i < kMin || seconds < arguments.seconds; ++i) {
     images += loader.next().count;
     if (i % kLook == kLook - 1) most = std::max(most, host_memory().process);
@@ -145,7 +145,7 @@ int run_bench(const DataArguments& arguments) {
   return 0;
 }
 
-// On a terminal a line that tells how far a file is, a few times a second.
+// Shows the progress of a download on a terminal line, a few times a second.
 class FetchLine {
  public:
   ~FetchLine() { clear(); }

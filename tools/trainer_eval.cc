@@ -1,5 +1,5 @@
-// trainer eval: what a trained network is worth, on its test images or on others; trainer predict:
-// what it says that pictures show.
+// trainer eval: evaluates a trained network on its test images or on others; trainer predict:
+// prints the classes of pictures.
 #include <limits>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// trainer export: a trained network in files of other programs.
+// trainer export: writes a trained network in file formats of other programs.
 #include <memory>
 
 #include <CLI/CLI.hpp>

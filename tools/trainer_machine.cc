@@ -1,4 +1,4 @@
-// trainer devices, and trainer doctor without a configuration: what this machine is and has.
+// trainer devices, and trainer doctor without a configuration: describe this computer.
 #include <string>
 #include <vector>
 
@@ -18,9 +18,9 @@ namespace {
 
 struct DeviceLine {
   DeviceInfo info;
-  int64_t free = -1;  // -1: nobody says
+  int64_t free = -1;  // -1: unknown
   std::string driver;
-  std::vector<GpuProcess> processes;  // of others
+  std::vector<GpuProcess> processes;  // other processes that use it
 };
 
 DeviceLine line_of(const DeviceInfo& info) {

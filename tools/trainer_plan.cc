@@ -1,4 +1,4 @@
-// trainer plan: what a configuration needs, before anything runs.
+// trainer plan: shows the memory that a configuration needs, before it runs.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -51,7 +51,7 @@ Run planned_run(const Arguments& arguments, const Config& config) {
   return {config, Purpose::training, {}, arguments.compile};
 }
 
-// The plan, or what eager mode does without one.
+// Returns the plan, or a recording of eager mode, which has no plan.
 PlanPicture picture_of(const Run& run) {
   const Config& config = run.config();
   const std::string title = fmt::format("{}, batch {}, ", config.model.name,
@@ -60,7 +60,7 @@ PlanPicture picture_of(const Run& run) {
   return plan(run).picture(title + "planner " + config.memory.planner);
 }
 
-// The picture as asked for and, if wanted, beside the one that other settings give.
+// Writes a page with the plan, and optionally with that of other settings next to it.
 void write_html(const Arguments& arguments, const Run& run) {
   std::vector<PlanPicture> pictures = {picture_of(run)};
   if (!arguments.beside.empty()) {
@@ -73,12 +73,12 @@ void write_html(const Arguments& arguments, const Run& run) {
   write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
 }
 
-// "%12 conv2d  float32[4x8x8x16]  layer1.0": without who keeps it alive.
+// Returns "%12 conv2d  float32[4x8x8x16]  layer1.0", without the last user.
 std::string one_line(const BufferLabel& label) {
   return label.name + "  " + label.details.substr(0, label.details.find('\n'));
 }
 
-// As SVG, or for the terminal.
+// Draws the plan as SVG, or for the terminal.
 void draw(const Arguments& arguments, const Run& run) {
   PlanPicture picture = picture_of(run);
   for (size_t i = 0; i < picture.labels.size(); ++i)
@@ -91,7 +91,7 @@ void draw(const Arguments& arguments, const Run& run) {
   }
 }
 
-// "%12.conv2d.layer1.0.conv1", with a number behind it where that is not unique.
+// Returns "%12.conv2d.layer1.0.conv1", with a number appended if that is not unique.
 std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& taken) {
   std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
   if (!tensor.module_path.empty()) id += "." + tensor.module_path;
@@ -101,9 +101,9 @@ std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& take
   return unique;
 }
 
-// What there is to plan, for `planner` and others that read such files.
+// Writes the planning problem for `planner` and other programs that read CSV.
 void write_csv(const Arguments& arguments, const Run& run) {
-  // Only the problem is wanted.
+  // Only the problem is needed.
   PlanReport report = plan(run.with([](Config& config) { config.memory.planner = "in_order"; }));
   std::set<std::string> taken;
   for (size_t i = 0; i < report.blocks.size(); ++i) {
@@ -117,7 +117,7 @@ void write_csv(const Arguments& arguments, const Run& run) {
   }
 }
 
-// auto is not asked for what it would be: planning wakes no driver.
+// Treats auto as the CPU: planning does not load a driver to resolve it.
 Device parse_or_cpu(const std::string& device) {
   return device == "auto" ? Device{} : parse_device(device);
 }
@@ -126,14 +126,14 @@ const char* decoders_text(bool complete) {
   return complete ? "" : "; what decoders of pictures take comes on top";
 }
 
-// The largest batch that trains within the limit, and what it needs.
+// Prints the largest batch that trains within the limit, and its need.
 int max_batch(const Run& run, const Arguments& arguments) {
   const Config& config = run.config();
   int64_t limit = arguments.limit;
   const bool on_gpu = arguments.device_memory >= 0;
   if (on_gpu) limit = arguments.device_memory;
   if (const auto most = host_limit(config); limit < 0 && most) limit = most->bytes;
-  if (limit < 0 && config.memory.budget) limit = config.memory.budget->bytes;  // below 0: auto
+  if (limit < 0 && config.memory.budget) limit = config.memory.budget->bytes;  // negative: auto
   if (limit < 0)
     throw ConfigError(
         "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
@@ -144,7 +144,7 @@ int max_batch(const Run& run, const Arguments& arguments) {
       budgeted || on_gpu ? search.largest(run, limit).batch : largest_batch(run, limit);
   const Run largest = run.with([&](Config& c) {
     c.data.batch = std::max<int64_t>(batch, 1);
-    if (batch == 0) c.memory.budget.reset();  // it is of no use
+    if (batch == 0) c.memory.budget.reset();  // without effect
     if (budgeted && batch > 0) c.memory.budget = ByteSize{limit};
     if (!on_gpu && !budgeted) c.memory.limit = ByteSize{limit};
   });
@@ -170,7 +170,7 @@ int max_batch(const Run& run, const Arguments& arguments) {
   return batch > 0 ? 0 : kTooLarge;
 }
 
-// Bytes against time, as a table, a page or a picture.
+// Prints the curve of memory and time as a table, or writes a page or a drawing.
 int budgets(const Arguments& arguments, const Run& run) {
   const BudgetCurve curve = budget_curve(run);
   if (!arguments.html.empty()) write_file(arguments.html, curve.html());
@@ -179,7 +179,7 @@ int budgets(const Arguments& arguments, const Run& run) {
   return 0;
 }
 
-// The step's problem of recomputation, for `planner recompute` and for other programs.
+// Writes the recomputation problem of the step, for `planner recompute` and other programs.
 void export_recompute(const Arguments& arguments, const Config& config) {
   const std::string text = write_recompute(training_problem(config));
   if (arguments.recompute == "-") {
@@ -189,9 +189,8 @@ void export_recompute(const Arguments& arguments, const Config& config) {
   }
 }
 
-// Reports on stderr what is asked for and above what is allowed, with what would fit: by
-// --max-bytes and memory.limit of the host's memory, by --device-memory and memory.gpu_limit of the
-// GPU's.
+// Reports on stderr each need that exceeds its limit, with what would fit: --max-bytes and
+// memory.limit for host memory, --device-memory and memory.gpu_limit for the GPU's.
 int check_need(const Arguments& arguments, const Run& run, const PlanReport& report) {
   const Config& config = run.config();
   int code = 0;
@@ -215,8 +214,9 @@ int check_need(const Arguments& arguments, const Run& run, const PlanReport& rep
   return code;
 }
 
-// Planning needs no GPU: one that the configuration names is described, by name or as it is there,
-// or without facts where it is not. The configuration then names the device that is described.
+// Returns a described device if the configuration names a GPU, since planning needs none
+// (deviceless planning). Its properties are those of the named model, of the GPU in this computer,
+// or unknown. Sets config.device to the described device.
 std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& config) {
   if (const DeviceProperties* properties = described_gpu(config.device)) {
     config.device = "gpu:0";
@@ -229,7 +229,7 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
   if (config.device != "auto") {
     const Device device = parse_device(config.device);
     if (!device.is_cpu()) {
-      // Where there is none, no driver is woken to ask.
+      // Without a GPU, do not load the driver.
       const std::vector<DeviceInfo> all =
           nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
       const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
@@ -243,7 +243,7 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
   return nullptr;
 }
 
-// Whose scratch the figures of a described GPU are.
+// Returns a remark on the source of a described GPU's scratch sizes.
 std::string scratch_text(Device device) {
   const DeviceProperties* properties = context(device).properties();
   if (properties == nullptr)
@@ -254,7 +254,7 @@ std::string scratch_text(Device device) {
                      properties->origin.empty() ? "" : ", " + properties->origin);
 }
 
-// What the figures of the plan should not leave unsaid.
+// Prints the caveats of the plan.
 void print_remarks(const Arguments& arguments, const Run& run, const PlanReport& report) {
   const Config& config = run.config();
   for (const std::string& line : config_notes(run)) write_out(line + "\n");
@@ -284,7 +284,7 @@ void print_report(const Arguments& arguments, const Run& run, const PlanReport& 
   }
 }
 
-// "--csv -" writes where the others print.
+// Throws if another option also writes to standard output, as "--csv -" does.
 void check_terminal(const Arguments& arguments) {
   if (arguments.recompute == "-" && (arguments.json || arguments.draw || arguments.csv == "-"))
     throw ConfigError(
@@ -346,7 +346,7 @@ int run(Arguments arguments) {
   return check_need(arguments, run, report);
 }
 
-// Options that answer different questions, or on the same output, are not taken together.
+// Excludes options that answer different questions or write to the same output.
 void exclude(CLI::App& plan) {
   const auto apart = [&](const char* name, std::initializer_list<const char*> others) {
     for (const char* other : others) plan.get_option(name)->excludes(plan.get_option(other));

@@ -1,5 +1,5 @@
-// trainer profile: where the time of a training step goes, op by op; trainer tune: how a GPU
-// computes the convolutions of a configuration best.
+// trainer profile: the time of a training step, op by op; trainer tune: finds the fastest
+// convolutions of a configuration on a GPU.
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// A strategy of recomputation of one's own: past the step at which most bytes are live, only every
-// n-th value is kept, and what is missing is made again when it is read.
+// EveryNth: an example of a custom recomputation strategy. After the step at which most bytes are
+// live, only every n-th value is kept; the others are recomputed when they are read.
 #pragma once
 #include <vector>
 
@@ -9,7 +9,7 @@ struct EveryNth : tessera::RecomputeStrategy {
   std::string_view name() const override { return "every_nth"; }
   std::string_view explanation() const override { return "keeps every n-th value"; }
 
-  // For several n; which of them fit a budget, and what they cost, is found out by solve().
+  // Returns a candidate for each n. solve() finds those that fit the budget, and their costs.
   std::vector<tessera::StepSequence> candidates(
       const tessera::RecomputeProblem& problem) const override {
     const auto once = tessera::measure(problem, tessera::once_each(problem));

@@ -1,4 +1,4 @@
-// A planner of one's own: draws orders, places each first-fit, keeps the lowest.
+// Lottery: a custom planner as an example. Draws orders, places each first-fit, keeps the lowest.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -16,14 +16,14 @@ struct Lottery : tessera::Planner {
     std::iota(order.begin(), order.end(), 0);
     const auto fixed = [&](int i) { return problem.buffers[i].offset >= 0; };
     const auto movable = std::partition(order.begin(), order.end(), fixed);  // fixed ones first
-    std::mt19937 random(1);  // the same plan for the same problem
+    std::mt19937 random(1);  // a fixed seed: equal problems get equal plans
     tessera::Plan best{{}, INT64_MAX};
     for (int draw = 0; draw < 50; ++draw, std::shuffle(movable, order.end(), random))
       if (auto plan = place(problem, order); plan.bytes < best.bytes) best = plan;
     return best;
   }
 
-  // Each in turn climbs past those that stand in its way at its time, from the lowest up.
+  // Places each buffer in turn at the lowest offset that is free during its lifetime.
   static tessera::Plan place(const tessera::Problem& problem, const std::vector<int>& order) {
     tessera::Plan plan{std::vector<int64_t>(order.size()), 0};
     std::multimap<int64_t, const tessera::Interval*> placed;

@@ -1,4 +1,4 @@
-// In a program of one's own: the planner is added, then named like a built-in one.
+// A program with its own planner: adds the planner, then names it like a built-in one.
 #include <cstdio>
 
 #include "lottery.h"

@@ -34,7 +34,7 @@ void erase_unused_constants(Graph& graph) {
   for (size_t id = 0; id < graph.values.size(); ++id) {
     Value& value = graph.values[id];
     if (value.role != Role::constant || !users[id].empty()) continue;
-    value.role = Role::intermediate;  // as other values that no node makes any more
+    value.role = Role::intermediate;  // like other values without a producer
     value.storage.reset();
   }
 }
@@ -60,7 +60,8 @@ void copy_from_stores(Graph& graph) {
 
 namespace {
 
-// A folded value, which is kept from then on, may be so much larger than what it is made of.
+// A folded value may have up to this many bytes even if its inputs have fewer. Larger values must
+// not exceed their inputs, because a folded value is kept for all later runs.
 constexpr size_t kFoldedBytes = 4096;
 
 bool folds(const Graph& graph, const Node& node) {

@@ -1,4 +1,4 @@
-// What the passes over constants share: values that are the same in every run.
+// Helpers of the passes over constants: values that are the same in every run.
 #pragma once
 
 #include "tessera/engine/autograd.h"
@@ -13,13 +13,13 @@ inline bool is_constant(const Graph& graph, ValueId id) {
   return graph.values[static_cast<size_t>(id)].role == Role::constant;
 }
 
-// A constant as a tensor, which shares its bytes.
+// Returns a constant as a tensor that shares its bytes.
 Tensor constant_tensor(const Graph& graph, ValueId id);
-// Makes a value a constant, with the bytes of the tensor.
+// Makes `value` a constant with the bytes of the tensor.
 void set_constant(Value& value, const Tensor& tensor);
-// Adds one.
+// Adds a constant and returns its id.
 ValueId add_constant(Graph& graph, const Tensor& tensor);
-// What `compute` makes of constants now, on the device.
+// Returns the result of compute(), run eagerly on the device.
 template <class Compute>
 auto run_now(Device device, const Compute& compute) {
   const RecorderScope now(nullptr);
@@ -27,13 +27,13 @@ auto run_now(Device device, const Compute& compute) {
   const DeviceScope there(device);
   return compute();
 }
-// Lets the bytes of constants go that nobody reads any more.
+// Frees the bytes of constants without users.
 void erase_unused_constants(Graph& graph);
 
-// Parameters and buffers that the graph does not update become constants, by their bytes of now.
+// Turns parameters and buffers that the graph does not update into constants with their current
+// bytes.
 void freeze_persistent(Graph& graph);
-// Gives constants that stand in the memory of a Store memory of their own, so that the store may
-// go.
+// Copies constants out of the memory of a Store, so that the store may be freed.
 void copy_from_stores(Graph& graph);
 
 }  // namespace tessera

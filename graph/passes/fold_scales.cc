@@ -21,7 +21,8 @@ int uses_of(const ScalarProgram& p, int r) {
          (p.result() == r);
 }
 
-// Where a program multiplies its input `x`, which nothing else in it reads, with another input.
+// The instruction at which a program multiplies its input `x` by another input, if `x` has no other
+// use.
 struct Scaling {
   size_t instruction;
   int scale;
@@ -39,7 +40,7 @@ std::optional<Scaling> scaling_of(const ScalarProgram& p, int x) {
   return std::nullopt;
 }
 
-// The program without that instruction, whose result is x itself.
+// Returns the program without that instruction; x takes the place of its result.
 ScalarProgram without(const ScalarProgram& p, const Scaling& scaling, int x) {
   const int removed = p.inputs + static_cast<int>(scaling.instruction);
   const auto renamed = [&](uint8_t r) {
@@ -55,7 +56,7 @@ ScalarProgram without(const ScalarProgram& p, const Scaling& scaling, int x) {
   return rest;
 }
 
-// Filters [o, ...] with slice k times scale[k].
+// Returns filters [o, ...] with slice k multiplied by scale[k].
 Tensor scaled(const Tensor& filters, const Tensor& scale) {
   std::vector<int64_t> sizes(static_cast<size_t>(filters.shape().rank()), 1);
   sizes[0] = filters.shape()[0];
@@ -83,7 +84,7 @@ bool fold_at(Graph& graph, const std::vector<std::vector<int>>& users, int s, in
       add_constant(graph, scaled(constant_tensor(graph, weights), constant_tensor(graph, scale)));
   node.op = std::make_shared<Pointwise>(
       PointwiseParams{op->params.name, without(op->params.program, *scaling, x)});
-  // The scale need not be read any more.
+  // Drop the scale input, which is unused now.
   if (const auto shorter = node.op->simplified(graph.input_specs(node)); shorter && shorter->op) {
     node.inputs = fused_inputs(*shorter, node, node);
     node.op = shorter->op;

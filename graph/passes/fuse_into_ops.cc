@@ -1,5 +1,5 @@
-// Fuses pointwise nodes into the ops beside them: into the one that they read, small ones into it
-// early, and into all that read them.
+// Fusion of nodes into other ops: pointwise nodes as epilogues into their producer, small consumers
+// into their producer, and pointwise nodes as prologues into all their users.
 #include <algorithm>
 #include <span>
 
@@ -18,7 +18,7 @@ bool fuse_at(Graph& graph, std::vector<std::vector<int>>& users, const FusionSit
                                           graph.input_specs(consumer));
   if (!fused) return false;
   std::vector<ValueId> inputs = fused_inputs(*fused, producer, consumer);
-  // The one that absorbs does most of the work of both.
+  // The producer does most of the work of both.
   std::string module_path =
       producer.module_path.empty() ? consumer.module_path : producer.module_path;
   replace(graph, users, site, fused->op, std::move(inputs), std::move(module_path));
@@ -48,10 +48,11 @@ int fuse_epilogues(Graph& graph) {
 
 namespace {
 
-// Outputs of a reader are there early; they must be small against what it reads.
+// Outputs of a fused consumer are live earlier, so they must be smaller than its input by this
+// factor.
 constexpr size_t kTimesSmaller = 16;
 
-// Whether all inputs of a node but one are there before node `maker` runs.
+// Returns true if all inputs of a node except `but` exist before node `producer` runs.
 bool ready_before(const Graph& graph, const Node& node, ValueId but, int producer) {
   return std::all_of(node.inputs.begin(), node.inputs.end(),
                      [&](ValueId id) { return id == but || graph.values[id].producer < producer; });
@@ -98,13 +99,13 @@ int fuse_consumers(Graph& graph) {
 
 namespace {
 
-// The readers of what a pointwise node makes, each with that node's program in it.
+// A user of a pointwise node, with that node's program fused into it.
 struct FusedConsumer {
   int node;
   FusedOp fused;
 };
 
-// What a reader becomes, or nothing where it cannot apply the program itself.
+// Returns the fused op of a user; nullopt if it cannot apply the program itself.
 std::optional<FusedOp> fused_into(const Graph& graph, const Node& producer, int consumer) {
   const Node& node = graph.nodes[consumer];
   const ValueId id = producer.outputs[0];
@@ -116,7 +117,7 @@ std::optional<FusedOp> fused_into(const Graph& graph, const Node& producer, int 
                                 context(node.device).target());
 }
 
-// A small input has this part of the elements, or less.
+// A small input has at most 1 / kSmall of the bytes of the result.
 constexpr size_t kSmall = 16;
 
 bool is_large(const Graph& graph, ValueId input, ValueId made) {
@@ -129,7 +130,7 @@ int large_inputs(const Graph& graph, const Node& producer) {
                     [&](ValueId input) { return is_large(graph, input, producer.outputs[0]); }));
 }
 
-// Some readers with the program in them, all or none.
+// Returns the given users with the program fused into each; empty unless all can be fused.
 std::vector<FusedConsumer> fused_consumers(const Graph& graph, int producer,
                                            std::span<const int> users) {
   std::vector<FusedConsumer> all;
@@ -151,8 +152,8 @@ void fuse_all(Graph& graph, const Node& producer, const std::vector<FusedConsume
   }
 }
 
-// The readers after the longest time in which nobody reads the value, if that is a part of the
-// program.
+// Returns the users after the longest gap without a use of the value; empty if the gap is shorter
+// than 1 / kLong of the program.
 constexpr int kLong = 16;
 
 std::span<const int> late(const std::vector<int>& users, int producer, int steps) {
@@ -166,7 +167,7 @@ std::span<const int> late(const std::vector<int>& users, int producer, int steps
   return std::span(users).subspan(first);
 }
 
-// Whether all that the node reads is there at `step`, or is small.
+// Returns true if each input of the node is small or live until node `step`.
 bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, const Node& node,
              int step) {
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
@@ -177,8 +178,8 @@ bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, con
 
 }  // namespace
 
-// All readers or none: as long as one is left, the value is in memory anyway. To read more than
-// one large value instead of one would take longer.
+// Fuses into all users or none: while one user is left, the value is in memory anyway. Reading more
+// than one large value instead of one would take longer.
 int fuse_prologues(Graph& graph) {
   const auto users = graph.users();
   int fused = 0;

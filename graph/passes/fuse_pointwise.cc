@@ -8,10 +8,10 @@
 namespace tessera {
 namespace {
 
-// Reads of a fused node; more would spill the blocks it works on out of the first-level cache.
+// Limits of a fused node; more would evict the blocks it works on from the first-level cache.
 constexpr int kMaxInputs = 12, kMaxRegisters = 28;
 
-// The joined program, each value read once.
+// Replaces both nodes by one that runs the joined program and reads each value once.
 bool fuse_pointwise_at(Graph& graph, std::vector<std::vector<int>>& users, const FusionSite& site) {
   const Node& producer = graph.nodes[site.producer];
   const Node& consumer = graph.nodes[site.consumer];

@@ -6,8 +6,8 @@
 namespace tessera {
 namespace {
 
-// Bytes of made values that the producer reads last: folding it into a later node keeps them alive
-// until then. Values that are no larger than a channel vector do not matter.
+// Returns the bytes of intermediate values whose last user is the producer: fusing it into a later
+// node would extend their lifetime. Values no larger than a channel vector do not count.
 size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>& users,
                          const FusionSite& site, size_t freed) {
   size_t bytes = 0;
@@ -24,7 +24,7 @@ size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>
   return bytes;
 }
 
-// Whether all that the consumer reads besides is there when the producer runs.
+// Returns true if all other inputs of the consumer exist when the producer runs.
 bool ready_before(const Graph& graph, const FusionSite& site) {
   const auto& inputs = graph.nodes[site.consumer].inputs;
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -38,7 +38,7 @@ bool ready_before(const Graph& graph, const FusionSite& site) {
 
 bool overwritten_between(const Graph& graph, int node, int later) {
   for (ValueId id : graph.nodes[node].inputs) {
-    // A view of a persistent value is as old as that value.
+    // A view of a persistent value has the version of that value.
     while (graph.values[id].role == Role::intermediate && graph.values[id].producer >= 0) {
       const Node& producer = graph.nodes[graph.values[id].producer];
       int view = producer.op == nullptr ? -1 : producer.op->view_of(graph.values[id].output);

@@ -1,43 +1,44 @@
-// What the fusing passes share.
+// Helpers of the fusion passes.
 #pragma once
 
 #include "tessera/graph/graph.h"
 
 namespace tessera {
 
-// Where a node can be folded into another: the producer's only output is read by the consumer
-// alone.
+// A pair of nodes that may be fused: the only output of `producer` has `consumer` as its only user.
 struct FusionSite {
   int producer = -1, consumer = -1;
   int fused_input = 0;  // the consumer's input that is the producer's output
-  int at = -1;          // where both then run: in the place of one of them
+  int at = -1;          // index of the fused node: that of one of them
 };
 
-// The site at input `fused_input` of node `consumer`, or producer -1: the value has another reader,
-// is not made by a node with one output on the same device and of the consumer's full shape, or
-// neither can be done in the other's place: the producer's work at the consumer's would read an
-// overwritten value or keep more bytes alive, the consumer reads what is not there before.
+// Returns the site at input `fused_input` of node `consumer`; producer is -1 in two cases:
+//   - The value has another user, or is not made by a node with one output on the same device and
+//     with the consumer's full shape.
+//   - Neither node can move to the other's position. The producer would read an overwritten value
+//     there or keep more bytes live; the consumer has an input that does not exist there yet.
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
                        int fused_input);
 
-// Whether a persistent value that `node` reads has been overwritten when `later` runs.
+// Returns true if a persistent value that `node` reads is overwritten before `later` runs.
 bool overwritten_between(const Graph& graph, int node, int later);
 
-// Input values of the fused node: the producer's, then the consumer's without `fused_input`.
+// Returns the inputs of the fused node: the producer's, then the consumer's without `fused_input`.
 std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site);
 
-// Replaces the two nodes by `op` where the site says and keeps `readers` right. `place` is
-// where in the model it then stands.
+// Replaces the two nodes by `op` at site.at and updates `users`. `module_path` is that of the fused
+// node.
 void replace(Graph& graph, std::vector<std::vector<int>>& users, const FusionSite& site, OpPtr op,
              std::vector<ValueId> inputs, std::string module_path);
-// Of two ops that have become one: the place that lies within the other, else both, joined by '+'.
+// Returns the more specific of two module paths if one contains the other, else both, joined by
+// '+'.
 std::string joined_module_path(const std::string& first, const std::string& second);
 
-// Inputs of the node whose op has absorbed another's.
+// Returns the inputs of a node after another node was fused into its op.
 std::vector<ValueId> fused_inputs(const FusedOp& fused, const Node& fused_consumers,
                                   const Node& other);
 
-// Drops the nodes that replace() has emptied.
+// Drops nodes without an op, as replace() leaves them.
 void erase_dead_nodes(Graph& graph);
 
 }  // namespace tessera

@@ -6,8 +6,8 @@
 namespace tessera {
 namespace {
 
-// For each node the number of nodes it waits for, and who waits for it: for the values it reads,
-// and an update for all readers of the version it overwrites.
+// For each node, the number of nodes it waits for and the nodes that wait for it. A node waits for
+// the producers of its inputs, an update also for all users of the version that it overwrites.
 struct Dependences {
   std::vector<int> waits;
   std::vector<std::vector<int>> followers;
@@ -41,7 +41,7 @@ Dependences dependences(const Graph& graph) {
 
 int order_updates(Graph& graph) {
   Dependences wait = dependences(graph);
-  // Recorded order, but an update that is free to run goes first.
+  // Keep the recorded order, but run updates as soon as they are ready.
   std::vector<int> order, ready_updates;
   std::vector<bool> done(graph.nodes.size(), false);
   auto emit = [&](int s) {

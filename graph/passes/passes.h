@@ -1,41 +1,42 @@
-// The passes over a graph: each rewrites it in place and says how often it fired. lower.cc puts
-// them in order; a pass knows ops only by what they declare.
+// The graph passes. Each rewrites the graph in place and returns how often it fired. lower.cc is
+// their order. A pass knows ops only by the facts that they declare.
 #pragma once
 
 #include "tessera/graph/graph.h"
 
 namespace tessera {
 
-// Lets nodes say what they compute in fewer steps, and lets readers of what a node only hands on
-// read what it read; nodes that nobody reads then are left to eliminate_dead_code().
+// Replaces ops by simpler ones, and lets users of a forwarded value read its source. Nodes without
+// users are left to eliminate_dead_code().
 int simplify(Graph& graph);
-// Drops nodes whose results nobody reads; updates always stay.
+// Drops nodes without users; updates always stay.
 int eliminate_dead_code(Graph& graph);
-// Merges nodes that compute the same from the same values.
+// Merges nodes that compute the same from the same inputs.
 int eliminate_common_subexpressions(Graph& graph);
-// Runs nodes whose inputs are constants now, once and for all, where the result is not larger than
-// what it is made of.
+// Runs nodes with constant inputs once, at compile time, if the result is not larger than the
+// inputs.
 int fold_constants(Graph& graph);
-// Joins a pointwise node into the pointwise node that alone reads it, and drops from the program
-// what both compute.
+// Fuses a pointwise node into the pointwise node that is its only user, and drops duplicate
+// instructions.
 int fuse_pointwise(Graph& graph);
-// Where each channel of a result is multiplied with a constant, as batch norm does in evaluation,
-// scales the constant weights that it is made with instead. Rounds otherwise than the two steps.
+// Folds a per-channel multiplication by a constant, such as batch norm in evaluation, into the
+// constant weights of the op before it. The result is rounded differently from that of the two
+// nodes.
 int fold_scales(Graph& graph);
-// Folds a pointwise node into the op whose output it reads, where that op offers it.
+// Fuses a pointwise node as an epilogue into the op whose output it reads.
 int fuse_epilogues(Graph& graph);
-// Drops a pointwise node whose readers all apply it themselves to what they read.
+// Fuses a pointwise node as a prologue into all its users, and drops the node.
 int fuse_prologues(Graph& graph);
-// Where the result of a pointwise node waits long for its last readers, lets these compute it on
-// the way from what is kept until then anyway.
+// Rematerializes a pointwise result that would stay live for long: its last users recompute it
+// while they read their inputs, from values that are live at that time anyway.
 int fuse_late_prologues(Graph& graph);
-// Makes a node that reads what another makes, as the sums of a norm do, a part of that other one,
-// which computes it while its result is in the cache.
+// Fuses a consumer, such as the sums of a norm, into its producer, which computes it while its
+// result is in the cache (multi-output fusion).
 int fuse_consumers(Graph& graph);
-// Runs each update as soon as its gradient is there and the old version has been read, if the most
-// bytes that live at once do not grow.
+// Runs each update once its gradient is ready and the old version has been read, if the peak of
+// live bytes does not grow.
 int order_updates(Graph& graph);
-// Brings constants into the form in which the ops that read them compute with them.
+// Converts constant inputs to the layout that the ops compute with (weight prepacking).
 int pack_constants(Graph& graph);
 
 }  // namespace tessera

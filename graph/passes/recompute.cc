@@ -37,7 +37,7 @@ class Repeater {
     return result;
   }
 
-  // The latest copy of a value; a view is made where that of its whole has none yet.
+  // Returns the latest copy of a value. Makes a view of a new copy on first use.
   ValueId current(ValueId id) {
     const int n = graph_.values[id].producer;
     if (n < 0 || !only_views(graph_.nodes[n])) return current_[id];
@@ -67,7 +67,7 @@ class Repeater {
     return static_cast<ValueId>(result_.graph.values.size() - 1);
   }
 
-  // Of a node that makes views: the last time it was emitted.
+  // The latest run of a node that makes views.
   struct View {
     std::vector<ValueId> inputs, outputs;
   };
@@ -75,7 +75,7 @@ class Repeater {
   const Graph& graph_;
   std::vector<bool> ran_;
   std::vector<View> views_;
-  std::vector<ValueId> current_;  // of each value that is no view
+  std::vector<ValueId> current_;  // for each value that is not a view
   Repeated result_;
 };
 

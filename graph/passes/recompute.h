@@ -1,5 +1,5 @@
-// A graph in which some nodes run again, so that what they make need not be kept. Which ones is for
-// others to say (graph/arena_budget.h); here the graph is only rewritten.
+// Rematerialization: rewrites a graph so that some nodes run again and their values need not be
+// kept. graph/arena_budget.h chooses the nodes.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,15 @@ namespace tessera {
 
 struct Repeated {
   Graph graph;
-  std::vector<int> origin;  // of each node: which it is of the graph given
+  std::vector<int> origin;  // for each node: its index in the original graph
 };
 
-// `nodes`: those that are no views, in the order in which they run; each at least once, no update
-// twice. What runs again makes values of its own, and whoever reads later reads these; views are
-// made anew where what they are a part of was. Values of the first runs keep their numbers.
+// Returns the graph that runs `nodes` in this order. `nodes` contains each node that is not a view
+// at least once, and each update once. A recomputed node makes new values, which later users read;
+// views of recomputed values are made again. Values of the first runs keep their ids.
 Repeated repeat_nodes(const Graph& graph, const std::vector<int>& nodes);
 
-// Whether nothing is computed: each output is a part of an input.
+// Returns true if each output is a view of an input.
 bool only_views(const Node& node);
 
 }  // namespace tessera

@@ -42,7 +42,7 @@ class Simplify {
  private:
   static size_t at(int i) { return static_cast<size_t>(i); }
 
-  // Whether the value still is what it was when step s runs.
+  // Returns true if the value has not been overwritten when node s runs.
   bool readable(ValueId id, int s) const { return s <= overwritten_[at(roots_[at(id)])]; }
 
   void read_instead(ValueId& id, ValueId other) {
@@ -51,7 +51,7 @@ class Simplify {
     id = other;
   }
 
-  // True where the node is a new one, which may be said shorter in turn.
+  // Returns true if the node has a new op, which may be simplified in turn.
   bool simplify_op(Node& node, int s) {
     if (replacement_[at(node.outputs[0])] >= 0) return false;
     const auto simpler = node.op->simplified(graph_.input_specs(node));
@@ -72,8 +72,8 @@ class Simplify {
     return false;
   }
 
-  // Of what others read too, both it and what it was made of would have to be kept; views keep
-  // nothing.
+  // A value with other users would be kept in addition to the producer's input; a view needs no
+  // memory.
   bool skippable(ValueId id, const Node& consumer) const {
     const Value& value = graph_.values[at(id)];
     const Node& producer = graph_.nodes[at(value.producer)];
@@ -107,9 +107,9 @@ class Simplify {
 
   Graph& graph_;
   std::vector<ValueId> roots_;
-  std::vector<int> overwritten_;  // by which step
+  std::vector<int> overwritten_;  // the node that overwrites each value
   std::vector<int> reads_;
-  std::vector<ValueId> replacement_;  // what has the same bits
+  std::vector<ValueId> replacement_;  // the value with the same bits
   int fired_ = 0;
 };
 

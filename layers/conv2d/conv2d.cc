@@ -70,7 +70,7 @@ struct PackParams {
   bool operator==(const PackParams&) const = default;
 };
 
-// filters [o, kh, kw, c / groups] -> what an algorithm makes of them before it computes
+// Packs filters [o, kh, kw, c / groups] into the layout that an algorithm reads.
 class PackFilters final : public OpBase<PackFilters> {
  public:
   explicit PackFilters(PackParams params) : params(params) {}
@@ -91,14 +91,14 @@ class PackFilters final : public OpBase<PackFilters> {
   const PackParams params;
 };
 
-// Filters in the form in which an algorithm computes with them.
+// Filters in the layout that an algorithm reads.
 struct PackedFilters {
-  Shape filters;  // as they were
+  Shape filters;  // before packing
   const ConvAlgorithm* algorithm;
   bool operator==(const PackedFilters&) const = default;
 };
 
-// Names the tensors of a convolution; of its three ops each reads two and makes the third.
+// The tensors of a convolution. Each of its three ops reads two and computes the third.
 enum Operand { kX, kW, kY };
 constexpr const char* kOperandNames[] = {"x", "w", "dy"};
 
@@ -106,19 +106,19 @@ struct ConvOperands {
   std::string_view op;
   Operand first, second, result;
 };
-constexpr ConvOperands kConvOps[] = {  // as in ConvPass
+constexpr ConvOperands kConvOps[] = {  // in the order of ConvPass
     {"conv2d", kX, kW, kY},
     {"conv2d_input_grad", kY, kW, kX},
     {"conv2d_weight_grad", kX, kY, kW}};
 
-// The settings of the ops. `size` is what the inputs do not tell: the image of the input gradient,
-// the filter of the weight gradient.
+// The attributes of the ops. `size` does not follow from the inputs: the image of the input
+// gradient, the filter of the weight gradient.
 struct ConvOpParams {
   ConvPass pass = ConvPass::forward;
   Conv2dParams conv;
   Size2 size = 0;
   ConvFusion fusion = {};
-  std::optional<PackedFilters> packed = {};  // what the second input is, forward alone
+  std::optional<PackedFilters> packed = {};  // the second input; forward only
   bool operator==(const ConvOpParams&) const = default;
 };
 
@@ -160,7 +160,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
       if constexpr (kCuda)
         if (target.properties != nullptr)
           return dnn_algorithms(request(in), *target.properties, target.gpu);
-      return {{}};  // of a GPU that nobody knows: planned without scratch
+      return {{}};  // GPU with unknown properties: planned without scratch
     }
     const ConvRequest asked = request(in);
     std::vector<Algorithm> all;
@@ -191,8 +191,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   bool differentiable() const override { return params.fusion.empty(); }
   Saved saved() const override { return {.inputs = 0b11}; }
 
-  // The operand that an input was is made of the other input and the gradient in the result's
-  // place.
+  // Computes the gradient of an operand from the other operand and the gradient of the result.
   Tensors grad(const GradArgs& args) const override {
     const ConvOperands& of = operands();
     Tensor t[3];
@@ -217,7 +216,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return fused(with_epilogue(params.fusion, p, fused_input, in, infer(in)[0], p_in));
   }
 
-  // Into the first input as the algorithm says.
+  // Fuses into input 0 only if the algorithm absorbs prologues.
   std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
                                        std::span<const TensorSpec> in,
                                        std::span<const TensorSpec> p_in,
@@ -235,8 +234,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
         with_consumer(params.fusion, consumer, fused_input, in, infer(in)[0], consumer_in));
   }
 
-  // As direct convolution, whatever the algorithm: in all three passes a pixel of y and a filter
-  // have kh kw c / groups products, those with the padding included.
+  // Counts a direct convolution, whatever the algorithm: in all three passes kh kw c / groups
+  // products for each pixel of y and filter, including those with the padding.
   Cost cost(std::span<const TensorSpec> in) const override {
     const ConvShape s = request(in).shape;
     const int64_t products = s.n * s.out_h() * s.out_w() * s.o * s.kh * s.kw * (s.c / s.groups);
@@ -272,7 +271,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return {in[1].shape[3], params.size.h, params.size.w, in[0].shape[3] / params.conv.groups};
   }
 
-  // Those that compute it on the CPU, first the one that choose_algorithm() takes.
+  // Returns the CPU algorithms that apply; the first is the one that choose_algorithm() takes.
   std::vector<const ConvAlgorithm*> applying(std::span<const TensorSpec> in,
                                              const Target& target) const {
     if (params.packed) return {params.packed->algorithm};

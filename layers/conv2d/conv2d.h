@@ -1,4 +1,4 @@
-// conv2d: the convolution of images with filters, and its two gradients as ops of their own.
+// conv2d: convolution of images with filters, and its two gradients as separate ops.
 //
 //   x [n, h, w, c]   filters [o, kh, kw, c/groups]   y [n, out_h, out_w, o]
 //   out_h = (h + 2 padding.h - dilation.h (kh - 1) - 1) / stride.h + 1     (rounded down; so out_w)
@@ -6,11 +6,11 @@
 //                                      j stride.w - padding.w + v dilation.w, k] filters[q,u,v,k]
 //
 // k runs over the channels of q's group: groups = c gives a depthwise convolution. x is zero
-// outside the image. float32 or float64. There is no bias: bias() follows, and is fused into the
-// convolution when a step is compiled. Differentiable as often as wanted.
+// outside the image. The dtype is float32 or float64. There is no bias: bias() follows, and a
+// compiled step fuses it into the convolution. Differentiable any number of times.
 //
-// Throws ShapeError: x or the filters not of rank 4, channels that do not fit, groups that do not
-// divide c and o, a filter larger than the padded image, settings out of range.
+// Throws ShapeError if x or the filters are not of rank 4, channels do not match, groups do not
+// divide c and o, a filter is larger than the padded image, or a parameter is out of range.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -28,10 +28,11 @@ struct Conv2dParams {
 
 Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params = {});
 
-// The gradient of sum(y * dy) with respect to x, whose images have `image` pixels: dx [n,h,w,c].
+// Returns dx [n, h, w, c], the gradient of sum(y * dy) with respect to x; `image` is {h, w}.
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& filters, Size2 image,
                          const Conv2dParams& params = {});
-// The gradient of sum(y * dy) with respect to the filters, of `kernel` taps: [o, kh, kw, c/groups].
+// Returns [o, kh, kw, c/groups], the gradient of sum(y * dy) with respect to the filters; `kernel`
+// is {kh, kw}.
 Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, Size2 kernel,
                           const Conv2dParams& params = {});
 

@@ -15,7 +15,7 @@ using stages::Scalar;
 
 constexpr int kInput = 0, kOutput = PointwiseGrad::kOutput, kGradient = PointwiseGrad::kGradient;
 
-// `slope`: the gradient as a function of the input or output, and dy.
+// Returns stage(x). `slope` is the gradient as a function of `of` (the input or output) and dy.
 template <class Stage, class Slope>
 Tensor activation(const char* name, const Tensor& x, const Stage& stage, int of,
                   const Slope& slope) {
@@ -76,7 +76,7 @@ Tensor hard_swish(const Tensor& x) {
 Tensor leaky_relu(const Tensor& x, double slope) {
   return activation(
       "leaky_relu", x, [=](Scalar x) { return stages::bend(x, x, 0, slope); },
-      slope >= 0 ? kOutput : kInput,  // y where it has the sign of x
+      slope >= 0 ? kOutput : kInput,  // y has the sign of x if slope >= 0
       [=](Scalar x, Scalar dy) { return stages::bend(x, dy, 0, slope); });
 }
 

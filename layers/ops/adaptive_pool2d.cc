@@ -12,14 +12,14 @@
 namespace tessera {
 namespace {
 
-// To `out` windows along one axis, each reduced to one value that keeps the axis.
+// Reduces `out` windows along one axis to one value each; the axis stays.
 template <class Reduce>
 Tensor along(const Tensor& x, int axis, int64_t out, const Reduce& reduce) {
-  constexpr size_t kVectorWidth = 32;  // tensors that concat takes
+  constexpr size_t kMaxConcat = 32;  // maximum number of tensors of concat
   const int64_t size = x.shape()[axis];
   Tensors windows;
   for (int64_t i = 0; i < out; ++i) {
-    if (windows.size() == kVectorWidth) windows = {concat(windows, axis)};
+    if (windows.size() == kMaxConcat) windows = {concat(windows, axis)};
     const int64_t begin = i * size / out, end = ((i + 1) * size + out - 1) / out;
     windows.push_back(reduce(slice(x, axis, begin, end), axis));
   }

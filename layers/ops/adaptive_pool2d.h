@@ -1,10 +1,10 @@
-// Pooling to a wanted size: window i along an axis of h pixels covers those from i h / out (rounded
-// down) to (i + 1) h / out (rounded up), so that windows may overlap and differ by a pixel.
+// Pooling to a given output size: window i along an axis of h pixels covers pixels floor(i h / out)
+// to ceil((i + 1) h / out), so windows may overlap and differ by a pixel.
 //
 //   x [n, h, w, c]   y [n, out.h, out.w, c]
 //
-// Where out divides the image this is pool2d; else it is made of slices. float32 or float64. Throws
-// ShapeError: x not of rank 4, or out smaller than 1.
+// If out divides the image size, this is pool2d; else it is composed of slices. float32 or float64.
+// Throws ShapeError: x not of rank 4 or without pixels, or out smaller than 1.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -18,11 +18,11 @@ namespace {
 
 // The small kernels, over raw memory; all vectors are [c].
 
-constexpr int64_t kChannels = 64;  // of one task
+constexpr int64_t kChannels = 64;  // channels of one task
 
 // Merges the moments [blocks, 2, c] of blocks in the order of their index, with the formula of
 // Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979). variance is the unbiased one.
+// variances", 1979). `variance` is unbiased.
 template <class T>
 void batch_norm_finalise(ThreadPool& pool, ChannelBlocks blocks, int64_t c, double eps,
                          const T* moments, T* mean, T* inv_stddev, T* variance) {
@@ -111,7 +111,7 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
-  // Of a mean and a sum of squares.
+  // Counts 7 flops for each mean and its sum of squares.
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 7 * in[0].shape.elements() / 2);
   }
@@ -124,7 +124,7 @@ struct StatisticsUpdateParams {
   bool operator==(const StatisticsUpdateParams&) const = default;
 };
 
-// running mean, running variance, mean, variance -> the running statistics' next version
+// running mean, running variance, mean, variance -> next version of the running statistics
 class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
  public:
   explicit BatchNormUpdate(StatisticsUpdateParams params) : params(params) {}
@@ -171,7 +171,7 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
 };
 
 struct GradFinaliseParams {
-  int64_t rows;  // of x
+  int64_t rows;  // rows of x
   bool operator==(const GradFinaliseParams&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// batch_norm (Ioffe and Szegedy 2015): every channel to mean 0 and variance 1 over all rows, then
-// scaled and shifted.
+// batch_norm (Ioffe and Szegedy 2015): normalizes every channel to mean 0 and variance 1 over all
+// rows, then scales and shifts it.
 //
 //   x [.., c]   gamma, beta, running_mean, running_var [c]   y like x
 //   y = (x - mean) / sqrt(variance + eps) gamma + beta
@@ -9,13 +9,14 @@
 //
 //   running = (1 - momentum) running + momentum batch         (with the unbiased variance)
 //
-// In evaluation they are the running statistics and the whole is two pointwise steps over [c] and
-// one over x. In training it is four ops: the moments of fixed blocks of rows, their merge, the
-// pointwise normalisation (which fusion joins with what follows) and the update of the statistics;
-// the gradient is cut the same way. x, mean and 1 / stddev are kept for it.
+// In evaluation mean and variance are the running statistics, and batch_norm is two pointwise ops
+// over [c] and one over x. In training it is four ops: the moments of fixed blocks of rows, their
+// merge, the pointwise normalization (which is fused with its users) and the update of the
+// statistics. The gradient is divided likewise; x, mean and 1 / stddev are kept for it.
 //
-// All of one dtype, float32 or float64. Throws ShapeError: x of rank 0 or 1, vectors that are not
-// [c], and in training x with fewer than two rows, which have no variance.
+// All tensors have one dtype, float32 or float64. Throws ShapeError: x of rank 0 or 1, vectors that
+// are not [c], eps or momentum out of range, and in training x with fewer than two rows, which have
+// no variance.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -24,7 +25,7 @@ namespace tessera {
 
 struct BatchNormParams {
   double eps = 1e-5;      // added to the variance, > 0
-  double momentum = 0.1;  // the share of the batch in the running statistics, in [0, 1]
+  double momentum = 0.1;  // weight of the batch in the running statistics, in [0, 1]
   bool operator==(const BatchNormParams&) const = default;
 };
 

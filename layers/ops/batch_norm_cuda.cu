@@ -1,4 +1,4 @@
-// The small kernels of batch norm on a GPU; sums over blocks are made in double as on the CPU.
+// The small kernels of batch norm on a GPU; sums over blocks are in double as on the CPU.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/column_code.h"
@@ -28,12 +28,12 @@ __global__ void __launch_bounds__(kColumnThreads)
   variance[at] = static_cast<T>(mine.m2[0] / (n - 1));
 }
 
-// One block, which alone can know at once that all values are finite.
+// Runs as one block, which can check alone that all values are finite.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     update_running(T keep, T take, int64_t c, BatchNormRunning<T> of, unsigned long long* refused) {
   int bad = 0;
-  for (int64_t j = threadIdx.x; j < c; j += kThreads)  // x - x is 0 of finite numbers alone
+  for (int64_t j = threadIdx.x; j < c; j += kThreads)  // x - x is 0 only for finite x
     bad |= of.mean[j] - of.mean[j] != T(0) || of.variance[j] - of.variance[j] != T(0);
   bad = block_or<kThreads>(bad, dynamic_shared<int>());
   if (bad != 0) {

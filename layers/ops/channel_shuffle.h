@@ -1,5 +1,4 @@
-// channel_shuffle (Zhang et al. 2017): channels that came in groups, one after the other, take
-// turns.
+// channel_shuffle (Zhang et al. 2017): interleaves the channels of consecutive groups.
 //
 //   x [.., c]   y[.., i groups + g] = x[.., g c / groups + i]
 //

@@ -16,7 +16,7 @@ namespace tessera {
 namespace {
 
 struct ConcatParams {
-  int axis;  // counted from the first
+  int axis;  // >= 0
   bool operator==(const ConcatParams&) const = default;
 };
 
@@ -89,7 +89,7 @@ class Concat final : public OpBase<Concat>, public HasAttributes {
 }  // namespace
 
 Tensor concat(const Tensors& tensors, int axis) {
-  // The kernel of a GPU knows no more, and a gradient's wanted inputs are counted in 32 bits.
+  // The GPU kernel takes no more tensors, and masks of inputs have 32 bits.
   if (tensors.empty() || tensors.size() > kMaxConcat)
     throw ShapeError(fmt::format("concat: takes 1 to 32 tensors, was given {}", tensors.size()));
   const int rank = tensors[0].shape().rank();

@@ -1,4 +1,4 @@
-// concat on a GPU: a thread makes one unit of the result (units_cuda.h).
+// concat on a GPU: a thread copies one unit of the result (units_cuda.h).
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/layers/shared/units_cuda.h"
 #include "tessera/runtime/cuda/check.h"
@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// A row of the result: input k stands at [begin[k], begin[k + 1]), in units.
+// A row of the result: input k is at [begin[k], begin[k + 1]), in units.
 template <class Unit, class I>
 struct Parts {
   const Unit* from[kMaxConcat];

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// Rows are shared out in groups worth a thread's while; every row is summed by itself, in order.
+// Calls row(i) for all rows, in groups worth a thread; each row is summed by itself, in order.
 template <class F>
 void for_rows(ThreadPool& pool, int64_t n, int64_t c, F&& row) {
   const int64_t group = std::max<int64_t>(1, 1024 / std::max<int64_t>(1, c));
@@ -28,7 +28,7 @@ void for_rows(ThreadPool& pool, int64_t n, int64_t c, F&& row) {
   });
 }
 
-// log(sum_j exp(z[j])), safe for large z.
+// Returns log(sum_j exp(z[j])); large z do not overflow.
 template <class T>
 double log_sum_exp(const T* z, int64_t c) {
   T top = z[0];
@@ -59,7 +59,7 @@ double row_loss(const CrossEntropyCase<T>& in, int64_t i) {
          s / static_cast<double>(in.c) * all;
 }
 
-// rows: scratch, n values.
+// `rows` is scratch of n values.
 template <class T>
 void cross_entropy_loss(ThreadPool& pool, const CrossEntropyCase<T>& in, T* loss, double* rows) {
   for_rows(pool, in.n, in.c, [&](int64_t i) { rows[i] = row_loss(in, i); });
@@ -68,7 +68,7 @@ void cross_entropy_loss(ThreadPool& pool, const CrossEntropyCase<T>& in, T* loss
   *loss = static_cast<T>(sum / static_cast<double>(in.n));
 }
 
-// d_logits [n, c] may be the logits themselves; a row whose label is out of range becomes NaN.
+// Works in place if d_logits [n, c] is the logits. A row whose label is out of range becomes NaN.
 template <class T>
 void cross_entropy_logits_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, const T* d_loss,
                                T* d_logits) {
@@ -175,7 +175,7 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b111}; }
-  // With p = softmax(logits), the smoothed targets s t + r and their sum w in each row:
+  // Differentiates, for p = softmax(logits), smoothed targets s t + r and their sum w in each row:
   // d_logits = d_loss / n (w p - s t - r), d_targets = d_loss / n s (log_sum_exp - logits).
   Tensors grad(const GradArgs& args) const override {
     const Tensor &logits = args.inputs[0], &labels = args.inputs[1], &d_loss = args.inputs[2];
@@ -200,7 +200,7 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
     return grads;
   }
 
-  // log_sum_exp() takes four of each logit, its gradient four more.
+  // Counts four flops for each logit in log_sum_exp() and four more in its gradient.
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 8 * in[0].shape.elements());
   }
@@ -269,7 +269,7 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
     return grads;
   }
 
-  // log_sum_exp() of the logits; of targets the sum and that of their products with the logits.
+  // Counts log_sum_exp() and, for targets, their sum and the sum of their products with the logits.
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, (is_float(in[1].dtype) ? 7 : 4) * in[0].shape.elements());
   }
@@ -277,7 +277,7 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
   const CrossEntropyParams params;
 };
 
-// Kernels cannot throw, so labels are looked at here, wherever there are values to look at.
+// Throws an Error if a label that can be read is out of range, because kernels cannot throw.
 void check_labels(const Tensor& labels, int64_t classes) {
   if (labels.dtype() != DType::i32 || !labels.device().is_cpu() || current_recorder() != nullptr) {
     return;

@@ -1,4 +1,4 @@
-// cross_entropy on a GPU: a team of threads a row, sums in double as on the CPU.
+// cross_entropy on a GPU: a team of threads per row, sums in double as on the CPU.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// log(sum_j exp(z[j])) for every thread of the team, safe for large z.
+// Returns log(sum_j exp(z[j])) to every thread of the team; large z do not overflow.
 template <class Team, class T>
 __device__ double log_sum_exp(const T* z, int64_t c, bool vectorized) {
   const T most = row_max<Team>(z, c, vectorized);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (threadIdx.x == 0) *loss = static_cast<T>(sum / static_cast<double>(n));
 }
 
-// A thread reads what it writes, no more, so that d_logits may be the logits.
+// Works in place if d_logits is the logits: a thread reads only elements that it writes.
 template <class Team, class T>
 __global__ void __launch_bounds__(kRowThreads)
     logits_grad_rows(CrossEntropyCase<T> in, const T* d_loss, T* d_logits) {

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Elements [first, last) of a sample; first is a multiple of 4.
+// Drops out elements [first, last) of a sample; first is a multiple of 4.
 template <class T>
 void drop(const DropoutRule<T>& rule, uint64_t sample, int64_t first, int64_t last, const T* x,
           T* y) {
@@ -24,7 +24,7 @@ void drop(const DropoutRule<T>& rule, uint64_t sample, int64_t first, int64_t la
   }
 }
 
-// Linear in x, so that the gradient is the op itself on dy.
+// Dropout is linear in x, so its gradient is the op itself applied to dy.
 class Dropout final : public OpBase<Dropout> {
  public:
   explicit Dropout(DropoutParams params) : params(params) {}

@@ -5,8 +5,8 @@
 namespace tessera {
 namespace {
 
-// A thread takes four neighbours of a sample, which share a counter; kPacks: all four are there,
-// and stand where packs can.
+// Each thread handles four neighbours of a sample, which share a counter. kPacks: all four exist
+// and are aligned for packs.
 template <class T, bool kPacks>
 __global__ void __launch_bounds__(kThreads)
     drop(const DropoutRule<T> rule, const T* x, const int64_t* position, T* y, int64_t size,

@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-struct MirrorParams {
-  bool operator==(const MirrorParams&) const = default;
+struct FlipParams {
+  bool operator==(const FlipParams&) const = default;
 };
 
 class FlipLeftRight final : public OpBase<FlipLeftRight> {
@@ -39,7 +39,7 @@ class FlipLeftRight final : public OpBase<FlipLeftRight> {
     });
   }
 
-  const MirrorParams params{};
+  const FlipParams params{};
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// flip_left_right: images with left and right exchanged: uint8 x [n, h, w, c], y[.., i, c] = x[..,
-// w-1-i, c]. Throws ShapeError for anything else.
+// flip_left_right: flips images horizontally: y[n, h, i, c] = x[n, h, w - 1 - i, c]. Throws
+// ShapeError unless x is uint8 [n, h, w, c].
 #pragma once
 
 #include "tessera/engine/tensor.h"

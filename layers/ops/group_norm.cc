@@ -19,12 +19,12 @@ namespace {
 
 struct GroupParams {
   int64_t groups;
-  int64_t pixels;  // of a sample
+  int64_t pixels;  // pixels of a sample
   double eps;
   bool operator==(const GroupParams&) const = default;
 };
 
-// A sample is one block of rows.
+// Returns the rows of x in blocks of one sample each.
 ChannelBlocks samples(const Shape& x) {
   const int64_t pixels = x.elements(1, x.rank() - 1);
   return {x[0] * pixels, pixels};
@@ -35,7 +35,7 @@ ChannelBlocks samples(const Shape& x) {
   return {x.shape[0], x.shape[2], params.groups, params.pixels};
 }
 
-// Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], shared by the pool.
+// Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], in parallel.
 template <class Run>
 void each_group(CpuContext& ctx, const GroupParams& params, const TensorSpec& x, Run run) {
   visit_float(x.dtype, [&](auto zero) {
@@ -99,7 +99,7 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttr
   const GroupParams params;
 };
 
-// sums [n, 2, c] of dy and dy xhat, gamma -> the means over its group of dy gamma and dy gamma
+// sums [n, 2, c] of dy and dy xhat, gamma -> the means over each group of dy gamma and dy gamma
 // xhat: [n, c] each
 class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
  public:
@@ -152,8 +152,8 @@ class GroupNormNormalise final : public SamplePointwise {
   explicit GroupNormNormalise(GroupParams group)
       : SamplePointwise({"group_norm", stages::program<1>(stages::norm)}), group_(group) {}
   bool is_equivalent(const Op& other) const override {
-    auto* twin = dynamic_cast<const GroupNormNormalise*>(&other);
-    return twin != nullptr && twin->group_ == group_;
+    auto* that = dynamic_cast<const GroupNormNormalise*>(&other);
+    return that != nullptr && that->group_ == group_;
   }
 
   bool differentiable() const override { return true; }

@@ -1,5 +1,5 @@
-// group_norm (Wu and He 2018): the channels of every sample in groups, each group to mean 0 and
-// variance 1 over its channels and all pixels, then scaled and shifted by channel.
+// group_norm (Wu and He 2018): normalizes each group of channels of every sample to mean 0 and
+// variance 1 over its channels and all pixels, then scales and shifts each channel.
 //
 //   x [n, .., c]   gamma, beta [c]   y like x
 //   y = (x - mean) / sqrt(variance + eps) gamma + beta

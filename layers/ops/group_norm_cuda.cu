@@ -1,4 +1,4 @@
-// Group norm on a GPU: a team of threads a group of a sample, sums in double as on the CPU.
+// Group norm on a GPU: a team of threads per group of a sample, sums in double as on the CPU.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"

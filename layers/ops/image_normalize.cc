@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-// A byte has 256 values, so each channel is a table of what becomes of them.
+// Looks results up: a byte has 256 values, so each channel has a table of their results.
 template <class T>
 class NormalizeKernel final : public Kernel {
  public:
@@ -41,7 +41,7 @@ class NormalizeKernel final : public Kernel {
   }
 
  private:
-  // kChannels: `channels` where they are known; 0: any.
+  // kChannels: `channels` if known at compile time; 0: any.
   template <int64_t kChannels>
   static void look_up_pixels(const T* __restrict table, const uint8_t* __restrict x, int64_t pixels,
                              int64_t channels, T* __restrict y) {

@@ -8,16 +8,16 @@ namespace tessera {
 namespace {
 
 constexpr int kChannels = 8;
-constexpr int64_t kMaxTables = 2048;  // each makes a table of its own
+constexpr int64_t kMaxTables = 2048;  // blocks; each makes its own table
 
-// Some of the channels; those that follow are another launch.
+// The channels of one launch.
 struct Channels {
   int all, first, count;
   double mean[kChannels], stddev[kChannels];
 };
 
-// A byte has 256 values, so each block begins with a table of what becomes of them. Of packs, a
-// thread takes N neighbours, and the channels are all there are.
+// Each block begins with a table of the results of all 256 byte values. If N > 1, a thread handles
+// N neighbours, and `channels` has all channels.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     normalize(const uint8_t* x, T* y, int64_t total, const __grid_constant__ Channels channels) {

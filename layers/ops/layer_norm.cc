@@ -27,14 +27,14 @@ Shape row_statistics(const Shape& x) {
   return shape;
 }
 
-// Calls fn(first row, rows) for stretches of rows.
+// Calls fn(first row, rows) for chunks of rows.
 template <class F>
 void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
   constexpr int64_t kTask = 16384;  // elements
   const int64_t c = std::max<int64_t>(x.back(), 1), rows = x.elements() / c;
-  const int64_t vectorized = std::max<int64_t>(1, kTask / c);
-  pool.parallel_for((rows + vectorized - 1) / vectorized, [&](int64_t task) {
-    fn(task * vectorized, std::min(vectorized, rows - task * vectorized));
+  const int64_t rows_per_task = std::max<int64_t>(1, kTask / c);
+  pool.parallel_for((rows + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
+    fn(task * rows_per_task, std::min(rows_per_task, rows - task * rows_per_task));
   });
 }
 

@@ -1,11 +1,11 @@
-// layer_norm (Ba, Kiros and Hinton 2016): every row to mean 0 and variance 1 over its channels,
-// then scaled and shifted.
+// layer_norm (Ba, Kiros and Hinton 2016): normalizes every row to mean 0 and variance 1 over its
+// channels, then scales and shifts it.
 //
 //   x [.., c]   gamma, beta [c]   y like x
 //   y = (x - mean) / sqrt(variance + eps) gamma + beta,   mean and variance over the last axis
 //
-// Cut as batch norm is: the statistics [.., 1] of each row, then a pointwise step, which fusion
-// joins with what follows. x and the statistics are kept for the gradient. float32 or float64.
+// Two ops, divided as in batch_norm: the statistics [.., 1] of each row, then a pointwise op, which
+// is fused with its users. x and the statistics are kept for the gradient. float32 or float64.
 // Throws ShapeError: x a scalar, vectors that are not [c], eps not larger than 0.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Layer norm on a GPU: a team of threads a row, which it reads thrice, only once from far away.
+// Layer norm on a GPU: a team of threads reads each row three times, only once from device memory.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// The sum of the deviations from a rough mean puts its rounding right.
+// The sum of deviations from a rough mean corrects its rounding error.
 template <class Team, class T>
 __global__ void __launch_bounds__(kRowThreads)
     moments_of_rows(const T* x, int64_t rows, int64_t c, double eps, T* mean, T* inverse) {

@@ -3,10 +3,10 @@
 namespace tessera {
 namespace {
 
-// A sum along a row runs in kLanes parts, the same for every instruction set.
+// The number of partial sums along a row, equal for every instruction set.
 constexpr int kLanes = 16;
 
-// The sum over j < c of term(j).
+// Returns the sum over j < c of term(j).
 template <class T, class F>
 inline T sum_of(int64_t c, F term) {
   T part[kLanes] = {};

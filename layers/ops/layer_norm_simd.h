@@ -1,5 +1,5 @@
-// Sums along and across rows for layer norm: x and dy are rows of c channels one after the other,
-// mean and inverse have one value for each row.
+// Microkernels of layer norm: sums along and across rows. x and dy are consecutive rows of c
+// channels; mean and inverse have one value for each row.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace tessera {
 
 template <class T>
 struct LayerNormMicrokernelsOf {
-  // The mean and the variance (over c) of each row.
+  // Computes the mean and the variance (over c) of each row.
   void (*moments)(const T* x, int64_t rows, int64_t c, T* mean, T* variance);
-  // For each row the means over c of dy gamma and of dy gamma xhat.
+  // Computes for each row the means over c of dy gamma and of dy gamma xhat.
   void (*gradient_means)(const T* dy, const T* x, const T* gamma, const T* mean, const T* inverse,
                          int64_t rows, int64_t c, T* first, T* second);
-  // For each channel the sums over the rows of dy and of dy xhat; rows are `stride` apart.
+  // Computes for each channel the sums over rows of dy and of dy xhat; rows are `stride` apart.
   void (*gradient_sums)(const T* dy, const T* x, const T* mean, const T* inverse, int64_t rows,
                         int64_t stride, int64_t c, T* sums, T* products);
 };

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// The sum over channels is a pooling of an image that has them for columns.
+// Computes the sum over channels by pooling an image whose columns are the channels.
 Tensor local_response_norm(const Tensor& x, const LocalResponseNormParams& p) {
   InputCheck check("local_response_norm", std::span(&x.spec(), 1), {"x"});
   check.floats();

@@ -1,11 +1,11 @@
-// local_response_norm (Krizhevsky et al. 2012): every value divided by a power of the squares
-// around it, across channels.
+// local_response_norm (Krizhevsky et al. 2012): divides every value by a power of the sum of
+// squares of the channels around it.
 //
 //   x [.., c]   y like x
 //   y[.., i] = x[.., i] / (k + alpha / size  sum of x[.., j]^2)^beta
 //
-// over j from i - size / 2 to i + (size - 1) / 2 (both rounded down), as far as there are channels.
-// Made of other ops. float32 or float64. Throws ShapeError: x a scalar, or size < 1.
+// over the existing channels j from i - size / 2 to i + (size - 1) / 2 (both rounded down).
+// Composed of other ops. float32 or float64. Throws ShapeError: x a scalar, or size < 1.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -1,5 +1,5 @@
-// Element-wise losses, the mean over all elements; the result has shape []. Both arguments have one
-// shape and one dtype, float32 or float64, else ShapeError.
+// Element-wise losses, averaged over all elements; the result has shape []. Throw ShapeError unless
+// both arguments have one shape, with at least one element, and one dtype, float32 or float64.
 #pragma once
 
 #include "tessera/engine/tensor.h"
@@ -10,7 +10,7 @@ namespace tessera {
 Tensor mse(const Tensor& x, const Tensor& target);
 
 // Binary cross-entropy of p = sigmoid(logits) against targets in [0, 1], computed so that no logit
-// overflows: mean(max(z, 0) - z t + log(1 + exp(-|z|))), z the logits, t the targets.
+// overflows: mean(max(z, 0) - z t + log(1 + exp(-|z|))), z = logits, t = targets.
 Tensor bce_with_logits(const Tensor& logits, const Tensor& targets);
 
 }  // namespace tessera

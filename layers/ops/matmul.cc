@@ -18,7 +18,7 @@ namespace tessera {
 
 namespace {
 
-// The sizes, taken as they are; infer() has checked that they fit.
+// Returns the sizes, unchecked; infer() checks that they fit.
 GemmShape gemm_shape(const MatmulParams& params, const TensorSpec& a, const TensorSpec& b) {
   return {.m = a.shape[params.transpose_a ? -1 : -2],
           .n = b.shape[params.transpose_b ? -2 : -1],
@@ -27,8 +27,8 @@ GemmShape gemm_shape(const MatmulParams& params, const TensorSpec& a, const Tens
           .transpose_b = params.transpose_b};
 }
 
-// For cuBLASLt: what NVIDIA recommends for the GPU's generation, but no more than a product of this
-// size can use, which holds its sums in some dozens of parts at most.
+// Returns the workspace for cuBLASLt: the size that NVIDIA recommends for the GPU's generation, but
+// no more than a product of this size can use for at most kMaxParts parts of its sums.
 size_t cuda_scratch(const GemmShape& shape, const TensorSpec& out, const Target& target) {
   constexpr size_t kMiB = size_t{1} << 20, kMaxParts = 64;
   if (out.bytes() == 0 || shape.k == 0) return 0;
@@ -38,7 +38,7 @@ size_t cuda_scratch(const GemmShape& shape, const TensorSpec& out, const Target&
   return std::min(std::max(useful, kMiB), target.gpu.workspace);
 }
 
-// Whether the program adds to the product, its input `product`, one value for each column.
+// Returns true if `p` only adds one value for each column to the product, its input `product`.
 bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
              std::span<const TensorSpec> p_in) {
   if (p.inputs != 2 || p.code.size() != 1) return false;
@@ -49,7 +49,7 @@ bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
          read.repeat == 1 && read.period == out.shape.back();
 }
 
-// Inputs: a, b, then what the epilogue reads besides the product.
+// Inputs: a, b, then the extra inputs of the epilogue.
 struct EpilogueParams {
   MatmulParams product;
   ScalarProgram epilogue = identity_program();
@@ -81,7 +81,7 @@ class MatmulKernel final : public Kernel {
   }
 
  private:
-  // The product of a linear layer is small, so it is still in the cache when this reads it.
+  // Applies the epilogue. The product of a linear layer is small, so it is still in the cache.
   void run_epilogue(ThreadPool& pool, Buffers in, const Buffer& out) const {
     constexpr int64_t kBlock = 4096;
     const EpilogueRun epilogue(epilogue_, in.subspan(2), out);
@@ -211,7 +211,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params) {
   }
   if (of_a.rank() < 2 || of_b.rank() < 2 || (of_a.rank() == 2 && of_b.rank() == 2))
     return product(a, b);
-  if (of_b.rank() == 2 && !params.transpose_a) {  // one tall matrix
+  if (of_b.rank() == 2 && !params.transpose_a) {  // a is one tall matrix
     const Tensor tall =
         product(reshape(a, Shape{of_a.elements(0, of_a.rank() - 1), of_a.back()}), b);
     Shape y = of_a;

@@ -1,10 +1,12 @@
-// matmul through cuBLASLt. The library reads matrices column by column, in which our row-major
-// y = op(a) op(b) is y' = op(b)' op(a)': the operands change places and nothing is moved. Its rows
-// are our columns, so its bias, one value a row, is ours, one a column.
+// matmul through cuBLASLt. The library's matrices are column-major and ours row-major, so
 //
-// A bias is added by the algorithm that computes the product without one, where that takes it, else
-// by a kernel of our own behind it. So the bits are those of the two steps, as eager mode runs
-// them.
+//   y = op(a) op(b)   is computed as   y' = op(b)' op(a)'
+//
+// The operands change places and nothing is moved. The library's rows are our columns, so its bias,
+// one value a row, is ours, one a column.
+//
+// The algorithm that computes the product without a bias also adds the bias if it can; else a
+// kernel of our own adds it afterwards. So the bits are those of the two ops, as in eager mode.
 #include <cstdint>
 
 #include "tessera/engine/kernels_cuda.h"
@@ -18,13 +20,13 @@
 namespace tessera {
 namespace {
 
-// Blocks start at multiples of more, but a view may start at any element. Of a bias the library
-// takes for given what it takes for given of matrices that are aligned.
+// Blocks have a larger alignment, but a view may start at any element. cuBLASLt assumes the same
+// alignment of a bias as of aligned matrices.
 constexpr uint32_t kAligned = 64;
 
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAligned == 0; }
 
-// A descriptor of the library, destroyed with its owner.
+// Owns a descriptor of the library.
 template <class Handle, auto destroy>
 struct Owned {
   Handle handle = nullptr;
@@ -103,7 +105,7 @@ class MatmulCudaKernel final : public Kernel {
                "cublasLtMatmul");
   }
 
-  // float32 is rounded to the tensor cores' shorter format only where that is asked for.
+  // Returns the compute type; float32 is rounded to TF32 only if settings.tf32 is set.
   static cublasComputeType_t compute_type(const GpuSettings& settings) {
     if constexpr (kDouble) return CUBLAS_COMPUTE_64F;
     return settings.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -123,7 +125,7 @@ class MatmulCudaKernel final : public Kernel {
                "cublasLtMatmulDescSetAttribute");
   }
 
-  // As the library sees a stored [pairs, rows, columns]: its rows are our columns.
+  // Makes the library's layout of a stored [pairs, rows, columns]; its rows are our columns.
   void make_layout(Layout& layout, int64_t rows, int64_t columns) const {
     cuda_check(
         blas().cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(columns),
@@ -148,8 +150,8 @@ class MatmulCudaKernel final : public Kernel {
         "cublasLtMatmulPreferenceSetAttribute");
   }
 
-  // The library's first proposal for these shapes: a rule, not a measurement. Sums split over
-  // blocks that are added in whatever order they finish are left out: they change from run to run.
+  // Returns the library's first proposal for these shapes: a heuristic, not a measurement. Excludes
+  // split-K sums that add parts in the order in which these finish: they change from run to run.
   cublasLtMatmulAlgo_t choose(CudaContext& ctx, uint32_t alignment) const {
     Preference preference;
     cuda_check(blas().cublasLtMatmulPreferenceCreate(&preference.handle),
@@ -172,10 +174,10 @@ class MatmulCudaKernel final : public Kernel {
     return found.algo;
   }
 
-  // Whether that algorithm computes that product, too.
+  // Returns true if `algorithm` also computes `product` within the scratch.
   bool supports(CudaContext& ctx, const cublasLtMatmulAlgo_t& algorithm,
                 const Product& product) const {
-    // The library wants to see an address; this one is aligned, and nothing is read there.
+    // The check requires an address; this one is aligned, and nothing is read there.
     set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{4096}));
     cublasLtMatmulHeuristicResult_t found{};
     const cublasStatus_t code = blas().cublasLtMatmulAlgoCheck(
@@ -186,11 +188,11 @@ class MatmulCudaKernel final : public Kernel {
   const int64_t m_, n_, k_, pairs_;
   const size_t scratch_;
   const cublasComputeType_t compute_;
-  std::unique_ptr<Kernel> add_bias_;  // where there is a bias
+  std::unique_ptr<Kernel> add_bias_;  // null without a bias
   Product product_, with_bias_;
   Layout a_, b_, y_;
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
-  bool takes_bias_ = false;  // aligned_ does
+  bool takes_bias_ = false;  // aligned_ adds the bias
 };
 
 }  // namespace

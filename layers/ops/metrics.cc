@@ -41,7 +41,7 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
     if (params.k < 1) check.fail(fmt::format("k must be at least 1, is {}", params.k));
     return {{DType::f32, {}, {}}};
   }
-  // One thread: a batch of logits is too small to share out.
+  // Uses one thread: a batch of logits is too small to parallelize.
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     visit_float(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -1,4 +1,4 @@
-// top_k_correct on a GPU: a team of threads a row, then one block counts.
+// top_k_correct on a GPU: a team of threads per row, then one block counts.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"

@@ -15,13 +15,13 @@
 namespace tessera {
 namespace {
 
-// The settings of the ops, the stride spelled out.
+// The attributes of all ops below.
 struct PoolOpParams {
   Pool2dParams pool;
-  Size2 image = 0;                              // of the gradients: what their inputs do not tell
-  bool positions = false;                       // of the maximum: a second output for the gradient
-  ScalarProgram prologue = identity_program();  // of the maximum: applied to x as it is read
-  ScalarProgram epilogue = identity_program();  // of the maximum's gradient
+  Size2 image = 0;                              // gradients: h and w of x
+  bool positions = false;                       // maximum: a second output for the gradient
+  ScalarProgram prologue = identity_program();  // maximum: applied to x as it is read
+  ScalarProgram epilogue = identity_program();  // maximum's gradient: applied to dx
   bool operator==(const PoolOpParams&) const = default;
 };
 
@@ -72,8 +72,8 @@ Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
   return {s.n, s.out_h(), s.out_w(), s.c};
 }
 
-// In every window of y a comparison or an addition for each pixel; an average ends in a division
-// but begins with no addition.
+// Counts one comparison or addition for each pixel of each window of y. An average has one addition
+// less, but a division.
 int64_t window_flops(const Pool2dParams& p, const Shape& y) {
   return y.elements() * p.kernel.h * p.kernel.w;
 }
@@ -155,11 +155,11 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
     if (!whole) return std::nullopt;
     PoolOpParams joined = params;
     joined.epilogue = *std::move(whole);
-    FusedOp absorbed{std::make_shared<MaxPool2dGrad>(joined), {}};
+    FusedOp fused{std::make_shared<MaxPool2dGrad>(joined), {}};
     for (int i = 0; i < static_cast<int>(in.size()); ++i)
-      if (i != input) absorbed.inputs.push_back(i);
-    for (int k = 0; k < p.inputs; ++k) absorbed.inputs.push_back(-1 - k);
-    return absorbed;
+      if (i != input) fused.inputs.push_back(i);
+    for (int k = 0; k < p.inputs; ++k) fused.inputs.push_back(-1 - k);
+    return fused;
   }
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
@@ -168,7 +168,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
   const PoolOpParams params;
 };
 
-// Pools what the prologue makes of x.
+// Pools the result of the prologue.
 class MaxPoolKernel final : public Kernel {
  public:
   MaxPoolKernel(const PoolShape& shape, PointwisePlan prologue)
@@ -263,10 +263,10 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
     if (main < 0) return std::nullopt;
     PoolOpParams joined = params;
     joined.prologue = move_input_first(p, main);
-    FusedOp absorbed{std::make_shared<MaxPool2d>(joined), {-1 - main}};
+    FusedOp fused{std::make_shared<MaxPool2d>(joined), {-1 - main}};
     for (int k = 0; k < p.inputs; ++k)
-      if (k != main) absorbed.inputs.push_back(-1 - k);
-    return absorbed;
+      if (k != main) fused.inputs.push_back(-1 - k);
+    return fused;
   }
 
   Cost cost(std::span<const TensorSpec> in) const override {
@@ -459,7 +459,7 @@ class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
-  const bool positions = should_record(std::span(&x, 1));  // without a gradient they would be waste
+  const bool positions = should_record(std::span(&x, 1));  // only the gradient reads them
   return apply1(std::make_shared<MaxPool2d>(PoolOpParams{params, 0, positions}), {x});
 }
 

@@ -1,10 +1,10 @@
 // Pooling over the windows of images: maximum and average, and the average over whole images.
 //
 //   x [n, h, w, c]   y [n, out_h, out_w, c]
-//   out_h = (h + 2 padding.h - kernel.h) / stride.h + 1     (rounded down; so out_w)
+//   out_h = (h + 2 padding.h - kernel.h) / stride.h + 1     (rounded down; out_w likewise)
 //
-// With round_up one window more where some pixels would be left over: it is cut off at the end, and
-// there is none that would lie in the padding alone.
+// If pixels are left over, round_up adds one more window per axis. It is cut off at the end, and
+// left out if it would contain only padding.
 //
 // float32 or float64. Throws ShapeError: x not of rank 4, settings out of range, padding not
 // smaller than the kernel (a window would lie outside the image), a kernel larger than the padded
@@ -21,20 +21,20 @@ namespace tessera {
 struct Pool2dParams {
   Size2 kernel = 2;  // pixels of a window, >= 1
   std::optional<Size2> stride =
-      {};             // pixels from one window to the next, >= 1; the kernel unless given
-  Size2 padding = 0;  // rows above and below, columns left and right, >= 0
-  bool count_include_pad = true;  // average: divide by the kernel's pixels, padding counted, and
-                                  // not by the pixels of the image under the window
-  bool round_up = false;          // out_h and out_w
+      {};                         // pixels from one window to the next, >= 1; default: the kernel
+  Size2 padding = 0;              // rows above and below, columns left and right, >= 0
+  bool count_include_pad = true;  // average: divide by all pixels of the kernel, padding included,
+                                  // instead of those inside the image
+  bool round_up = false;          // out_h and out_w (PyTorch: ceil_mode)
   bool operator==(const Pool2dParams&) const = default;
 };
 
-// The largest value of each window; padding is never the largest, NaN always is. For the gradient
-// it keeps one byte an output (where in the window the first maximum lies), not x.
+// Returns the largest value of each window; padding is never the largest, NaN always is. The
+// gradient keeps one byte for each output (the position of the first maximum in its window), not x.
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params);
-// The mean of each window; padding counts as zeros.
+// Returns the mean of each window; padding counts as zeros.
 Tensor average_pool2d(const Tensor& x, const Pool2dParams& params);
-// The mean over the pixels of each image: [n, h, w, c] -> [n, c].
+// Returns the mean over the pixels of each image: [n, h, w, c] -> [n, c].
 Tensor global_average_pool(const Tensor& x);
 
 }  // namespace tessera

@@ -44,7 +44,7 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const T* x, T* y, uint8_t*
 
 namespace {
 
-constexpr int64_t kRowsTogether = 2;  // of y: rows of x that windows of both lie on are made once
+constexpr int64_t kRowsTogether = 2;  // rows of y per task, which share computed rows of x
 
 int64_t strip_elements(const PoolShape& s) {
   return std::min(s.h, (kRowsTogether - 1) * s.stride_h + s.kernel_h) * s.w * s.c;
@@ -78,15 +78,15 @@ void max_pool2d(ThreadPool& pool, const PoolShape& s, const Prologue<T>& x, T* y
   });
 }
 
-// Each row of dx gathers from the windows that it lies in, so that no two threads meet.
+// Gathers each row of dx from the windows that contain it, so no two threads write one element.
 template <class T>
 void max_pool2d_grad(ThreadPool& pool, const PoolShape& s, const T* dy, const uint8_t* positions,
                      T* dx, const Epilogue<T>* epilogue) {
   const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.w * s.c;
-  const int64_t vectorized = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
-  const int64_t tasks = (s.n * s.h + vectorized - 1) / vectorized;
+  const int64_t rows_per_task = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
+  const int64_t tasks = (s.n * s.h + rows_per_task - 1) / rows_per_task;
   pool.parallel_for(tasks, s.n * s.h * length, [&](int64_t task) {
-    const int64_t first = task * vectorized, last = std::min(first + vectorized, s.n * s.h);
+    const int64_t first = task * rows_per_task, last = std::min(first + rows_per_task, s.n * s.h);
     for (int64_t line = first; line < last; ++line) {
       const int64_t b = line / s.h, i = line % s.h;
       const PoolRange u = s.rows_over(i);

@@ -1,5 +1,5 @@
-// Pooling on the CPU over raw memory, float and double. The tensors are those of pool2d.h;
-// positions are counted in a window row by row. Results do not depend on the number of threads.
+// Pooling on the CPU over raw memory, float and double. Tensors are as in pool2d.h; positions count
+// the pixels of a window row by row. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// positions may be null.
+// `positions` may be null.
 template <class T>
 void max_pool2d(ThreadPool& pool, const PoolShape& shape, const T* x, T* y, uint8_t* positions);
-// The same of an x that is computed as it is read, into scratch of so many elements.
+// Computes x as it is read, into `scratch` of max_pool2d_scratch() elements.
 template <class T>
 void max_pool2d(ThreadPool& pool, const PoolShape& shape, const Prologue<T>& x, T* y,
                 uint8_t* positions, T* scratch);

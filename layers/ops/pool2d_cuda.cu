@@ -1,5 +1,5 @@
-// Pooling on a GPU. A thread makes a few neighbouring channels of one pixel of the result, which it
-// gathers, so that no two threads meet.
+// Pooling on a GPU. A thread gathers a few neighbouring channels of one pixel of the result, so no
+// two threads write one element.
 #include <algorithm>
 
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -10,12 +10,12 @@
 namespace tessera {
 namespace {
 
-// Doubles and counts of 64 bits take many registers: then fewer threads share them. The 4 blocks
-// that kernels ask for below keep the compiler from spilling so as to fit more than that.
+// Threads of a block: fewer for doubles and 64-bit indices, which take many registers. The kernels
+// below request 4 blocks, which keeps the compiler from spilling registers to fit more.
 template <class I, class T>
 constexpr int kPoolThreads = sizeof(I) + sizeof(T) > 8 ? 128 : 256;
 
-// Channels k .. of pixel (i, j) of image b, of `packs` such stretches in images of h x w pixels.
+// Pack k of the `packs` packs of channels of pixel (i, j) of image b; images have h x w pixels.
 template <class I>
 struct Place {
   I b, i, j, k;
@@ -38,21 +38,22 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     const I top = at.i * s.stride_h - s.pad_h, left = at.j * s.stride_w - s.pad_w;
     const T* start = x + ((at.b * s.h + u.begin) * s.w + v.begin) * s.c + at.k * N;
     Pack<T, N> best = load_vector<N>(start, vectorized);
-    int ctx[N];
+    int best_position[N];
     for (int k = 0; k < N; ++k)
-      ctx[k] = static_cast<int>((u.begin - top) * s.kernel_w + v.begin - left);
+      best_position[k] = static_cast<int>((u.begin - top) * s.kernel_w + v.begin - left);
     for (I p = u.begin; p < u.end; ++p)
       for (I q = v.begin; q < v.end; ++q) {
         const int position = static_cast<int>((p - top) * s.kernel_w + q - left);
         const I away = ((p - u.begin) * s.w + q - v.begin) * s.c;
         const Pack<T, N> value = load_vector<N>(start + away, vectorized);
         for (int k = 0; k < N; ++k)  // NaN stays
-          if (!(value[k] <= best[k]) && best[k] == best[k]) best[k] = value[k], ctx[k] = position;
+          if (!(value[k] <= best[k]) && best[k] == best[k])
+            best[k] = value[k], best_position[k] = position;
       }
     store_some(y + index * N, best, vectorized);
     if (positions == nullptr) continue;
     Pack<uint8_t, N> bytes;
-    for (int k = 0; k < N; ++k) bytes[k] = static_cast<uint8_t>(ctx[k]);
+    for (int k = 0; k < N; ++k) bytes[k] = static_cast<uint8_t>(best_position[k]);
     store_some(positions + index * N, bytes, takes_packs<N>(positions));
   }
 }
@@ -71,9 +72,9 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
         const I row = at.i + s.pad_h - p * s.stride_h, column = at.j + s.pad_w - q * s.stride_w;
         const int here = static_cast<int>(row * s.kernel_w + column);
         const I from = ((at.b * s.out_h() + p) * s.out_w() + q) * s.c + at.k * N;
-        const Pack<uint8_t, N> ctx = load_vector<N>(positions + from, bytes_together);
+        const Pack<uint8_t, N> best_position = load_vector<N>(positions + from, bytes_together);
         const Pack<T, N> value = load_vector<N>(dy + from, vectorized);
-        for (int k = 0; k < N; ++k) sum[k] += ctx[k] == here ? value[k] : T(0);
+        for (int k = 0; k < N; ++k) sum[k] += best_position[k] == here ? value[k] : T(0);
       }
     store_some(dx + index * N, sum, vectorized);
   }
@@ -168,7 +169,7 @@ PoolShapeOf<I> counted_in(const PoolShape& s) {
           .round_up = s.round_up};
 }
 
-// Calls run(N, shape counted in 32 bits or 64, results of N channels, grid) where there are any.
+// Calls run(N, shape in 32 or 64 bits, results of N channels, grid) if there are any results.
 template <class T, class Run>
 void with_pool(CudaContext& ctx, const PoolShape& s, int64_t results, Run&& run) {
   if (results == 0) return;

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// What a pixel's channels are worked on with: a vector of 32 bytes, or one channel alone.
+// A vector of 32 bytes with channels of one pixel.
 template <class T>
 struct WholeVector;
 template <>
@@ -25,7 +25,7 @@ struct WholeVector<double> {
   typedef uint8_t Bytes [[gnu::vector_size(4)]];
 };
 
-// Positions to and from bytes.
+// Convert positions from and to bytes.
 template <class V>
 inline void load_bytes(const uint8_t* from, typename V::Integers* positions) {
   typename V::Bytes bytes;
@@ -54,10 +54,10 @@ inline void store_bytes<WholeVector<float>>(const WholeVector<float>::Integers* 
 }
 #endif
 
-// The part of a window that lies in the image, and its position there.
+// The columns of a window that are inside the image.
 struct Columns {
-  int64_t begin, end;  // of the image
-  int64_t skipped;     // of the window
+  int64_t begin, end;  // columns of the image
+  int64_t skipped;     // columns of the window before begin
 };
 
 inline Columns columns_of(const PoolRow& p, int64_t j) {
@@ -66,7 +66,7 @@ inline Columns columns_of(const PoolRow& p, int64_t j) {
   return {begin, end < p.w ? end : p.w, begin - start};
 }
 
-// The first `count` lanes, or all.
+// Stores the first min(count, kLanes) lanes.
 template <class V, class T>
 inline void store_values(T* to, const typename V::Values& values, int64_t count) {
   if (count >= V::kLanes) {
@@ -83,8 +83,8 @@ inline void store_positions(uint8_t* to, const typename V::Integers& positions, 
   for (int64_t i = 0; i < count; ++i) to[i] = bytes[i];
 }
 
-// A window's maximum for a vector of channels, from the first pixel of the window in the image.
-// kSide: of a square window that lies in the image; 0: any window.
+// Computes a window's maximum for a vector of channels; `start` is the window's first pixel in the
+// image. kSide: side of a square window inside the image; 0: any window.
 template <int kSide, class T>
 inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
                        typename WholeVector<T>::Values* maximum,
@@ -92,7 +92,7 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
   using V = WholeVector<T>;
   typename V::Values best, value;
   const auto first = static_cast<int>(p.first_row * p.kernel_w + v.skipped);
-  typename V::Integers ctx = first - typename V::Integers{};
+  typename V::Integers at = first - typename V::Integers{};
   __builtin_memcpy(&best, start, sizeof best);
   const int64_t rows = kSide ? kSide : p.rows, columns = kSide ? kSide : v.end - v.begin;
   for (int64_t u = 0; u < rows; ++u) {
@@ -102,29 +102,30 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
       const auto larger = ~(value <= best) & (best == best);  // NaN stays
       const auto here = static_cast<int>(first + u * p.kernel_w + i);
       best = larger ? value : best;
-      ctx = larger ? here - typename V::Integers{} : ctx;
+      at = larger ? here - typename V::Integers{} : at;
     }
   }
-  *maximum = best, *position = ctx;
+  *maximum = best, *position = at;
 }
 
 template <class T>
 inline void max_one(const PoolRow& p, const Columns& v, const T* start, T* y, uint8_t* positions) {
   const int64_t first = p.first_row * p.kernel_w + v.skipped;
   T best = *start;
-  int64_t ctx = first;
+  int64_t at = first;
   for (int64_t u = 0; u < p.rows; ++u) {
     for (int64_t i = 0; i < v.end - v.begin; ++i) {
       const T value = start[(u * p.w + i) * p.c];
-      if (!(value <= best) && best == best) best = value, ctx = first + u * p.kernel_w + i;
+      if (!(value <= best) && best == best) best = value, at = first + u * p.kernel_w + i;
     }
   }
   *y = best;
-  if (positions) *positions = static_cast<uint8_t>(ctx);
+  if (positions) *positions = static_cast<uint8_t>(at);
 }
 
-// Window j, in whole vectors while there is memory to read them from. What a vector has too much
-// belongs to the next pixel and is written over by it; after the last pixel it is left out.
+// Computes window j in whole vectors as long as they are readable, then by channels. Extra lanes of
+// a vector belong to the next pixel, which overwrites them; after the last pixel they are not
+// stored.
 template <int kSide, class T>
 inline void max_window(const PoolRow& p, const Columns& v, int64_t j, const T* x, T* y,
                        uint8_t* positions) {
@@ -134,20 +135,20 @@ inline void max_window(const PoolRow& p, const Columns& v, int64_t j, const T* x
   int64_t k = 0;
   for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {
     typename V::Values best;
-    typename V::Integers ctx;
-    max_vector<kSide>(p, v, start + k, &best, &ctx);
+    typename V::Integers at;
+    max_vector<kSide>(p, v, start + k, &best, &at);
     store_values<V>(y + k, best, writable - k);
-    if (positions) store_positions<V>(positions + k, ctx, writable - k);
+    if (positions) store_positions<V>(positions + k, at, writable - k);
   }
   for (; k < p.c; ++k) max_one(p, v, start + k, y + k, positions ? positions + k : nullptr);
 }
 
-// The first windows, where a vector takes a pixel, while they lie in the image and a whole vector
-// may be read and written: returns how many.
+// Computes the first windows if a vector holds a pixel, as long as they are inside the image and a
+// whole vector can be read and written. Returns their number.
 template <int kSide, class T>
 inline int64_t max_narrow_windows(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
   using V = WholeVector<T>;
-  const PoolRow row = p;  // a store might change `p`, to the compiler
+  const PoolRow row = p;  // a copy, which no store can alias
   if (row.c > V::kLanes || row.pad_w != 0) return 0;
   const int64_t step = row.stride_w * row.c;
   Columns v{0, kSide, 0};
@@ -156,10 +157,10 @@ inline int64_t max_narrow_windows(const T* x, const PoolRow& p, T* y, uint8_t* p
        ++j, v.begin += row.stride_w, v.end += row.stride_w) {
     if ((row.w - v.end + 1) * row.c + row.behind < V::kLanes) break;
     typename V::Values best;
-    typename V::Integers ctx;
-    max_vector<kSide>(row, v, x + j * step, &best, &ctx);
+    typename V::Integers at;
+    max_vector<kSide>(row, v, x + j * step, &best, &at);
     __builtin_memcpy(y + j * row.c, &best, sizeof best);
-    if (positions) store_bytes<V>(&ctx, positions + j * row.c);
+    if (positions) store_bytes<V>(&at, positions + j * row.c);
   }
   return j;
 }
@@ -188,7 +189,7 @@ void max_row(const T* x, const PoolRow& p, T* y, uint8_t* positions) {
   row(x, p, y, positions);
 }
 
-// Windows [begin, end) of a row are those that pixel x lies in.
+// Windows [begin, end) of a row contain pixel x.
 struct Windows {
   int64_t x, begin, end, stride_h;
 };
@@ -202,13 +203,13 @@ inline void grad_vector(const PoolRow& p, const Windows& in, const T* dy, const 
                         T* dx, int64_t writable) {
   using V = WholeVector<T>;
   typename V::Values sum{}, value;
-  typename V::Integers ctx;
+  typename V::Integers at;
   for (int64_t u = 0; u < p.rows; ++u) {
     for (int64_t q = in.begin; q < in.end; ++q) {
       const int64_t from = (u * p.out_w + q) * p.c;
       __builtin_memcpy(&value, dy + from, sizeof value);
-      load_bytes<V>(positions + from, &ctx);
-      const auto here = ctx == static_cast<int>(position_in(p, in, u, q));
+      load_bytes<V>(positions + from, &at);
+      const auto here = at == static_cast<int>(position_in(p, in, u, q));
       sum += here ? value : typename V::Values{};
     }
   }
@@ -227,23 +228,23 @@ inline T grad_one(const PoolRow& p, const Windows& in, const T* dy, const uint8_
   return sum;
 }
 
-// Where windows do not overlap: each pixel of a window gets its dy or 0.
+// Computes dx for windows that do not overlap: each pixel gets the dy of its window or 0.
 template <class T>
 void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p, T* dx) {
   using V = WholeVector<T>;
   const auto first = static_cast<int>(p.first_row * p.kernel_w);
   const T* const end = dx + p.w * p.c;
   int64_t readable = p.out_w * p.c + p.behind, q = 0;
-  if (p.c <= V::kLanes) {  // a vector for each pixel, while others lie behind it
+  if (p.c <= V::kLanes) {  // one vector per pixel, while more pixels follow
     const int64_t c = p.c, kernel_w = p.kernel_w, window = (kernel_w - 1) * c + V::kLanes;
     for (; q < p.out_w && readable >= V::kLanes && end - dx >= window;
          ++q, dy += c, positions += c, readable -= c) {
       typename V::Values value;
-      typename V::Integers ctx;
+      typename V::Integers at;
       __builtin_memcpy(&value, dy, sizeof value);
-      load_bytes<V>(positions, &ctx);
+      load_bytes<V>(positions, &at);
       for (int v = 0; v < kernel_w; ++v, dx += c) {
-        const auto here = ctx == first + v;
+        const auto here = at == first + v;
         const typename V::Values to = here ? value : typename V::Values{};
         __builtin_memcpy(dx, &to, sizeof to);
       }
@@ -254,10 +255,10 @@ void max_row_grad_apart(const T* dy, const uint8_t* positions, const PoolRow& p,
       int64_t k = 0;
       for (; k < p.c && k + V::kLanes <= readable; k += V::kLanes) {
         typename V::Values value;
-        typename V::Integers ctx;
+        typename V::Integers at;
         __builtin_memcpy(&value, dy + k, sizeof value);
-        load_bytes<V>(positions + k, &ctx);
-        const auto here = ctx == first + v;
+        load_bytes<V>(positions + k, &at);
+        const auto here = at == first + v;
         store_values<V>(dx + k, here ? value : typename V::Values{}, end - (dx + k));
       }
       for (; k < p.c; ++k) dx[k] = positions[k] == first + v ? dy[k] : T(0);

@@ -1,4 +1,4 @@
-// What pooling does to the channels of one pixel, and what the maximum does to a row of windows.
+// Microkernels of pooling: on the channels of one pixel, and for the maximum on a row of windows.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace tessera {
 
-// One row of windows: `rows` rows of each lie in the image, the first of them is row `first_row` of
-// the window. A position in a window counts its pixels row by row.
+// One row of windows. `rows` rows of each window are inside the image; the first of them is row
+// `first_row` of the window. A position in a window counts its pixels row by row.
 struct PoolRow {
   int64_t rows, first_row;
   int64_t w, c, out_w;
   int64_t kernel_w, stride_w, pad_w;
-  int64_t behind;  // elements that may be read behind the rows of x, or of dy and positions
+  int64_t behind;  // readable elements after the rows of x, or of dy and positions
 };
 
 template <class T>
 struct PoolMicrokernelsOf {
-  // y [out_w, c] = the maxima of a row of windows over x [rows, w, c], positions [out_w, c] where
-  // they lie (unless null)
+  // Computes the maxima y [out_w, c] of a row of windows over x [rows, w, c], and their positions
+  // [out_w, c] (unless null).
   void (*max_row)(const T* x, const PoolRow& row, T* y, uint8_t* positions);
-  // dx [w, c] of one image row = the sum of dy over the windows that have their maximum there. It
-  // lies in `rows` rows of windows, dy and positions [rows, out_w, c]: in row `first_row` of the
-  // windows of the first, stride_h less in each following one.
+  // Computes dx [w, c] of one image row: the sum of dy over the windows that have their maximum
+  // there. The image row is in `rows` rows of windows, dy and positions [rows, out_w, c]: it is row
+  // `first_row` of the windows in the first, stride_h less in each following one.
   void (*max_row_grad)(const T* dy, const uint8_t* positions, const PoolRow& row, int64_t stride_h,
                        T* dx);
   // y[j] += x[j] / divisor

@@ -17,7 +17,7 @@ namespace {
 
 struct AxisParams {
   int axis = 0;
-  int64_t size = 0;  // of the axis, for the gradient
+  int64_t size = 0;  // size of the axis, for the gradient
   bool operator==(const AxisParams&) const = default;
 };
 

@@ -1,9 +1,9 @@
-// The largest and the smallest value along one axis, and where they are.
+// max, min, argmax, argmin: the largest and the smallest value along one axis, and their indices.
 //
-//   x [.., n, ..]   max, min: y like x without the axis   argmax, argmin: int64, the same shape
+//   x [.., n, ..]   max, min: y like x without the axis   argmax, argmin: int64, shape of y
 //
-// A NaN counts as the largest, and as the smallest; of equal values the first counts, and it gets
-// the gradient. `axis` may be negative: from the end. With `keep` the axis stays, with size 1.
+// A NaN counts as the largest, and as the smallest. The first of equal values counts, and gets the
+// gradient. `axis` may be negative: from the end. If `keep` is set, the axis stays, with size 1.
 // Throw ShapeError: x is not floating point, there is no such axis, or it has no elements.
 #pragma once
 

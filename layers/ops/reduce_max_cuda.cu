@@ -1,5 +1,5 @@
-// max along an axis on a GPU: where the neighbours along the rest of x fill a warp, a thread goes
-// along the axis; otherwise a team of threads does, whatever lies between the elements.
+// max along an axis on a GPU. If `inner` fills a warp, one thread goes along the axis; otherwise a
+// team of threads does, whatever the stride.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The largest so far along an axis, and where: a NaN is the largest, of equals the first counts.
+// The largest value so far and its index. A NaN is the largest; the first of equal values counts.
 template <class T>
 struct Largest {
   T value;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t row = Team::row();
   if (row >= g.outer * g.inner) return;
   x += row / g.inner * g.n * g.inner + row % g.inner;
-  // A thread without an element of its own has the first.
+  // A thread without an element of its own starts with the first.
   const int64_t first = Team::lane() < g.n ? Team::lane() : 0;
   Largest<T> mine{x[first * g.inner], first};
   Team::each(g.n, [&](int64_t j) { mine.add(x[j * g.inner], j); });
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
   positions[row] = mine.at;
 }
 
-// Elements of dx are gathered: dy where x had its maximum, 0 elsewhere.
+// Gathers dx: dy where x had its maximum, 0 elsewhere.
 template <class Index, class T>
 __global__ void __launch_bounds__(kThreads)
     max_grad_of_threads(const T* dy, const int64_t* positions, Index n, Index inner, int64_t total,

@@ -1,6 +1,6 @@
-// shortcut: the way around a residual block that has no parameters (He et al. 2015, option A):
-// every stride-th pixel, and the channels that are missing as zeros, half of them (rounded down)
-// before the others.
+// shortcut: the parameter-free shortcut of a residual block (He et al. 2015, option A). Takes every
+// stride-th pixel and fills missing channels with zeros, half of them (rounded down) before those
+// of x.
 //
 //   x [n, h, w, c]   y [n, ceil(h / stride), ceil(w / stride), channels]
 //
@@ -12,8 +12,8 @@
 namespace tessera {
 
 struct ShortcutParams {
-  int64_t stride = 1;    // pixels from one that is kept to the next, along rows and columns
-  int64_t channels = 0;  // of y
+  int64_t stride = 1;    // distance of the kept pixels, along rows and columns
+  int64_t channels = 0;  // channels of y
   bool operator==(const ShortcutParams&) const = default;
 };
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The last axis of a box: a row of it is `size` elements, of which [first, last) lie in x.
+// The last axis of a box: a row has `size` elements, and [first, last) of them are inside x.
 struct Row {
   int64_t begin, step, size, first, last;
   Row(int64_t begin, int64_t step, int64_t size, int64_t x_size)
@@ -23,7 +23,7 @@ struct Row {
   }
 };
 
-// Where a box of rows lies in x. A scalar counts as [1].
+// Maps rows of a box to rows of x and back. A scalar counts as [1].
 class Box {
  public:
   Box(const SliceParams& params, const Shape& x) : params_(params), x_(x) {}
@@ -35,7 +35,7 @@ class Box {
     return {params_.begin[outer()], params_.step[outer()], params_.size.back(), x_.back()};
   }
 
-  // The row of x that row `row` of the box reads, or -1.
+  // Returns the row of x that row `row` of the box reads, or -1.
   int64_t source(int64_t row) const {
     int64_t from = 0, stride = 1;
     for (int axis = outer() - 1; axis >= 0; --axis) {
@@ -48,7 +48,7 @@ class Box {
     return from;
   }
 
-  // The row of the box that reads row `row` of x, or -1.
+  // Returns the row of the box that reads row `row` of x, or -1.
   int64_t reader(int64_t row) const {
     int64_t to = 0, stride = 1;
     for (int axis = outer() - 1; axis >= 0; --axis) {
@@ -69,7 +69,7 @@ class Box {
   const Shape& x_;
 };
 
-// y = the row of x, `element` bytes an element; x may be null (all zeros).
+// Reads row y of the box from x, `element` bytes per element; x may be null (all zeros).
 void read_row(const Row& r, size_t element, const char* x, char* y) {
   if (x == nullptr || r.first > 0 || r.last < r.size)
     std::memset(y, 0, static_cast<size_t>(r.size) * element);
@@ -84,7 +84,7 @@ void read_row(const Row& r, size_t element, const char* x, char* y) {
     std::memcpy(y + i * bytes, x + (r.begin + i * r.step) * bytes, element);
 }
 
-// The other way round: dx, a row of x, from the row dy of the box.
+// Writes dx, a row of x, from row dy of the box, which may be null (all zeros).
 void write_row(const Row& r, int64_t x_size, size_t element, const char* dy, char* dx) {
   const int64_t bytes = static_cast<int64_t>(element);
   std::memset(dx, 0, static_cast<size_t>(x_size) * element);
@@ -97,15 +97,15 @@ void write_row(const Row& r, int64_t x_size, size_t element, const char* dy, cha
   }
 }
 
-// A task copies rows of about this many elements together.
+// A task copies rows of about this many elements in total.
 constexpr int64_t kTask = 1 << 13;
 
 template <class F>
 void for_each_row(ThreadPool& pool, int64_t rows, int64_t elements, F&& fn) {
-  const int64_t vectorized = std::max<int64_t>(1, kTask / std::max<int64_t>(elements, 1));
-  pool.parallel_for((rows + vectorized - 1) / vectorized, [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * vectorized);
-    for (int64_t row = task * vectorized; row < end; ++row) fn(row);
+  const int64_t rows_per_task = std::max<int64_t>(1, kTask / std::max<int64_t>(elements, 1));
+  pool.parallel_for((rows + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * rows_per_task);
+    for (int64_t row = task * rows_per_task; row < end; ++row) fn(row);
   });
 }
 
@@ -204,7 +204,7 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
   const SliceParams params;
 };
 
-// The box that is x, to be changed along `axis`, which is made to count from the first.
+// Returns the box of all of x, to be changed along `axis`; makes a negative `axis` positive.
 SliceParams whole(const InputCheck& check, const Shape& x, int& axis) {
   if (axis < -x.rank() || axis >= x.rank())
     check.fail(fmt::format("axis must be between {} and {}, is {}", -x.rank(), x.rank() - 1, axis));

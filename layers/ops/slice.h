@@ -1,9 +1,8 @@
-// slice and pad: a box of a tensor, along every axis with a start and a step, and zeros where the
-// box reaches outside.
+// slice and pad: a box of a tensor with a start and a step along every axis, and zeros outside.
 //
-//   y[i0, i1, ...] = x[begin0 + i0 step0, begin1 + i1 step1, ...],   0 where that lies outside x
+//   y[i0, i1, ...] = x[begin0 + i0 step0, begin1 + i1 step1, ...],   0 outside of x
 //
-// The gradient puts dy back and leaves the rest zero. Any dtype; gradients for floating point.
+// The gradient is dy at the elements read, 0 elsewhere. Any dtype; gradients for floating point.
 #pragma once
 
 #include <array>
@@ -15,20 +14,20 @@ namespace tessera {
 struct SliceParams {
   std::array<int64_t, kMaxRank> begin{};  // for each axis; negative: zeros come first
   std::array<int64_t, kMaxRank> step{};   // for each axis, >= 1
-  Shape size;                             // of the result; as many axes as x
+  Shape size;                             // shape of the result; as many axes as x
   bool operator==(const SliceParams&) const = default;
 };
 
-// Throws ShapeError: size has another rank than x, or a step is smaller than 1.
+// Throws ShapeError if size has another rank than x, or a step is smaller than 1.
 Tensor slice(const Tensor& x, const SliceParams& params);
 
-// Every step-th element of [begin, end) of one axis (-1: the last); the other axes stay whole.
-// Negative: from the end of the axis. Throws ShapeError: no such axis, not 0 <= begin <= end <= its
-// size, or step < 1.
+// Returns every step-th element of [begin, end) of one axis (-1: the last); the other axes stay
+// whole. Negative begin and end count from the end of the axis. Throws ShapeError: no such axis,
+// not 0 <= begin <= end <= its size, or step < 1.
 Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
 
-// `before` zeros before and `after` zeros after the elements of one axis (-1: the last). Throws
-// ShapeError: no such axis, or a negative count.
+// Adds `before` zeros before and `after` zeros after the elements of one axis (-1: the last).
+// Throws ShapeError: no such axis, or a negative count.
 Tensor pad(const Tensor& x, int axis, int64_t before, int64_t after);
 
 }  // namespace tessera

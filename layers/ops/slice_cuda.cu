@@ -1,4 +1,4 @@
-// slice on a GPU: a thread makes one unit of the result (units_cuda.h), wherever it comes from.
+// slice on a GPU: a thread copies one unit of the result (units_cuda.h).
 #include <cstdlib>
 
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// One axis of the box: `size` places, of which place i is begin + i step in x, if x has it.
+// One axis of the box: element i < size is element begin + i step of x, if x has it.
 template <class I>
 struct BoxAxis {
   I begin, step, size, x_size;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The box with as few axes as possible: an axis that is whole joins the one before it.
+// Returns the box with the fewest axes: merges an axis that is whole with the one before it.
 UnitBox<int64_t> joined(const SliceParams& box, const Shape& x) {
   UnitBox<int64_t> out{};
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -102,7 +102,7 @@ void with_box(const SliceParams& params, const Shape& x, size_t element, void* f
           : largest_unit({last.begin * size, last.size * size, last.x_size * size}, {from, to});
   if (last.step == 1)
     last = {last.begin * size / unit, 1, last.size * size / unit, last.x_size * size / unit};
-  // Places outside x are counted as well, before it is known that they are.
+  // Counts elements outside of x too, because the kernel computes their indices as well.
   int64_t largest = 1;
   for (int k = 0; k < box.rank; ++k) {
     const BoxAxis<int64_t>& a = box.axes[k];

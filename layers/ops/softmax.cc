@@ -18,16 +18,16 @@ struct SoftmaxParams {
   bool operator==(const SoftmaxParams&) const = default;
 };
 
-// Calls fn(first element of a row, elements of a row).
+// Calls fn(first element, elements) for each row.
 template <class F>
 void for_each_row(ThreadPool& pool, const Shape& x, F&& fn) {
   constexpr int64_t kTask = 4096;  // elements
   const int64_t c = x.back();
   if (x.elements() == 0) return;
-  const int64_t rows = x.elements() / c, vectorized = std::max<int64_t>(1, kTask / c);
-  pool.parallel_for((rows + vectorized - 1) / vectorized, [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * vectorized);
-    for (int64_t row = task * vectorized; row < end; ++row) fn(row * c, c);
+  const int64_t rows = x.elements() / c, rows_per_task = std::max<int64_t>(1, kTask / c);
+  pool.parallel_for((rows + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * rows_per_task);
+    for (int64_t row = task * rows_per_task; row < end; ++row) fn(row * c, c);
   });
 }
 
@@ -144,7 +144,7 @@ class Softmax final : public OpBase<Softmax> {
   }
   uint32_t may_reuse(int) const override { return 1; }
 
-  // The maximum, a difference, its exponential, the sum, and the share of it.
+  // Counts the maximum, a difference, its exponential, the sum and a division.
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 5 * in[0].shape.elements());
   }

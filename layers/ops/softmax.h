@@ -1,10 +1,11 @@
-// softmax and its logarithm over the last axis.
+// softmax and log_softmax over the last axis.
 //
-//   x [.., c]   y like x   softmax: y = exp(x) / sum(exp(x))   log_softmax: y = x -
-//   log(sum(exp(x)))
+//   x [.., c]   y like x
+//   softmax:     y = exp(x) / sum(exp(x))
+//   log_softmax: y = x - log(sum(exp(x)))
 //
-// The maximum is taken off first, so no finite x overflows. float32 or float64; y is kept for the
-// gradient. Throws ShapeError when x is a scalar.
+// The maximum is subtracted first, so no finite x overflows. float32 or float64; y is kept for the
+// gradient. Throws ShapeError if x is a scalar.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -1,5 +1,5 @@
-// softmax on a GPU. A row is read three times: for its maximum, the sum and the result; only the
-// first time is it far away.
+// softmax on a GPU. A row is read three times, for its maximum, the sum and the result; only the
+// first read is from device memory.
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"

@@ -1,10 +1,10 @@
-// stochastic_depth (Huang et al. 2016): in training (is_training()) every sample is zero as a whole
-// with probability p, and the others are scaled by 1 / (1 - p); in evaluation y is x. Put at the
-// end of a residual branch it leaves the branch out.
+// stochastic_depth (Huang et al. 2016): in training (is_training()) sets every sample as a whole to
+// zero with probability p and scales the others by 1 / (1 - p); in evaluation y is x. At the end of
+// a residual branch it drops the branch.
 //
 //   x [n, ..]   y like x
 //
-// The same random numbers as dropout of [n, 1], with all that dropout.h says of them.
+// Draws the random numbers of dropout of [n, 1]; dropout.h describes them.
 #pragma once
 
 #include "tessera/engine/tensor.h"

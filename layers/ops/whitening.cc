@@ -6,7 +6,7 @@
 #include "tessera/layers/modules.h"
 #include "tessera/runtime/error.h"
 
-// A namespace of its own, so that its templates are not merged with those of a program that uses
+// Renames the namespace, so that its templates are not merged with those of a program that uses
 // another Eigen.
 #define Eigen tessera_eigen_whitening
 #include <Eigen/Eigenvalues>
@@ -16,7 +16,7 @@ namespace {
 
 using Matrix = Eigen::MatrixXd;
 
-// The mean of p p^T over all patches p of the images.
+// Returns the mean of p p^T over all patches p of the images.
 Matrix second_moments(std::span<const float> images, const Shape& shape, int64_t kernel) {
   const int64_t h = shape[1], w = shape[2], c = shape[3], row = kernel * c;
   const int64_t rows = h - kernel + 1, columns = w - kernel + 1;
@@ -48,7 +48,7 @@ std::vector<float> whitening_filters(std::span<const float> images, const Shape&
   for (const double sign : {1.0, -1.0})
     for (int64_t i = moments.rows() - 1; i >= 0; --i) {  // the largest variance first
       Eigen::VectorXd vector = solved.eigenvectors().col(i);
-      Eigen::Index largest = 0;  // which has one sign in every version of the solver
+      Eigen::Index largest = 0;  // made positive, as versions of the solver differ in signs
       vector.cwiseAbs().maxCoeff(&largest);
       if (vector[largest] < 0) vector = -vector;
       vector *= sign / std::sqrt(std::max(0.0, solved.eigenvalues()[i]) + eps);

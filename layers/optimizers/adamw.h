@@ -1,5 +1,5 @@
-// AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019), as PyTorch defines
-// it. With g the gradient, p the parameter, m and v its moments (zeros at first), t = 1, 2, ...:
+// AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019), as in PyTorch. For
+// gradient g, parameter p, its moments m and v (initially zero) and t = 1, 2, ...:
 //
 //   p <- p (1 - lr weight_decay)
 //   m <- m + (1 - beta1) (g - m)          v <- beta2 v + (1 - beta2) g^2
@@ -11,16 +11,16 @@
 
 namespace tessera {
 
-// One parameter's update. All of one shape and float dtype; t is int64[1], already counted up for
-// this step; lr has one element, float32 or float64. Throws ShapeError.
+// Updates one parameter. All tensors but t and lr have one shape and float dtype; t is int64[1],
+// already incremented for this step; lr has one element, float32 or float64. Throws ShapeError.
 void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
                   const Tensor& t, const Tensor& lr, const AdamWParams& params);
 
-// Adam (Kingma and Ba 2015) with params.coupled: the parameter is not made smaller, but
-// weight_decay p is added to g first.
+// params.coupled selects Adam (Kingma and Ba 2015), which adds weight_decay p to g instead of
+// decaying the parameter.
 
 // Declares the states "optimizer.m.<parameter>" and "optimizer.v.<parameter>" for each parameter,
-// and one int64 "optimizer.step" that every step counts up.
+// and one int64 "optimizer.step" that every step increments.
 class AdamW final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.

@@ -1,16 +1,17 @@
-// Gradient clipping, as PyTorch defines it. Numbers that are not finite stay so, which keeps the
-// update from being made.
+// Gradient clipping, as in PyTorch. Non-finite elements stay non-finite, so that the update is
+// skipped.
 #pragma once
 
 #include "tessera/engine/tensor.h"
 
 namespace tessera {
 
-// Each number into [-most, most].
+// Clamps each element to [-max_value, max_value].
 Tensors clip_by_value(Tensors gradients, double max_value);
-// All gradients together to a norm of at most `max_norm`: each times min(1, max_norm / (norm +
-// 1e-6)), norm the root of the sum of all squares. All of one dtype. No update can be made before
-// all gradients are there, which may cost memory.
+// Clips the global norm (PyTorch clip_grad_norm_): multiplies every gradient by
+// min(1, max_norm / (norm + 1e-6)), where norm is the square root of the sum of all squares.
+// All gradients have one dtype. The updates wait for all gradients, which may raise the peak
+// memory.
 Tensors clip_by_norm(Tensors gradients, double max_norm);
 
 }  // namespace tessera

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// t, lr -> 1 - d, or 0 where lr is not finite.
+// Returns the program t, lr -> 1 - d, or 0 if lr is not finite.
 ScalarProgram share_program(const EmaParams& params) {
   ScalarBuilder b(2);
   const int one = b.value(1), zero = b.value(0), s = b.sub(b.in(0), one);
@@ -27,7 +27,7 @@ ScalarProgram share_program(const EmaParams& params) {
   return b.build(b.push(ScalarOp::select, finite, share, zero));
 }
 
-// a, w, share -> the next a. Of the two forms the one that gives w itself for 1, and a for 0.
+// Returns the program a, w, share -> the next a: exactly w for share 1, exactly a for share 0.
 ScalarProgram average_program() {
   ScalarBuilder b(3);
   const int a = b.in(0), w = b.in(1), share = b.in(2), way = b.sub(w, a);
@@ -50,7 +50,7 @@ void Ema::step(const Tensor& lr) {
   const Tensor t = cast(increment_step(step_, lr), DType::f64);
   const Tensor rate = lr.dtype() == DType::f64 ? lr : cast(lr, DType::f64);
   const Tensor share = pointwise("ema_share", share_program(params_), {t, rate});
-  Tensor cast_share;  // to the dtype of the last
+  Tensor cast_share;  // in the dtype of the last pair
   for (const auto& [value, average] : store_.ema_pairs()) {
     if (!cast_share || cast_share.dtype() != value.dtype())
       cast_share = value.dtype() == DType::f64 ? share : cast(share, value.dtype());

@@ -1,12 +1,12 @@
-// LAMB (You et al. 2019, "Large Batch Optimization for Deep Learning"), as timm defines it: Adam's
-// step, made as long as the parameter is large. With g the gradient, p the parameter, m and v its
-// moments (zeros at first), t = 1, 2, ...:
+// LAMB (You et al. 2019, "Large Batch Optimization for Deep Learning"), as in timm: Adam's step,
+// scaled to the norm of the parameter. For gradient g, parameter p, its moments m and v (initially
+// zero) and t = 1, 2, ...:
 //
 //   m <- m + (1 - beta1) (g - m)          v <- beta2 v + (1 - beta2) g^2
 //   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay p
-//   p <- p - lr |p| / |u| u                    (the ratio is 1 where a norm is 0)
+//   p <- p - lr |p| / |u| u                    (the ratio is 1 if a norm is 0)
 //
-// A parameter that does not decay takes the step u as it is.
+// A parameter without decay takes the step u unscaled.
 #pragma once
 
 #include "tessera/layers/optimizers/optimizer.h"
@@ -18,8 +18,8 @@ struct LambParams {
   double beta2 = 0.999;
   double epsilon = 1e-6;
   double weight_decay = 0.01;
-  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+  bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)
+  double vector_lr = 1;       // factor of the learning rate of 1-D parameters
 };
 
 // Declares the states "optimizer.m.<parameter>", "optimizer.v.<parameter>" and "optimizer.step".

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// g' of the inputs g and p and, where there is a decay, r.
+// Returns g' from the inputs g and p and, if there is a decay, r.
 int grad_of(UpdateProgram& b, double decay, int g, int p, int ratio) {
   return decay == 0 ? g : b.mul(b.with_decay(g, p, decay), ratio);
 }

@@ -1,13 +1,13 @@
-// LARS (You, Gitman and Ginsburg 2017, "Large Batch Training of Convolutional Networks"), as timm
-// defines it: SGD with momentum whose gradients are as long as their parameters are large. With g
-// the gradient, p the parameter, b the momentum buffer (zeros at first):
+// LARS (You, Gitman and Ginsburg 2017, "Large Batch Training of Convolutional Networks"), as in
+// timm: SGD with momentum, with gradients scaled to the norms of their parameters. For gradient g,
+// parameter p and its momentum buffer b (initially zero):
 //
-//   r = trust |p| / (|g| + weight_decay |p| + epsilon)     (1 where a norm is 0)
+//   r = trust |p| / (|g| + weight_decay |p| + epsilon)     (1 if a norm is 0)
 //   g' = r (g + weight_decay p)
 //   b <- momentum b + g'
 //   p <- p - lr (nesterov ? g' + momentum b : b)
 //
-// A parameter that does not decay takes g' = g.
+// A parameter without decay has g' = g.
 #pragma once
 
 #include "tessera/layers/optimizers/optimizer.h"
@@ -20,8 +20,8 @@ struct LarsParams {
   double trust = 0.001;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+  bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)
+  double vector_lr = 1;       // factor of the learning rate of 1-D parameters
 };
 
 // Declares a state "optimizer.momentum.<parameter>" for each parameter.

@@ -1,5 +1,5 @@
-// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). With g the gradient, p
-// the parameter, m its mean (zeros at first):
+// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). For gradient g, its
+// mean m (initially zero) and parameter p:
 //
 //   p <- p (1 - lr weight_decay) - lr sign(m + (1 - beta1) (g - m))
 //   m <- m + (1 - beta2) (g - m)
@@ -13,8 +13,8 @@ struct LionParams {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double weight_decay = 0;
-  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+  bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)
+  double vector_lr = 1;       // factor of the learning rate of 1-D parameters
 };
 
 // Declares a state "optimizer.m.<parameter>" for each parameter.

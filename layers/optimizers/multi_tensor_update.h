@@ -1,4 +1,4 @@
-// The op that updates the parameters of SGD and of AdamW.
+// MultiTensorUpdate: the op that updates the parameters of SGD and of AdamW.
 #pragma once
 
 #include <algorithm>
@@ -18,25 +18,25 @@
 
 namespace tessera {
 
-// How the update of an optimizer looks from outside.
+// The interface of an optimizer's update op.
 struct UpdateForm {
   std::string_view optimizer, op;   // "sgd", "sgd_update"
-  std::vector<const char*> states;  // of each parameter, at most two
-  bool counts;                      // t stands behind lr
-  int64_t flops;                    // of an element
+  std::vector<const char*> states;  // per parameter, at most two
+  bool counts;                      // true: t follows lr in the inputs
+  int64_t flops;                    // per element
 };
 UpdateForm form_of(const SgdParams& params);
 UpdateForm form_of(const AdamWParams& params);
 
-// Updates parameters together. Inputs: the parameters, as many gradients, lr, t where it counts,
-// and as many of each state. Outputs: the next parameters and states. Each parameter whose gradient
-// is not finite stays as it is, with its states.
+// Updates parameters together (multi-tensor apply). Inputs: the parameters, their gradients, lr, t
+// if the optimizer counts steps, and each state of all parameters. Outputs: the next parameters and
+// states. Each parameter whose gradient is not finite stays unchanged, with its states.
 template <class Params>
 class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
  public:
   struct Settings {
     Params own;
-    std::vector<ParameterScale> scales;  // of each parameter
+    std::vector<ParameterScale> scales;  // one for each parameter
     bool operator==(const Settings&) const = default;
   };
   explicit MultiTensorUpdate(Settings settings)
@@ -145,7 +145,7 @@ void MultiTensorUpdate<Params>::update_one(CpuContext& ctx, double lr, double t,
   };
   with_rule<T>(params.own, [&](auto rule, auto kernel) {
     set_rule(rule, params.own, own.decay, lr * own.lr, t);
-    // Blocks are cut by the count alone.
+    // Blocks depend only on the count.
     ctx.pool().parallel_for((count + kBlock - 1) / kBlock, count / kAtOnce, [&](int64_t block) {
       const int64_t first = block * kBlock, last = std::min(count, first + kBlock);
       (kernels.*kernel)(rule, at(all.gradients, first), last - first, at(all.parameters, first),
@@ -154,7 +154,8 @@ void MultiTensorUpdate<Params>::update_one(CpuContext& ctx, double lr, double t,
   });
 }
 
-// `scalars`: lr, and t where it counts; `states`: one after the other.
+// Applies the op. `scalars`: lr, and t if the optimizer counts steps; `states`: one span for each
+// state.
 template <class Params>
 void update_joined(const Params& params, std::span<const Tensor> parameters,
                    std::span<const Tensor> gradients, std::span<const Tensor> scalars,

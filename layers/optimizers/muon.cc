@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// first a + second b
+// Returns first a + second b.
 Tensor combined(double first, const Tensor& a, double second, const Tensor& b) {
   ScalarBuilder p(2);
   const int sum = p.add(p.mul(p.value(first), p.in(0)), p.mul(p.value(second), p.in(1)));

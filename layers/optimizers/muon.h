@@ -1,15 +1,15 @@
-// Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), as PyTorch
-// defines it, in the precision of the parameters. A matrix, or filters [out, ..] seen as a matrix
-// of `out` rows, moves along the nearest orthogonal matrix of its momentum b (zeros at first). With
-// g the gradient, p the parameter of shape [a x b]:
+// Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), as in
+// PyTorch, in the precision of the parameters. A matrix, or filters [out, ..] viewed as a matrix of
+// `out` rows, moves along the orthogonal matrix nearest to its momentum b (initially zero). For
+// gradient g and parameter p of shape [a x b]:
 //
 //   b <- b + (1 - momentum) (g - b)        u = nesterov ? g + momentum (b - g) : b
 //   X = u / max(|u|, 1e-7)
-//   `steps` times, of Newton and Schulz: A = X X^T,  X <- 3.4445 X + (2.0315 A^2 - 4.7750 A) X
+//   `steps` Newton-Schulz iterations: A = X X^T,  X <- 3.4445 X + (2.0315 A^2 - 4.7750 A) X
 //   p <- p (1 - lr weight_decay) - lr s X,   s = sqrt(max(1, a / b))
 //                                  with match_adamw (Liu et al. 2025)  s = 0.2 sqrt(max(a, b))
 //
-// Parameters of one axis are updated by AdamW (adamw.h), with lr vector_lr.
+// 1-D parameters are updated by AdamW (adamw.h), with lr vector_lr.
 #pragma once
 
 #include <memory>
@@ -22,15 +22,16 @@ namespace tessera {
 struct MuonParams {
   double momentum = 0.95;
   bool nesterov = true;
-  int steps = 5;             // of Newton and Schulz
+  int steps = 5;             // Newton-Schulz iterations
   bool match_adamw = false;  // steps as large as AdamW's
   double weight_decay = 0.1;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // of vectors
-  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // for AdamW
+  bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)
+  double vector_lr = 1;       // factor of the learning rate of 1-D parameters
 };
 
-// The nearest matrix to an orthogonal one that so many steps find, shape [rows, columns].
+// Returns the orthogonal matrix nearest to `matrix` [rows, columns], as approximated by `steps`
+// Newton-Schulz iterations.
 Tensor newton_schulz(const Tensor& matrix, int steps);
 
 // Declares a state "optimizer.momentum.<parameter>" for each matrix, and AdamW's for the rest.
@@ -42,9 +43,9 @@ class Muon final : public Optimizer {
 
  private:
   const MuonParams params_;
-  std::vector<size_t> matrices_, vectors_;  // of the parameters
-  Tensors momentum_;                        // of the matrices
-  std::unique_ptr<AdamW> adamw_;            // of the vectors
+  std::vector<size_t> matrices_, vectors_;  // indices of parameters
+  Tensors momentum_;                        // one for each matrix
+  std::unique_ptr<AdamW> adamw_;            // for the vectors
 };
 
 }  // namespace tessera

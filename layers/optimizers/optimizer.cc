@@ -24,7 +24,7 @@ struct LrParams {
   bool operator==(const LrParams&) const = default;
 };
 
-// Inputs: lr and what has to be finite. Output: lr or NaN.
+// Inputs: lr and the tensors that have to be finite. Output: lr or NaN.
 class LrIfFinite final : public OpBase<LrIfFinite> {
  public:
   std::string_view name() const override { return "lr_if_finite"; }
@@ -92,7 +92,7 @@ struct CountParams {
   bool operator==(const CountParams&) const = default;
 };
 
-class CountUp final : public OpBase<CountUp> {
+class IncrementStep final : public OpBase<IncrementStep> {
  public:
   std::string_view name() const override { return "increment_step"; }
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -109,7 +109,7 @@ class CountUp final : public OpBase<CountUp> {
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) count_up_cuda(ctx, out[0], in[1]);
+    if constexpr (kCuda) increment_step_cuda(ctx, out[0], in[1]);
   }
 
   const CountParams params{};
@@ -124,7 +124,7 @@ Tensor update_gate(const Tensor& lr, const Tensor& gradient) {
 
 Tensor increment_step(const Tensor& counter, const Tensor& lr) {
   const NoGradScope no_grad;
-  return apply1(std::make_shared<CountUp>(), {counter, lr});
+  return apply1(std::make_shared<IncrementStep>(), {counter, lr});
 }
 
 Tensor lr_if_finite(const Tensor& lr, Tensors tensors) {

@@ -1,6 +1,7 @@
-// Optimizers: they hold the state of a set of parameters and update both in every step, by ops, so
-// that a captured step holds the updates too. A parameter whose gradient is not finite, or all of
-// them where lr is not, stay as they are, with their state (Context::refused_updates() counts).
+// Optimizer: holds the state of a set of parameters and updates both in every step. Updates are
+// ops, so a captured step contains them. A parameter whose gradient is not finite stays unchanged,
+// with its state; so do all parameters if lr is not finite. Context::refused_updates() counts
+// skipped updates.
 #pragma once
 
 #include <memory>
@@ -21,13 +22,13 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   // Updates every parameter. gradients[i] belongs to parameters()[i]; lr is a tensor of one element
-  // that the host sets, so that a captured step reads it anew. Throws ShapeError when the counts or
-  // shapes differ.
+  // that the host sets, so that a captured step reads its current value. Throws ShapeError if the
+  // counts or shapes differ.
   virtual void step(std::span<const Tensor> gradients, const Tensor& lr) = 0;
 
   const Tensors& parameters() const { return parameters_; }
-  // Factors of the learning rate and the weight decay of each parameter, in their order; 1 until
-  // then. Before the first step. Throws ConfigError for another count.
+  // Sets the factors of the learning rate and the weight decay of each parameter, in order; 1 by
+  // default. Requires that no step has been made. Throws ConfigError if the counts differ.
   void set_scales(std::vector<ParameterScale> scales);
 
  protected:
@@ -35,7 +36,7 @@ class Optimizer {
       : parameters_(std::move(parameters)), scales_(parameters_.size()) {}
   // Throws ShapeError unless there is a gradient for each parameter.
   void check_count(std::string_view op_name, std::span<const Tensor> gradients) const;
-  // A state beside each parameter, or one, of zeros unless told, named
+  // Declares a state for each parameter, or for one, with the initial value `first`, named
   // "optimizer.<what>.<parameter>".
   Tensors declare_states(Store& store, std::string_view what,
                          const Initializer& first = Initializer::zeros()) const;
@@ -43,10 +44,10 @@ class Optimizer {
                               const Initializer& first = Initializer::zeros());
 
   // Calls update(first, count) for the parameters that one op updates together. On the CPU each has
-  // an op of its own, so that a captured step frees a gradient as soon as it has been used. On a
-  // GPU an op takes all of one dtype: starting many small kernels would cost more than what they
-  // do. All gradients then stand in memory at the end of the backward pass, where the activations,
-  // which were more, are gone.
+  // its own op, so that a captured step frees a gradient right after its use. On a GPU an op takes
+  // consecutive parameters of one dtype, because launching many small kernels would cost more than
+  // their work. All gradients are then in memory at the end of the backward pass, when the
+  // activations, which were larger, are freed.
   template <class F>
   void for_each_group(F&& update) const {
     for (size_t first = 0, count = 0; first < parameters_.size(); first += count) {
@@ -62,20 +63,21 @@ class Optimizer {
   size_t joined(size_t first) const;
 };
 
-// lr, or NaN unless all numbers of all tensors are finite: a step with it updates everything or
-// nothing. That no update is made before all gradients are there may cost memory. All float.
+// Returns lr if all elements of all tensors are finite, else NaN. A step with this learning rate
+// updates either every parameter or none. The updates wait for all gradients, which may raise the
+// peak memory. All tensors are floating point.
 Tensor lr_if_finite(const Tensor& lr, Tensors tensors);
 
-// What a parameter's update is made of: 1 where lr and all numbers of the gradient are finite, else
-// 0, and then the update counts as refused (Context::refused_updates()). Shape [], of the
+// Returns the gate of an update: 1 if lr and all elements of the gradient are finite, else 0 (Apex
+// noop_flag). 0 also counts a skipped update (Context::refused_updates()). Shape [], in the
 // gradient's dtype.
 Tensor update_gate(const Tensor& lr, const Tensor& gradient);
 
-// The next version of a counter, int64[1]: one more, unless lr is not finite, as then nothing is
-// updated.
+// Returns the next version of a counter, int64[1]: one more, or the same if lr is not finite, as
+// then nothing is updated.
 Tensor increment_step(const Tensor& counter, const Tensor& lr);
 
-// The name a parameter or state was declared under.
+// Returns the name under which a parameter or state was declared.
 const std::string& persistent_name(const Tensor& tensor);
 
 }  // namespace tessera

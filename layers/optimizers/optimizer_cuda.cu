@@ -8,13 +8,13 @@
 #include "tessera/runtime/cuda/device_code.h"
 #include "tessera/runtime/cuda/launch.h"
 
-// One launch updates many tensors, each as a whole or not at all. The flags of
-// engine/kernels_cuda.h say which.
+// One launch updates many tensors, each as a whole or not at all, as the flags of
+// engine/kernels_cuda.h say.
 namespace tessera {
 namespace {
 
 constexpr int kUpdateThreads = 256;
-constexpr size_t kUpdateShared = 64;  // bytes: flags of the warps, then what a kernel likes
+constexpr size_t kUpdateShared = 64;  // bytes: flags of the warps, then free for the kernel
 static_assert(kUpdateShared >= block_values<kUpdateThreads>() * sizeof(int));
 
 __device__ double read_lr(const void* lr, bool is_double) {
@@ -35,7 +35,7 @@ struct Updated {
 
 template <class T, int kStates, int kMax>
 struct Updates : TensorTable<Updated<T, kStates>, kMax> {
-  const int32_t* flags;  // of each block
+  const int32_t* flags;  // one for each block
   const void* lr;
   bool lr_is_double;
   unsigned long long* refused;
@@ -46,11 +46,11 @@ template <class T, int kStates>
 struct UpdatedPart {
   const Updated<T, kStates>& tensor;
   int64_t first;
-  int count;  // 0 where the tensor stays as it is
+  int count;  // 0 if the tensor stays unchanged
   double lr;
 };
 
-// Threads of a block must come here together.
+// Returns the part of this block. Requires a call by all threads of the block together.
 template <class T, int kStates, int kMax>
 __device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMax>& updates) {
   const auto block = static_cast<int32_t>(blockIdx.x);
@@ -62,7 +62,7 @@ __device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMax
   for (int32_t k = tensor.first + static_cast<int32_t>(threadIdx.x); k < last; k += kUpdateThreads)
     refused |= updates.flags[k];
   refused = block_or<kUpdateThreads>(refused, dynamic_shared<int>());
-  // The counter is the host's, which only reads it; several tensors may be refused at once.
+  // The host only reads the counter; several tensors may be skipped at once.
   if (refused != 0 && block == tensor.first && threadIdx.x == 0) atomicAdd(updates.refused, 1ull);
   const int64_t first = int64_t{block - tensor.first} * tensor.part;
   const int64_t left = tensor.elements - first;
@@ -70,7 +70,8 @@ __device__ UpdatedPart<T, kStates> part_to_update(const Updates<T, kStates, kMax
   return {tensor, first, refused != 0 ? 0 : count, lr};
 }
 
-// step(gradient, parameter, states) for each element of the part; the last two are references.
+// Calls step(gradient, parameter, states) for each element of the part; the last two are
+// references.
 template <class T, int kStates, class Step>
 __device__ void update_part(const UpdatedPart<T, kStates>& part, Step step) {
   constexpr int N = kPack<T>, kSlots = Updated<T, kStates>::kSlots;
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
   if (found != 0) atomicAdd(refused, 1ull);
 }
 
-// Entry k of a call without its part and its first block.
+// Returns entry k of a call, without its part and its first block.
 template <class T, int kStates, class Params>
 Updated<T, kStates> updated(const UpdateBuffers& tensors, size_t k, const Params& params) {
   const Buffer& p = tensors.parameters[k];
@@ -146,14 +147,15 @@ Updated<T, kStates> updated(const UpdateBuffers& tensors, size_t k, const Params
   return tensor;
 }
 
-// One thread finds the rule: powers of doubles are slow, and all threads of a block need the same.
+// One thread computes the rule: powers of doubles are slow, and all threads of a block need the
+// same rule.
 template <class T, class Rule, int kMax, class Params>
 __global__ void __launch_bounds__(kUpdateThreads)
     multi_tensor_update(const __grid_constant__ Updates<T, Rule::kStates, kMax> updates,
                         const Params params, const int64_t* t) {
   const auto part = part_to_update(updates);
   auto* shared = dynamic_shared<Rule>();
-  __syncthreads();  // of what part_to_update() had there
+  __syncthreads();  // part_to_update() has used this memory
   if (threadIdx.x == 0)
     set_rule(*shared, params, part.tensor.decay, part.lr * part.tensor.lr_factor,
              t == nullptr ? 0 : static_cast<double>(*t));
@@ -162,7 +164,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   update_part(part, [&](T g, T& p, T* states) { update_element(rule, g, p, states); });
 }
 
-// Launches a block for each flag of `count` tensors from `first` on, and gives their number.
+// Launches a block for each flag of `count` tensors from `first` on; returns the number of blocks.
 template <class T, class Rule, int kMax, class Params>
 int32_t launch_updates(const char* name, CudaContext& ctx, const Params& params,
                        const UpdateBuffers& tensors, size_t first, size_t count,
@@ -235,7 +237,7 @@ void lr_if_finite_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer s
   });
 }
 
-void count_up_cuda(CudaContext& ctx, const Buffer& counter, const Buffer& lr) {
+void increment_step_cuda(CudaContext& ctx, const Buffer& counter, const Buffer& lr) {
   CudaDeviceGuard guard(ctx.index());
   launch("increment_step", increment_step, 1, 1, 0, ctx.cuda_stream(), counter.as<int64_t>(),
          lr.data, lr.spec.dtype == DType::f64);

@@ -1,4 +1,4 @@
-// Shared by the ops and kernels of optimizers.
+// Helpers of the ops and kernels of optimizers.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-// The only element of a float32 or float64 buffer.
+// Returns the only element of a float32 or float64 buffer.
 inline double read_scalar(const Buffer& buffer) {
   return buffer.spec.dtype == DType::f64 ? *buffer.as<double>() : double{*buffer.as<float>()};
 }
 
-// One parameter's factor of the learning rate, and its weight decay.
+// Returns a parameter's factor of the learning rate, and its weight decay.
 template <class Params>
 ParameterScale scale_of(const Params& params, const TensorSpec& parameter,
                         const ParameterScale& own) {
@@ -21,7 +21,7 @@ ParameterScale scale_of(const Params& params, const TensorSpec& parameter,
           is_vector && !params.decay_vectors ? 0 : own.decay * params.weight_decay};
 }
 
-// Calls f(rule, kernel) with the rule of the settings, whose numbers are not set, and its member of
+// Calls f(rule, kernel) with the rule type of `params`, not filled in, and its member of
 // OptimizerMicrokernelsOf<T>.
 template <class T, class F>
 void with_rule(const SgdParams& params, F&& f) {
@@ -37,15 +37,15 @@ void with_rule(const AdamWParams& params, F&& f) {
   f(AdamWRule<T, false>(), &Kernels::adamw);
 }
 
-// The tensors of one call, all of one dtype; `states` are empty where the optimizer has fewer.
-// Parameters and states become their next versions.
+// The tensors of one call, all of one dtype; unused `states` are empty. Parameters and states are
+// updated in place.
 struct UpdateBuffers {
   Buffers parameters, gradients, states[2];
-  Buffer lr, t;  // t is that of AdamW
+  Buffer lr, t;  // t: AdamW only
   std::span<const ParameterScale> scales;
 };
-// Their update on a GPU, defined only in builds with CUDA. Scratch: finite_scratch() of the
-// gradients.
+// Updates them on a GPU; defined only in builds with CUDA. Requires scratch of finite_scratch() of
+// the gradients.
 void update_cuda(CudaContext& ctx, const SgdParams& params, const UpdateBuffers& tensors,
                  Buffer scratch);
 void update_cuda(CudaContext& ctx, const AdamWParams& params, const UpdateBuffers& tensors,

@@ -3,7 +3,7 @@
 
 namespace tessera {
 
-// What one parameter has of its own, times the optimizer's settings.
+// Per-parameter factors of the learning rate and the weight decay.
 struct ParameterScale {
   double lr = 1, decay = 1;
   bool operator==(const ParameterScale&) const = default;
@@ -11,10 +11,10 @@ struct ParameterScale {
 
 struct SgdParams {
   double momentum = 0;
-  bool nesterov = false;      // needs momentum > 0
+  bool nesterov = false;      // requires momentum > 0
   double weight_decay = 0;    // times the parameter, added to the gradient
-  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+  bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)
+  double vector_lr = 1;       // factor of the learning rate of 1-D parameters
   bool operator==(const SgdParams&) const = default;
 };
 
@@ -23,8 +23,8 @@ struct AdamWParams {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
-  bool decay_vectors = true;  // false: parameters of one axis (biases, norms) do not decay
-  double vector_lr = 1;       // factor of the learning rate of parameters of one axis
+  bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)
+  double vector_lr = 1;       // factor of the learning rate of 1-D parameters
   bool coupled = false;       // the decay is a part of the gradient: Adam
   bool operator==(const AdamWParams&) const = default;
 };

@@ -1,6 +1,6 @@
-// SGD and AdamW: what they do with one element, on every device, and with many on the CPU. A rule
-// is the numbers of one tensor's step. The functions are static, as the linker would merge those
-// that it finds compiled for several instruction sets.
+// SGD and AdamW: the update of one element, on every device, and of many on the CPU. A rule holds
+// the scalars of one tensor's step. The functions are static, as the linker would merge those that
+// are compiled for several instruction sets.
 #pragma once
 
 #include <cmath>
@@ -20,15 +20,15 @@ struct SgdRule {
   T rate, decay, momentum;
 };
 
-// `decay`: what the gradient gets of the parameter where decay is coupled, else what is kept of the
-// parameter.
+// `decay` multiplies the parameter: if kCoupled, the product is added to the gradient; else it
+// replaces the parameter.
 template <class T, bool kCoupled>
 struct AdamWRule {
   static constexpr int kStates = 2;
   T decay, mix1, beta2, mix2, rate, root, epsilon;
 };
 
-// decay and lr are the tensor's own; t counts the steps from 1, which SGD does not ask.
+// Sets the rule. decay and lr are the tensor's own; t counts the steps from 1, unused by SGD.
 template <class T, SgdMode kMode>
 TESSERA_HOST_DEVICE static inline void set_rule(SgdRule<T, kMode>& rule, const SgdParams& params,
                                                 double decay, double lr, double /*t*/) {
@@ -69,8 +69,7 @@ TESSERA_HOST_DEVICE static inline void update_element(const AdamWRule<T, kCouple
   p = (kCoupled ? p : p * s.decay) - s.rate * (m / (std::sqrt(v) / s.root + s.epsilon));
 }
 
-// Updates `count` elements: g the gradients, p the parameters, a and b as many states as the rule
-// has.
+// Updates `count` elements: gradients g, parameters p, and the rule's states, up to two, a and b.
 template <class T, class Rule>
 using UpdateKernel = void (*)(const Rule& rule, const T* g, int64_t count, T* p, T* a, T* b);
 

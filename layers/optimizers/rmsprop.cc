@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kName = "rmsprop_update";
 
-// grad / root(v)
+// Returns grad / root(v).
 int step_of(UpdateProgram& b, const RmspropParams& s, int grad, int v) {
   const int eps = b.value(s.epsilon);
   return b.div(grad, s.eps_in_root ? b.sqrt(b.add(v, eps)) : b.add(b.sqrt(v), eps));

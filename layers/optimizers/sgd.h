@@ -1,5 +1,5 @@
-// Stochastic gradient descent, as PyTorch defines it (dampening 0). With g the gradient, p the
-// parameter, b the momentum buffer (zeros at first):
+// Stochastic gradient descent, as in PyTorch (dampening 0). For gradient g, parameter p and its
+// momentum buffer b (initially zero):
 //
 //   g' = g + weight_decay p
 //   b <- momentum b + g'
@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// One parameter's update. All of one shape and float dtype; lr has one element, float32 or float64.
-// `momentum` is undefined when params.momentum is 0. Throws ShapeError.
+// Updates one parameter. All tensors but lr have one shape and float dtype; lr has one element,
+// float32 or float64. `momentum` is undefined if params.momentum is 0. Throws ShapeError.
 void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
                 const Tensor& lr, const SgdParams& params);
 

@@ -11,7 +11,7 @@ namespace tessera {
 Tensor StepScalars::lr(DType dtype) { return made(0, dtype); }
 
 Tensor StepScalars::correction(double beta, DType dtype) {
-  // Of 0 it is 1, as t counts from 1.
+  // The correction of beta = 0 is 1, as t counts from 1.
   return beta == 0 ? full({1}, 1, dtype) : made(beta, dtype);
 }
 

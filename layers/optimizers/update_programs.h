@@ -1,5 +1,5 @@
-// What the optimizers share whose updates are scalar programs (engine/pointwise.h): they run on
-// every device, with the same bits, and one after the other reads what the one before has made.
+// Helpers of optimizers whose updates are scalar programs (engine/pointwise.h). The programs run on
+// every device, with the same bits; each reads the results of those before it.
 #pragma once
 
 #include <span>
@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-// Numbers of one step, each a tensor of one element of the dtype of what is updated.
+// The scalars of one step, each a tensor of one element in the dtype of the updated tensor.
 class StepScalars {
  public:
-  // t: increment_step() of this step; undefined where nothing depends on it.
+  // t: the result of increment_step() in this step; undefined if nothing depends on it.
   explicit StepScalars(const Tensor& lr, const Tensor& t = {}) : lr_(lr), t_(t) {}
   Tensor lr(DType dtype);
   Tensor correction(double beta, DType dtype);  // 1 - beta^t
@@ -31,43 +31,43 @@ class StepScalars {
   std::vector<StepScalar> made_;
 };
 
-// A program of a persistent tensor's next version, which is given or, where `gate` (update_gate())
-// is 0, as before. Input 0 is the version before, input 1 the gate.
+// Builds the program of a persistent tensor's next version, which equals the previous version if
+// `gate` (update_gate()) is 0. Input 0 is the previous version, input 1 the gate.
 class UpdateProgram : public ScalarBuilder {
  public:
-  // `extra`: tensors besides the two.
+  // `extra`: the inputs after these two.
   UpdateProgram(Tensor persistent, Tensor gate, Tensors extra);
   int previous() const { return in(0); }
   int extra(int i) const { return in(2 + i); }
-  // a + share (b - a)
+  // Returns a + share (b - a).
   int lerp(int a, int b, double share) { return add(a, mul(value(share), sub(b, a))); }
   int sqrt(int a) { return push(ScalarOp::sqrt, a); }
-  // a factor, a where it is 1.
+  // Returns a * factor; a itself if factor is 1.
   int scale(int a, double factor) { return factor == 1 ? a : mul(a, value(factor)); }
-  // grad + decay p, grad where there is no decay.
+  // Returns grad + decay p; grad itself if decay is 0.
   int with_decay(int grad, int p, double decay) {
     return decay == 0 ? grad : add(grad, mul(value(decay), p));
   }
-  // Runs the update; gives the next version.
+  // Runs the update; returns the next version.
   Tensor apply(std::string_view name, int result);
 
  private:
   Tensors inputs_;
 };
 
-// The root of the sum of squares, shape [].
+// Returns the square root of the sum of squares, shape [].
 Tensor norm_of(const Tensor& x);
-// w / u of two norms, 1 where one of them is 0; with `trust`, as LARS has it:
-// trust w / (u + decay w + epsilon).
+// Returns w / u of two norms, 1 if one of them is 0.
+// trust_ratio() returns LARS's ratio trust w / (u + decay w + epsilon).
 Tensor norm_ratio(const Tensor& w, const Tensor& u);
 Tensor trust_ratio(const Tensor& w, const Tensor& u, double trust, double decay, double epsilon);
 
-// m and v of Adam move on; g with decay p added. Gives their next versions.
+// Updates Adam's moments m and v; returns their next versions.
 std::pair<Tensor, Tensor> move_moments(std::string_view name, const Tensor& gate, const Tensor& g,
                                        const Tensor& m, const Tensor& v, double beta1,
                                        double beta2);
 
-// Throw ConfigError "op_name: name must ...".
+// Throws ConfigError "op_name: name must ..." if the value is out of range.
 void check_share(std::string_view op_name, std::string_view name, double value);  // in [0, 1)
 void check_positive(std::string_view op_name, std::string_view name, double value);
 void check_not_negative(std::string_view op_name, std::string_view name, double value);

@@ -17,7 +17,7 @@ void BlocksAsWritten::written(int64_t first, int64_t rows) const {
   for (int64_t b = first / blocks.block_rows; b < blocks.count() && blocks.begin(b) < end; ++b) {
     const int64_t begin = blocks.begin(b), size = blocks.size(b);
     const auto own = static_cast<int32_t>(std::min(end, begin + size) - std::max(first, begin));
-    // Sees what the others have written before they counted it.
+    // Acquires the rows that other threads wrote before they counted them.
     const int32_t before = std::atomic_ref(counters_[b]).fetch_add(own, std::memory_order_acq_rel);
     if (before + own == size) op_.run_block(b, in_, out_);
   }

@@ -46,7 +46,7 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
     });
   }
 
-  // The mean, the sum of deviations, which puts it right, and that of their squares.
+  // Counts the mean, the sum of deviations, which corrects the mean, and the sum of their squares.
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 5 * in[0].shape.elements());
   }
@@ -144,7 +144,7 @@ class ReduceBlocks final : public OpBase<ReduceBlocks> {
 ChannelBlocks channel_blocks(const TensorSpec& x) {
   const int64_t c = std::max<int64_t>(x.shape.back(), 1), rows = x.shape.elements() / c;
   if (x.device.is_cpu()) return {rows, std::max<int64_t>(64, 16384 / c)};
-  // kTile channels stand side by side (channel_blocks_cuda.cu), each part of them a grid's block.
+  // kTile adjacent channels (channel_blocks_cuda.cu) of a block are one block of the grid.
   constexpr int64_t kTile = 128, kGrid = 1024, kMax = 512, kMin = 8192;
   const int64_t tiles = (c + kTile - 1) / kTile;
   const int64_t most = std::clamp<int64_t>(kGrid / tiles, 1, kMax);

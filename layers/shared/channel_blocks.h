@@ -1,8 +1,8 @@
-// What the norms share: for every channel, sums over the rows of x, in blocks. x [.., c] is read as
-// rows of c channels; a block is `rows` rows one after the other (the last one may be shorter), cut
-// by the shape and the kind of the device alone, so that a block's sums are the same wherever and
-// by whom they are made. Blocks are merged in the order of their index. None of these has a
-// gradient: the norms bring their own.
+// Blocked sums over the rows of x, for every channel, shared by the norms. x [.., c] is read as
+// rows of c channels; a block is `rows` adjacent rows (the last block may be shorter). The cut
+// depends only on the shape and the kind of device, so a block has the same sums whichever kernel
+// or thread computes them. Blocks are merged in order of index. These ops have no gradient: the
+// norms define their own.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace tessera {
 
-// Rows of x and how they are cut.
+// The rows of x and their division into blocks.
 struct ChannelBlocks {
-  int64_t rows = 0;        // of x
-  int64_t block_rows = 1;  // of one block, >= 1
+  int64_t rows = 0;        // rows of x
+  int64_t block_rows = 1;  // rows of a block, >= 1
   TESSERA_HOST_DEVICE int64_t count() const { return (rows + block_rows - 1) / block_rows; }
   TESSERA_HOST_DEVICE int64_t begin(int64_t block) const { return block * block_rows; }
   TESSERA_HOST_DEVICE int64_t size(int64_t block) const {
@@ -25,23 +25,24 @@ struct ChannelBlocks {
   bool operator==(const ChannelBlocks&) const = default;
 };
 
-// The blocks of a norm over all rows. On the CPU 16384 elements of x or more in each, so that the
-// block stays in the cache, and at least 64 rows, so that the results are small against x. On a GPU
-// as many as fill a large one, but not more than 512, which are merged as fast.
+// Returns the blocks of a norm over all rows. On the CPU a block has at least 16384 elements of x,
+// so that it stays in the cache, and at least 64 rows, so that the results are small compared with
+// x. On a GPU there are enough blocks to fill a large one, but at most 512, which are merged as
+// fast.
 ChannelBlocks channel_blocks(const TensorSpec& x);
 
 // [blocks, 2, c]: the mean of each block, and the sum of squared deviations from that mean.
 Tensor block_moments(const Tensor& x, ChannelBlocks blocks);
 
 // [blocks, 2, c]: the sums of dy and of dy (x - mean) scale. mean and scale are [c], or [blocks, c]
-// where every block has its own.
+// if each block has its own.
 Tensor block_gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& mean,
                            const Tensor& scale, ChannelBlocks blocks);
 
-// The sums over the blocks of [blocks, 2, c]: two tensors [c].
+// Sums [blocks, 2, c] over the blocks: two tensors [c].
 Tensors reduce_blocks(const Tensor& sums);
 
-// --- the kernels (channel_blocks_cpu.cc), over raw memory ---
+// --- the kernels (channel_blocks_cpu.cc), on raw memory ---
 
 template <class T>
 void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x, T* moments);
@@ -49,7 +50,7 @@ void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x
 template <class T>
 void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* dy, const T* x,
                          const T* mean, const T* scale, int64_t stats_stride, T* sums);
-// The same for one block.
+// Compute one block.
 template <class T>
 void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, const T* x, T* moments);
 template <class T>

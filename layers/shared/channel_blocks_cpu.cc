@@ -9,7 +9,8 @@ const ChannelMicrokernelsOf<T>& block_microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
 }
 
-// Channels of one task: with many channels there are few blocks, so these are split as well.
+// Channels of one task. Tensors with many channels have few blocks, so the channels are split as
+// well.
 constexpr int64_t kChannels = kMomentChannels;
 
 int64_t parts_of(int64_t c) { return (c + kChannels - 1) / kChannels; }
@@ -23,7 +24,7 @@ void for_each_part(ThreadPool& pool, int64_t blocks, int64_t c, F&& fn) {
     fn(task / parts, first, std::min(kChannels, c - first));
   });
 }
-// For those of one block.
+// Calls fn for the parts of one block.
 template <class F>
 void for_each_part_of(int64_t block, int64_t c, F&& fn) {
   for (int64_t first = 0; first < c; first += kChannels)

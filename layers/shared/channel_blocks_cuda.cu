@@ -1,5 +1,5 @@
-// Sums over rows for every channel on a GPU: a block of threads takes one block of rows and some
-// neighbouring channels (column_code.h).
+// GPU kernels of sums over rows for every channel. A block of threads sums one block of rows of
+// some adjacent channels (column_code.h).
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/column_code.h"
@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Four rows at a time: so many loads are on their way together, and one division serves them all.
+// Reads four rows at a time: four loads are in flight together and share one division.
 template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
     moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnThread place) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   for (int k = 0; k < N; ++k) sums[k] = mine.at[k], sums[c + k] = mine.at[N + k];
 }
 
-// The two halves of a block stand side by side, as 2 c columns.
+// The two halves of a block are adjacent, as 2 c columns.
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
     reduce_columns(int64_t blocks, int64_t c, const T* sums, T* first, T* second,

@@ -5,15 +5,14 @@
 namespace tessera {
 namespace {
 
-// Rows are read as they lie in memory and four at a time, so that the sums, which stay in the first
-// cache, are loaded and stored once for four rows. Few channels have code of their own, which keeps
-// the sums in registers: there they would wait for one another in the cache.
+// Rows are read in memory order and four at a time, so that the sums, which stay in L1, are loaded
+// and stored once for four rows. A few channel counts have code that keeps the sums in registers:
+// in the cache, few sums would wait for one another.
 
 template <int64_t kChannels>
 using Fixed = std::integral_constant<int64_t, kChannels>;
 
-// Calls fn(first channel, channels) for parts of c channels that have code of their own, or for
-// all.
+// Calls fn(first channel, channels) for parts of c channels with specialized code, or for all.
 template <class F>
 void with_channels(int64_t c, F&& fn) {
   if (c == 16) return fn(0, Fixed<16>());
@@ -23,7 +22,7 @@ void with_channels(int64_t c, F&& fn) {
   for (int64_t first = 0; first < c; first += 64) fn(first, Fixed<64>());
 }
 
-// How many sums there may be: as many as c where that is a constant.
+// Bounds the number of sums: c if it is a constant.
 template <class C>
 constexpr int64_t kMax = kMomentChannels;
 template <int64_t kChannels>
@@ -46,9 +45,8 @@ void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum)
   sum_rows(x, rows, stride, c, sum);
 }
 
-// Twice over the rows; the caller keeps them few enough to be in the cache the second time, while
-// the rows after them come from memory. The sum of the deviations is zero but for the rounding of
-// the mean, which it puts right.
+// Reads the rows twice; the caller keeps them few enough to stay in the cache, while the next rows
+// come from memory. The sum of deviations, which would be zero without rounding, corrects the mean.
 template <class T, class C>
 void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mean,
                 T* __restrict m2) {

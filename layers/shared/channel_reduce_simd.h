@@ -1,5 +1,5 @@
-// Sums over rows, for every channel: the heart of the norms. Each takes `rows` rows of `c`
-// channels, `stride` elements apart, and adds the rows in one fixed order.
+// Microkernels of the norms: sums over rows for every channel. Each reads `rows` rows of `c`
+// channels, `stride` elements apart, and adds the rows in a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ template <class T>
 struct ChannelMicrokernelsOf {
   // sum[j] = the sum of x[r][j]
   void (*sum)(const T* x, int64_t rows, int64_t stride, int64_t c, T* sum);
-  // The mean and the sum of squared deviations from it; c <= kMomentChannels.
+  // Computes the mean and the sum of squared deviations from it. Requires c <= kMomentChannels.
   void (*moments)(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2);
-  // sums[j] = the sum of dy[r][j], products[j] = that of dy[r][j] (x[r][j] - mean[j]) scale[j]
+  // sums[j] = the sum of dy[r][j], products[j] = the sum of dy[r][j] (x[r][j] - mean[j]) scale[j]
   void (*gradient_sums)(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
                         int64_t stride, int64_t c, T* sums, T* products);
 };

@@ -1,4 +1,4 @@
-// What the shape rules of ops share: every message names the op and shows all its inputs.
+// InputCheck: the shape checks of ops. Every message names the op and shows all its inputs.
 #pragma once
 
 #include <initializer_list>
@@ -11,20 +11,20 @@
 
 namespace tessera {
 
-// Looks at the inputs of one call; every check throws ShapeError when it does not hold.
+// Checks the inputs of one call; every check throws ShapeError if it fails.
 class InputCheck {
  public:
-  // The call must have exactly one input for each name.
+  // Requires exactly one input for each name.
   InputCheck(std::string_view op, std::span<const TensorSpec> in, std::vector<const char*> names);
 
   void rank(int input, int rank) const;
   void dtype(int input, DType dtype) const;
-  // float32 or float64, the same for all that are listed; without a list, for all inputs.
+  // Checks that the listed inputs, by default all, have one dtype: float32 or float64.
   void floats(std::initializer_list<int> inputs) const;
   void floats() const;
-  // The input must have exactly this shape; `why` says where the shape comes from ("like x").
+  // Checks for exactly this shape; `why` is the origin of the shape ("like x").
   void shape(int input, const Shape& shape, std::string_view why) const;
-  // "op: what (a float32[2x3], b float32[4x5])"
+  // throws "op: what (a float32[2x3], b float32[4x5])"
   [[noreturn]] void fail(std::string_view what) const;
 
  private:

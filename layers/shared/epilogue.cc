@@ -35,7 +35,8 @@ std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const Scala
 
 namespace {
 
-// Functions that take longer than to write what they give and read it again: not for each reader.
+// Returns true if computing the function takes longer than storing and loading its result, so users
+// should not recompute it.
 bool is_slow(const Instruction& instruction) {
   switch (instruction.op) {
     case ScalarOp::pow:
@@ -50,7 +51,7 @@ bool is_slow(const Instruction& instruction) {
   }
 }
 
-// The index of i where `left_out` is not counted.
+// Returns the index of i when `left_out` is not counted.
 int place_without(int i, int left_out) { return i > left_out ? i - 1 : i; }
 
 }  // namespace

@@ -1,6 +1,11 @@
-// What an op with heavy arithmetic shares with others of its kind to apply a scalar program to its
-// result while it is in the cache: input 0 of the program is the result, the others follow the op's
-// own.
+// Epilogues: a scalar program that an op applies to its result while the result is in the cache.
+//
+// For ops with heavy arithmetic. Input 0 of the program is the result; the program's other inputs
+// ("extra") follow the op's own inputs:
+//
+//   op(x, w)                     y = conv2d(x, w)
+//   program(y, gamma, shortcut)  y = relu(y gamma + shortcut)
+//   fused op                     inputs x, w, gamma, shortcut
 #pragma once
 
 #include <optional>
@@ -13,12 +18,12 @@
 namespace tessera {
 
 inline ScalarProgram identity_program() { return {.inputs = 1, .code = {}}; }
-// Of an op that applies it to its result.
+// Returns the flops that applying `p` to every element of `result` adds to an op.
 inline int64_t epilogue_flops(const ScalarProgram& p, const TensorSpec& result) {
   return p.operations() * result.shape.elements();
 }
 
-// An op that can have a program applied to its result.
+// Implemented by ops that can have an epilogue.
 class HasEpilogue {
  public:
   virtual const ScalarProgram& epilogue() const = 0;
@@ -27,25 +32,29 @@ class HasEpilogue {
   ~HasEpilogue() = default;
 };
 
-// For a kernel whose op has `program` applied to its result; `extra` are the program's inputs after
-// the result.
+// Returns the plan of an epilogue, made when a kernel is prepared. `extra` are the specs of the
+// program's inputs after the result.
 PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
                             const TensorSpec& result);
 
-// A plan over the inputs of one call. Made anew for each run; allocates nothing.
+// An epilogue bound to the buffers of one run. Made on the stack for each run; allocates nothing.
+// apply() and apply_to() may be called by several threads at once, for disjoint ranges.
 class EpilogueRun {
  public:
   EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& result);
-  // Elements [first, first + count) of the result, which have just been written.
+  // Applies the program in place to elements [first, first + count) of the result, which have just
+  // been written. Does nothing for the identity program.
   void apply(int64_t first, int64_t count) const {
     if (run_) run_->apply(first, count);
   }
-  // The same elements, made from those of `result`, which stays as it is. There is a program.
+  // Reads the same range of the result, which stays unchanged, and writes the program's values to
+  // `to`. Requires a program that is not the identity.
   template <class T>
   void apply_to(T* to, int64_t first, int64_t count) const {
     run_->apply_to(to, first, count);
   }
-  // The same as what kernels take; nothing where the program does nothing. T is the result's.
+  // Returns apply() as the callback of kernels; an empty one for the identity program. T is the
+  // element type of the result. The callback refers to *this.
   template <class T>
   Epilogue<T> hook() {
     if (!run_) return {};
@@ -59,23 +68,25 @@ class EpilogueRun {
   std::optional<PointwiseRun> run_;
 };
 
-// `own` followed by `p`, whose input `fused_input` is own's result; nothing where `p` makes another
-// shape or dtype of it, or the whole is too long. `result` is the op's output, p_in are the inputs
-// of p.
+// Returns the program that applies `own` and then `p`, whose input `fused_input` is own's result.
+// `result` is the spec of the op's output, p_in are the specs of p's inputs. Returns nullopt if p
+// does not keep the shape and dtype of the result, or if the joined program has more than
+// kMaxScalarRegisters registers.
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
                                            int fused_input, const TensorSpec& result,
                                            std::span<const TensorSpec> p_in);
-// `own` with `p` in place of its input `at`, which is not its first: own's inputs without it, then
-// those of p; nothing where the whole is too long.
+// Returns `own` with its input `at` (not 0) computed by `p`: own's other inputs, then those of p.
+// Returns nullopt if the joined program has more than kMaxScalarRegisters registers.
 std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const ScalarProgram& p,
                                            int at);
-// Of a program that makes an input of an op: the first of its inputs that is as large as what it
-// makes, where the others are so too or vectors of channels and the like, and no function takes
-// long; else -1. Only then may it be computed on the way.
+// Returns the primary input of `p`, a program that computes the input `made` of an op: the first of
+// p's inputs with the shape of `made`. Returns -1 if p must not be fused as a prologue: no input
+// has that shape, an input cannot be broadcast or has another dtype, or p has a slow function (pow,
+// log, tanh, sin, cos, erf), which every user would recompute.
 int primary_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in);
-// `p` with its input `main` first, the others in order.
+// Returns `p` with input `main` moved to the front; the others keep their order.
 ScalarProgram move_input_first(const ScalarProgram& p, int main);
-// FusedOp::inputs for an op with `own` inputs.
+// Returns FusedOp::inputs for an op with `own` inputs and the epilogue p.
 std::vector<int> join_inputs(size_t own, const ScalarProgram& p, int fused_input);
 
 }  // namespace tessera

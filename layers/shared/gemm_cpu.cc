@@ -10,28 +10,28 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kRows = 96;              // of A and C in a task at most
+constexpr int64_t kRows = 96;              // max. rows of A and C in a task
 constexpr int64_t kChunkBytes = 1280;      // summed index at once: a panel of 16 floats fills 20 KB
 constexpr int64_t kPackedBytes = 4 << 20;  // packed part of B
-constexpr int64_t kFewRows = 8;            // so few that packing B would cost as much as using it
-constexpr int64_t kProductTaskWork = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kFewRows = 8;            // packing B would cost as much as using it
+constexpr int64_t kProductTaskWork = 1 << 17;  // multiplications worth waking a thread for
 constexpr int64_t kMinProductTasks = 16;
-constexpr int64_t kProductsAtOnce = 16;  // in the time of another loop's element
+constexpr int64_t kProductsAtOnce = 16;  // take as long as one element of a simple loop
 
 template <class T>
 const GemmMicrokernelsOf<T>& product_microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
 }
 
-// From the shape alone. C is cut into tasks of `rows` by `columns`; the summed index into chunks.
+// The tiling, from the shape alone: C is cut into tasks of `rows` by `columns`, k into chunks.
 struct Plan {
-  bool outer;             // a summed index of one value: rows of B, scaled
-  bool dots;              // few rows, B transposed: plain dot products
-  bool packed;            // B is packed into panels; else read where it lies
-  int64_t chunk;          // of k
-  int64_t vectorized;     // columns packed at once
-  int64_t rows, columns;  // of a task
-  int64_t panel;          // two vectors
+  bool outer;              // k == 1: scaled rows of B
+  bool dots;               // few rows, B transposed: plain dot products
+  bool packed;             // B is packed into panels, else read in place
+  int64_t chunk;           // elements of k
+  int64_t packed_columns;  // columns packed at once
+  int64_t rows, columns;   // size of a task
+  int64_t panel;           // two vectors
 };
 
 template <class T>
@@ -44,16 +44,17 @@ Plan make_plan(const GemmShape& s) {
   plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b);
   const int64_t chunks = std::max<int64_t>(1, ceil_div(s.k * size, kChunkBytes));
   plan.chunk = std::max<int64_t>(1, ceil_div(s.k, chunks));
-  plan.vectorized =
+  plan.packed_columns =
       plan.packed ? kPackedBytes / (plan.chunk * size) / plan.panel * plan.panel : width;
-  plan.vectorized = std::min(std::max(plan.vectorized, plan.panel), round_up(width, plan.panel));
+  plan.packed_columns =
+      std::min(std::max(plan.packed_columns, plan.panel), round_up(width, plan.panel));
 
-  // Tasks: all columns and some rows while the rows suffice, then the columns are cut as well.
+  // Tasks have all columns and some rows; if there are too few rows, the columns are cut as well.
   const int64_t wanted =
       std::clamp<int64_t>(s.m * s.n * s.k / kProductTaskWork, 1, kMinProductTasks);
   plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kRows);
   const int64_t down = std::max<int64_t>(1, ceil_div(s.m, plan.rows));
-  plan.columns = round_up(ceil_div(plan.vectorized, ceil_div(wanted, down)), plan.panel);
+  plan.columns = round_up(ceil_div(plan.packed_columns, ceil_div(wanted, down)), plan.panel);
   return plan;
 }
 
@@ -68,7 +69,7 @@ template <class T>
 ProductBuffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, void* scratch) {
   ScratchLayout layout(scratch);
   ProductBuffers<T> buffers{};
-  const int64_t columns = plan.packed ? plan.vectorized : plan.panel;
+  const int64_t columns = plan.packed ? plan.packed_columns : plan.panel;
   if (!plan.outer && !plan.dots) buffers.b = layout.take<T>(columns * plan.chunk);
   if (!plan.outer && s.transpose_a) buffers.a = layout.take<T>(plan.rows * plan.chunk * threads);
   buffers.size = layout.size();
@@ -92,7 +93,7 @@ struct ProductPart {
   int64_t row, rows, column, columns, k, depth;
 };
 
-// One task: a block of C over one chunk.
+// Computes one task: a block of C over one chunk.
 template <class T>
 void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int64_t first_packed,
               const T* a, const T* b, const ProductBuffers<T>& buffers, T* a_buffer, T* c) {
@@ -118,7 +119,7 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
       product.b = buffers.b + (j - first_packed) * part.depth, product.b_stride = plan.panel;
     } else if (product.columns == product.vectors * microkernel.lanes) {
       product.b = b + part.k * s.n + j, product.b_stride = s.n;
-    } else {  // whole vectors would reach beyond B: this last panel was packed
+    } else {  // full vectors would read beyond B: this last panel was packed
       product.b = buffers.b, product.b_stride = plan.panel;
     }
     product.c = c + j;
@@ -136,7 +137,7 @@ void run_dots(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a
   });
 }
 
-// Transposed or not: op(A) is a column and op(B) a row.
+// Transposition does not matter: op(A) is a column and op(B) a row.
 template <class T>
 void run_outer(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a, const T* b,
                T* c) {
@@ -165,8 +166,8 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
     return;
   }
   const ProductBuffers<T> buffers = lay_out<T>(s, plan, pool.size(), scratch);
-  for (int64_t first = 0; first < s.n; first += plan.vectorized) {
-    const int64_t last = std::min(s.n, first + plan.vectorized);
+  for (int64_t first = 0; first < s.n; first += plan.packed_columns) {
+    const int64_t last = std::min(s.n, first + plan.packed_columns);
     for (int64_t k = 0; k < s.k; k += plan.chunk) {
       const int64_t depth = std::min(plan.chunk, s.k - k);
       const int64_t panels = ceil_div(last - first, plan.panel);

@@ -1,6 +1,6 @@
 // Matrix products on the CPU over raw memory, float and double: native ones for AVX2 and AVX-512
 // (has_native_kernels()), and Eigen's. Scratch is 64-byte aligned, a few MB at most. Results depend
-// on the shape and the instruction set alone, never on the number of threads.
+// only on the shape and the instruction set, not on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,22 @@ namespace tessera {
 //
 //   C [m, n] = op(A) op(B) (+ C if accumulate),  op(A) is m x k, op(B) is k x n
 //
-// op is the matrix itself, or its transpose where the flag says so (A is then stored [k, m], B
-// [n, k]).
+// op is the identity, or the transpose if the flag is set (A is then stored [k, m], B [n, k]).
 struct GemmShape {
-  int64_t m = 0, n = 0, k = 0;  // k = 0 gives zeros (or leaves C as it is)
+  int64_t m = 0, n = 0, k = 0;  // k = 0 gives zeros (or leaves C unchanged)
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;  // add to C instead of writing it
   bool operator==(const GemmShape&) const = default;
 };
 
-// Bytes of scratch; `threads` is the size of the pool.
+// Returns the bytes of scratch for a pool of `threads`.
 size_t gemm_scratch(const GemmShape& shape, DType dtype, int threads);
 
 template <class T>
 void gemm(ThreadPool& pool, const GemmShape& shape, const T* a, const T* b, T* c, void* scratch);
 
-// Computes the product by Eigen. C is cut into tiles by its shape alone; each is one thread's, from
-// zero to the end of its sums.
+// Computes the product with Eigen. C is cut into tiles by its shape alone; one thread computes all
+// sums of a tile.
 size_t eigen_gemm_scratch(const GemmShape& shape, DType dtype, int threads);
 
 template <class T>

@@ -6,13 +6,13 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kRows = 192;               // of a tile at most: 192 KB of packed a stay in L2
-constexpr int64_t kColumns = 480;            // of a tile at most: two of Eigen's blocks of b
-constexpr int64_t kMinRows = 48;             // less, and packing b costs as much as using it
-constexpr int64_t kEigenTaskWork = 1 << 17;  // products worth waking a thread for
-constexpr int64_t kEigenTasks = 16;          // wanted, so that many threads find work
+constexpr int64_t kRows = 192;               // max. rows of a tile: 192 KB of packed a stay in L2
+constexpr int64_t kColumns = 480;            // max. columns of a tile: two of Eigen's blocks of b
+constexpr int64_t kMinRows = 48;             // below this, packing b costs as much as using it
+constexpr int64_t kEigenTaskWork = 1 << 17;  // multiplications worth waking a thread for
+constexpr int64_t kEigenTasks = 16;  // target number of tasks, so that many threads have work
 
-// From the shape alone.
+// The tiling, from the shape alone.
 struct Tiles {
   int64_t rows, columns, down, across;
 
@@ -28,7 +28,7 @@ struct Tiles {
   }
 };
 
-// One thread's blocks of the largest tile.
+// Returns the size of one thread's blocks for the largest tile.
 template <class T>
 int64_t packed_elements(const GemmShape& s) {
   const Tiles tiles(s);

@@ -1,13 +1,13 @@
-// Eigen's templates have external linkage, and the linker keeps one copy of each. So that code for
-// AVX-512 cannot end up in the path of a processor without it, nor in a program that uses Eigen
-// itself, each instruction set has an Eigen of its own, in a namespace of its own:
-// tests/tools/eigen_symbols.py checks that nothing else leaves the object files.
+// Eigen's templates have external linkage, and the linker keeps one copy of each. Therefore each
+// instruction set has its own Eigen in its own namespace: AVX-512 code must reach neither a
+// processor without AVX-512 nor a program that uses Eigen itself. tests/tools/eigen_symbols.py
+// checks that the object files export nothing else.
 #define TESSERA_JOIN(a, b) a##b
 #define TESSERA_NAMED(prefix, name) TESSERA_JOIN(prefix, name)
 #define Eigen TESSERA_NAMED(tessera_eigen_, TESSERA_ISA)
 
-// The pool splits the work. Eigen is given planned scratch; should it ever ask for heap all the
-// same, the program ends, in release builds too: what else is asserted here costs nothing.
+// The thread pool splits the work. Eigen gets planned scratch; if it allocates from the heap
+// anyway, the program aborts, in release builds too. The other assertions here cost nothing.
 #define EIGEN_DONT_PARALLELIZE
 #define EIGEN_NO_MALLOC
 #define EIGEN_NO_IO
@@ -16,7 +16,7 @@
     if (!(condition)) __builtin_trap(); \
   } while (false)
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of g++ 12's own AVX-512 intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // for g++ 12's own AVX-512 intrinsics
 #endif
 #include "tessera/layers/shared/gemm_eigen_simd.h"
 
@@ -25,9 +25,9 @@
 namespace tessera {
 namespace {
 
-// Eigen's expressions (c.noalias() += a * b) choose blocks by the caches they find and take them
-// from the heap, or the stack where they are small. Its documented way around, fixed maximum sizes,
-// puts the largest blocks on the stack. The product below the expressions takes both from outside.
+// Eigen's expressions (c.noalias() += a * b) choose blocks by the caches they detect and allocate
+// them on the heap, or on the stack if small. The documented alternative, fixed maximum sizes, puts
+// the largest blocks on the stack. The internal product used here takes both from the caller.
 template <class T>
 class PlannedBlocking final : public Eigen::internal::level3_blocking<T, T> {
  public:

@@ -1,5 +1,5 @@
-// The loops that the `eigen` algorithms consist of: Eigen on the calling thread, on raw memory,
-// compiled for each instruction set.
+// The loops of the `eigen` algorithms: Eigen on the calling thread, on raw memory, compiled for
+// each instruction set.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,14 @@ struct EigenProduct {
   T* packed;  // 64-byte aligned, EigenBlocks<T>(m, n, k).elements()
 };
 
-// What Eigen packs at once of a and b. Its own sizes depend on the caches of the processor, and so
-// would the order of the sums.
+// The blocks of a and b that Eigen packs at once. Eigen's own block sizes depend on the caches of
+// the processor, which would change the order of the sums.
 template <class T>
 struct EigenBlocks {
   int64_t rows, columns, depth;
 
-  // A panel of a and one of b, of the widest registers, stay in 32 KB of L1: 1 KB of the summed
-  // index. Blocks of b stay in 256 KB of L2.
+  // A panel of a and one of b, for the widest registers, fit in 32 KB of L1: 1 KB of the summed
+  // index. Blocks of b fit in 256 KB of L2.
   EigenBlocks(int64_t m, int64_t n, int64_t k) : rows(m) {
     const int64_t most = 1024 / static_cast<int64_t>(sizeof(T));
     depth = std::max<int64_t>(1, k <= most ? k : round_up(ceil_div(k, ceil_div(k, most)), 8));

@@ -5,9 +5,8 @@
 namespace tessera {
 namespace {
 
-// Rows of a gather tile. Two vectors by six rows fill 16 registers; with 32 registers eight rows
-// hide the latency without running out of general registers for the row pointers, as they do where
-// there is one vector only.
+// Rows of a gather tile. Two vectors by six rows fill 16 registers. Eight rows hide the latency and
+// leave enough general registers for the row pointers, given 32 registers or only one vector.
 constexpr int kNarrowRows = 8;
 #if defined(__AVX512F__)
 constexpr int kGatherRows = 8, kOuterRows = 8;
@@ -15,13 +14,13 @@ constexpr int kGatherRows = 8, kOuterRows = 8;
 constexpr int kGatherRows = 6, kOuterRows = 4;
 #endif
 
-// A tile of sums; functions take it whole, so that it lives in registers.
+// A tile of sums, passed as a whole so that it stays in registers.
 template <class T, int R, int N>
 struct Tile {
   typename Vector<T>::Register sum[R][N];
 };
 
-// Adds the first rows of a tile to C or writes them; the last vector may be partly beyond C.
+// Adds the first rows of a tile to C or stores them; the last vector may extend beyond C.
 template <class T, int R, int N>
 inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* const* c, int rows,
                                                   int64_t columns, bool accumulate) {
@@ -43,7 +42,7 @@ inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* 
   }
 }
 
-// kFetch: of the next product's B; kAhead: of the rows of A after these, which are there.
+// kFetch: prefetches the next product's B. kAhead: prefetches the following rows of A, which exist.
 template <class T, int R, int N, bool kFetch, bool kAhead = false>
 inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
   using V = Vector<T>;
@@ -51,7 +50,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
   const T* a[R];
   T* c[R];
   TESSERA_UNROLL
-  for (int r = 0; r < R; ++r) {  // rows beyond the last repeat it and are not stored
+  for (int r = 0; r < R; ++r) {  // missing rows repeat the last, unstored
     int64_t row = first + (r < rows ? r : rows - 1);
     a[r] = p.a + p.a_rows[row];
     c[r] = p.c + p.c_rows[row];
@@ -62,7 +61,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) TESSERA_UNROLL
   for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
-  constexpr int kAheadRows = R <= 4 ? 4 : 8;  // for a mask: l picks one of them
+  constexpr int kAheadRows = R <= 4 ? 4 : 8;  // a power of 2: masking l selects a row
   const T* ahead[kAheadRows];
   if constexpr (kAhead)
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
@@ -79,7 +78,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
         for (int e = 0; e < N * V::kLanes; e += kLine) __builtin_prefetch(next + e, 0, 2);
         next += b_stride;
       }
-      if constexpr (kAhead) {  // while l passes a line, each row's is fetched
+      if constexpr (kAhead) {  // prefetches each row while l passes a line
         constexpr int64_t kLine = 64 / sizeof(T);
         static_assert(R <= kAheadRows && kAheadRows <= kLine);
         __builtin_prefetch(ahead[l % kAheadRows] + l / kLine * kLine);
@@ -114,7 +113,7 @@ void gather(const ImplicitGemmProduct<T>& p) {
   gather_vectors<T, 2>(p);
 }
 
-// kFetch: from a line of A, and from `next` a line of each point of B, unless they are null.
+// kFetch: prefetches a line of A, and from `next` a line of each point of B, unless null.
 template <class T, int N, bool kFetch>
 inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, const T* next) {
   using V = Vector<T>;
@@ -131,7 +130,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, 
     __builtin_prefetch(c[r], 1);
     if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
   }
-  const T* a = p.a + first / R * p.a_quad;
+  const T* a = p.a + first / R * p.a_panel;
   const int64_t a_point = p.a_point, b_point = p.b_point;
   const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
   const int64_t next_line = next ? p.next_b_line - p.points * next_point : 0;
@@ -164,9 +163,9 @@ template <class T, int N>
 void outer_vectors(const OuterProduct<T>& p) {
   constexpr int64_t kLine = 64 / sizeof(T);
   for (int64_t row = 0; row < p.rows; row += kOuterRows) {
-    // A line has two quads or one; of the lines of B's points each quad fetches one.
+    // A cache line has one or two micro-panels of A; each fetches one line of B's points.
     const bool first = p.a_ahead && row % kLine == 0;
-    const T* ahead = first ? p.a + row / kOuterRows * p.a_quad + p.a_ahead : nullptr;
+    const T* ahead = first ? p.a + row / kOuterRows * p.a_panel + p.a_ahead : nullptr;
     const int64_t line = row / kOuterRows * kLine, width = N * Vector<T>::kLanes;
     const T* next = nullptr;
     if (p.next_b && line < width) next = p.next_b + line;
@@ -186,7 +185,7 @@ void outer(const OuterProduct<T>& p) {
   outer_vectors<T, 3>(p);
 }
 
-// R by 4 dot products; rows and columns that are not there repeat the last and are not stored.
+// Computes R by 4 dot products; missing rows and columns repeat the last one and are not stored.
 template <class T, int R>
 inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
   using V = Vector<T>;
@@ -237,9 +236,9 @@ void dots(const DotProduct<T>& p) {
 }
 
 template <class T>
-void pack_quads(const T* from, int64_t stride, int64_t points, int64_t count, T* to) {
+void pack_micro_panels(const T* from, int64_t stride, int64_t points, int64_t count, T* to) {
   constexpr int R = kOuterRows;
-  constexpr int64_t kBlock = 16;  // points at once: their lines stay in the cache for all quads
+  constexpr int64_t kBlock = 16;  // points at once: their lines stay cached for all micro-panels
   const int64_t whole = count / R * R;
   for (int64_t p0 = 0; p0 < points; p0 += kBlock) {
     const int64_t p1 = p0 + kBlock < points ? p0 + kBlock : points;
@@ -284,7 +283,7 @@ void pack_transposed(const T* from, int64_t stride, int64_t points, int64_t coun
       to[p * width + j] = j < count ? from[j * stride + p] : T(0);
 }
 
-// `N` whole vectors of each point.
+// Copies N full vectors of each point.
 template <class T, int N>
 inline void copy_vectors(const T* from, int64_t from_stride, int64_t points, T* to,
                          int64_t to_stride) {
@@ -313,7 +312,7 @@ void copy_points(const T* from, int64_t from_stride, int64_t points, int64_t len
     for (int64_t j = 0; j < length; ++j) to[j] = from[j];
 }
 
-// A sum of one product, as the others are sums: a product of -0 becomes 0.
+// Adds the product to 0, as the other kernels sum: a product of -0 becomes 0.
 template <class T>
 void scaled_rows(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumulate) {
   using V = Vector<T>;
@@ -334,8 +333,8 @@ void scaled_rows(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumu
 
 template <class T>
 constexpr GemmMicrokernelsOf<T> microkernels_of = {
-    Vector<T>::kLanes, kOuterRows,    gather<T>,          outer<T>,      dots<T>,
-    scaled_rows<T>,    pack_quads<T>, pack_transposed<T>, copy_points<T>};
+    Vector<T>::kLanes, kOuterRows,           gather<T>,          outer<T>,      dots<T>,
+    scaled_rows<T>,    pack_micro_panels<T>, pack_transposed<T>, copy_points<T>};
 
 }  // namespace
 

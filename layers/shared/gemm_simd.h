@@ -1,6 +1,5 @@
-// The register-tiled products that matrix products and convolutions are made of. They keep a
-// small tile of C in registers while they run along the summed index, which the caller keeps short
-// enough for the caches.
+// The register-tiled microkernels of matrix products and convolutions. They keep a small tile of C
+// in registers along the summed index, which the caller keeps short enough for the caches.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,15 @@
 
 namespace tessera {
 
-// A stretch of the summed index: `length` elements that lie `offset` elements after a row's start.
+// A segment of the summed index: `length` elements, beginning `offset` elements after the row's
+// start.
 struct Segment {
   int64_t offset, length;
 };
 
 // C[c_rows[i] + j] (+)= sum over the segments s and their elements l of
 //                       A[a_rows[i] + s.offset + l] * B[k * b_stride + j],   k counting all (s, l)
-// for i < rows and j < columns. B is read `vectors` whole vectors wide, columns or not.
+// for i < rows and j < columns. Reads `vectors` full vectors of B, whatever `columns` is.
 template <class T>
 struct ImplicitGemmProduct {
   const T* a;
@@ -31,20 +31,20 @@ struct ImplicitGemmProduct {
   T* c;
   const int64_t* c_rows;
   bool accumulate;
-  const T* next;    // what B will be in the next product, fetched into the cache meanwhile; or null
-  bool fetch_rows;  // A is not in the cache: fetch its next rows meanwhile
+  const T* next;    // B of the next product, to prefetch; or null
+  bool fetch_rows;  // A is not in the cache: prefetch its next rows
 };
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.
-// The points are `lines` times `points`; A(p) is a + p * a_point with quads of rows (row_tile of
-// them) a_quad elements apart; B(p) is b + line * b_line + point * b_point, read `vectors` whole
-// vectors wide, and A whole quads high. What comes after is fetched into the cache meanwhile: A
-// a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b and next_b2,
-// whose lines and points are next_b_line and next_b_point apart, unless null.
+// The points are `lines` times `points`. A(p) is a + p * a_point; its rows form micro-panels
+// of row_tile rows, a_panel elements apart. B(p) is b + line * b_line + point * b_point.
+// Reads full micro-panels of A and `vectors` full vectors of B. Prefetches A a_ahead elements
+// further, unless 0, and `vectors` vectors of each point of next_b and next_b2, unless null, whose
+// lines and points are next_b_line and next_b_point apart.
 template <class T>
 struct OuterProduct {
   const T* a;
-  int64_t a_point, a_quad, rows, a_ahead;
+  int64_t a_point, a_panel, rows, a_ahead;
   const T* b;
   int64_t b_line, b_point, lines, points;
   int vectors;  // 1, 2 or 3
@@ -58,7 +58,7 @@ struct OuterProduct {
 };
 
 // C[i * c_stride + j] (+)= sum over l < k of A[i * a_stride + l] * B[j * b_stride + l], i < m, j <
-// columns: both run along the summed index, so nothing need be packed. For few rows.
+// columns. Both matrices are contiguous along l, so nothing is packed. For few rows.
 template <class T>
 struct DotProduct {
   const T* a;
@@ -73,14 +73,14 @@ struct DotProduct {
 template <class T>
 struct GemmMicrokernelsOf {
   int lanes;     // elements of a vector
-  int row_tile;  // rows of A that an outer product takes at once ("quad")
+  int row_tile;  // rows of a micro-panel of A ("quad", MR)
   void (*gather)(const ImplicitGemmProduct<T>&);
   void (*outer)(const OuterProduct<T>&);
   void (*dots)(const DotProduct<T>&);
-  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: the product for a summed index of one value
+  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1
   void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumulate);
   // to[i / row_tile][p][i % row_tile] = from[p * stride + i], i < count padded with zeros
-  void (*pack_quads)(const T* from, int64_t stride, int64_t points, int64_t count, T* to);
+  void (*pack_micro_panels)(const T* from, int64_t stride, int64_t points, int64_t count, T* to);
   // to[p * width + j] = from[j * stride + p] for j < count, zero for count <= j < width
   void (*pack_transposed)(const T* from, int64_t stride, int64_t points, int64_t count,
                           int64_t width, T* to);

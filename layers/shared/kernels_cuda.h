@@ -1,6 +1,6 @@
-// The CUDA kernels of ops and optimizers, over memory of the device; defined only in builds with
-// CUDA. They give what those of the CPU give. T is float or double, as is the dtype of a Buffer
-// where nothing else is said.
+// The CUDA kernels of ops and optimizers, on device memory; defined only in builds with CUDA. They
+// compute the same as the CPU kernels. T, and the dtype of a Buffer unless stated otherwise, is
+// float or double.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -19,8 +19,8 @@ template <class T>
 void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, double eps,
                               const T* moments, T* mean, T* inv_stddev, T* variance);
 
-// running = (1 - momentum) old + momentum batch for both, each [c]. Where a value of the batch is
-// not finite, both stay as they are and the update counts as refused.
+// running = (1 - momentum) old + momentum batch for mean and variance, each [c]. If a value of the
+// batch is not finite, both stay unchanged and the update counts as skipped.
 template <class T>
 struct BatchNormRunning {
   const T *old_mean, *old_variance, *mean, *variance;
@@ -30,8 +30,8 @@ template <class T>
 void batch_norm_update_cuda(CudaContext& ctx, double momentum, int64_t c,
                             const BatchNormRunning<T>& of);
 
-// From the sums of dy and dy xhat over blocks: dgamma, dbeta, and per channel what the gradient of
-// x needs, dx = (dy - (x - mean) slope - offset) scale.
+// Gradients from the sums of dy and dy xhat over blocks: dgamma, dbeta, and the values per channel
+// of dx = (dy - (x - mean) slope - offset) scale.
 template <class T>
 struct BatchNormGradOut {
   T *dgamma, *dbeta, *scale, *slope, *offset;
@@ -45,21 +45,21 @@ struct GroupShape {
   int64_t n, c, groups, pixels;
 };
 
-// moments [n, 2, c] of each channel -> mean, 1 / stddev of its group: [n, c] each
+// moments [n, 2, c] of each channel -> mean, 1 / std of its group: [n, c] each
 template <class T>
 void group_norm_finalise_cuda(CudaContext& ctx, const GroupShape& shape, double eps,
                               const T* moments, T* mean, T* inverse);
-// sums [n, 2, c] of dy and dy xhat, gamma [c] -> the means over its group of dy gamma and dy gamma
-// xhat: [n, c] each
+// sums [n, 2, c] of dy and dy xhat, gamma [c] -> the means over its group of dy gamma and of
+// dy gamma xhat: [n, c] each
 template <class T>
 void group_norm_grad_means_cuda(CudaContext& ctx, const GroupShape& shape, const T* sums,
                                 const T* gamma, T* first, T* second);
 
-// x [rows, c] -> the mean and 1 / stddev of each row
+// x [rows, c] -> the mean and 1 / std of each row
 template <class T>
 void layer_moments_cuda(CudaContext& ctx, int64_t rows, int64_t c, double eps, const T* x, T* mean,
                         T* inverse);
-// For each row the means over c of dy gamma and of dy gamma xhat.
+// Computes for each row the means over c of dy gamma and of dy gamma xhat.
 template <class T>
 void layer_gradient_means_cuda(CudaContext& ctx, int64_t rows, int64_t c, const T* dy, const T* x,
                                const T* gamma, const T* mean, const T* inverse, T* first,
@@ -72,7 +72,7 @@ template <class T>
 void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
                               const T* x, const T* mean, const T* scale, int64_t stats_stride,
                               T* sums);
-// The same where every row has a mean and a scale of its own.
+// Like block_gradient_sums_cuda(), with a mean and a scale for each row.
 template <class T>
 void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
                             const T* x, const T* mean, const T* scale, T* sums);
@@ -82,7 +82,7 @@ void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums
 
 // Losses and metrics.
 
-// The arguments of cross_entropy, on any device; labels or targets is null, the other is read.
+// The arguments of cross_entropy, on any device. Either labels or targets is null.
 template <class T>
 struct CrossEntropyCase {
   int64_t n, c;
@@ -113,7 +113,7 @@ void softmax_grad_cuda(CudaContext& ctx, bool logarithm, const Buffer& dy, const
 void top_k_correct_cuda(CudaContext& ctx, int64_t k, const Buffer& logits, const Buffer& labels,
                         const Buffer& count, uint8_t* correct);
 
-// Pooling and maxima. They give the bits of the CPU, but for the global average, which is summed in
+// Pooling and maxima. Bit-identical to the CPU except for the global average, which is summed in
 // another order.
 
 // positions may be null.
@@ -148,7 +148,7 @@ void max_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& x, const Bu
 void max_grad_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& dy,
                    const Buffer& positions, const Buffer& dx);
 
-// Dropout and pictures.
+// Dropout and image normalisation.
 
 struct DropoutParams {
   double p;
@@ -156,8 +156,8 @@ struct DropoutParams {
   bool operator==(const DropoutParams&) const = default;
 };
 
-// What becomes of an element, given its 32 random bits: word i % 4 of philox(key, dropout_sample(),
-// i / 4) for element i of its sample.
+// Computes the output for an element x and its 32 random bits: word i % 4 of philox(key,
+// dropout_sample(), i / 4) for element i of its sample.
 template <class T>
 struct DropoutRule {
   uint64_t key, threshold;
@@ -186,35 +186,35 @@ TESSERA_HOST_DEVICE T normalized_byte(int value, double mean, double stddev) {
 void image_normalize_cuda(CudaContext& ctx, const ImageNormalizeParams& params, const Buffer& x,
                           const Buffer& y);
 
-// Moving elements, and products.
+// Copies of elements, and matrix products.
 
 inline constexpr int kMaxConcat = 32;  // tensors
 
-// Each of the inputs is [outer, something], and so is y, which has them side by side.
+// Concatenates inputs [outer, size] to y [outer, sum of sizes].
 void concat_cuda(CudaContext& ctx, int64_t outer, Buffers in, const Buffer& y);
 
 void slice_cuda(CudaContext& ctx, const SliceParams& box, const Buffer& x, const Buffer& y);
-// x: the shape of what was sliced, of which dx is the gradient.
+// x is the shape of the sliced tensor, dx its gradient.
 void slice_grad_cuda(CudaContext& ctx, const SliceParams& box, const Shape& x, const Buffer& dy,
                      const Buffer& dx);
 
 void flip_left_right_cuda(CudaContext& ctx, const Buffer& x, const Buffer& y);
 
-// The kernel for a and b, float32 or float64. A third input is added to the product along its last
-// axis: `bias` is a program of the product and that input. It has `scratch` bytes to work in, which
-// may be none, and chooses the library's algorithm by them here.
+// Returns the kernel for a and b, float32 or float64. An optional third input is added to the
+// product along its last axis; `bias` is a program of the product and that input. The library's
+// algorithm is chosen here, for `scratch` bytes of workspace, which may be 0.
 std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
                                     std::span<const TensorSpec> in, const TensorSpec& out,
                                     size_t scratch, Context& ctx);
 
 // Updates.
 
-// in: lr, then what has to be finite; their flags (engine/kernels_cuda.h) stand in scratch.
+// in: lr, then the tensors that must be finite. scratch: their flags (engine/kernels_cuda.h).
 void lr_if_finite_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch);
-// in: lr, the gradient; its flags stand in scratch.
+// in: lr, the gradient. scratch: the gradient's flags.
 void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch);
 
-// counter + 1, unless lr is not finite.
-void count_up_cuda(CudaContext& ctx, const Buffer& counter, const Buffer& lr);
+// Increments the counter if lr is finite.
+void increment_step_cuda(CudaContext& ctx, const Buffer& counter, const Buffer& lr);
 
 }  // namespace tessera

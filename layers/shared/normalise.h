@@ -1,6 +1,6 @@
-// y = (x - mean) inverse gamma + beta, the pointwise end of a norm. mean and inverse are what the
-// norm made of x; the gradient, which the norm brings along, runs through them, so they are given
-// none of their own. For the norms, not for users.
+// Normalise: y = (x - mean) inverse gamma + beta, the pointwise last step of a norm. mean and
+// inverse receive no gradient here: the norm's own gradient covers their dependence on x. For the
+// norms, not for users.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which pixels the windows of a pooling cover, for the kernels of every device.
+// PoolShape: the pixels under each window of a pooling, for the kernels of every device.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ struct PoolRangeOf {
   I begin, end;
 };
 
-// I: the type to count in, of 32 bits where a kernel should be fast and the sizes allow it.
+// I: the integer type; 32 bits are faster if the sizes allow it.
 template <class I>
 struct PoolShapeOf {
   using Range = PoolRangeOf<I>;
-  I n = 1, h = 1, w = 1, c = 1;  // of x
+  I n = 1, h = 1, w = 1, c = 1;  // sizes of x
   I kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   bool count_include_pad = true;
   bool round_up = false;
   TESSERA_HOST_DEVICE I out_h() const { return windows(h, pad_h, kernel_h, stride_h); }
   TESSERA_HOST_DEVICE I out_w() const { return windows(w, pad_w, kernel_w, stride_w); }
 
-  // The rows of x under row i of windows, the columns under column j.
+  // Return the rows of x under row i of windows, the columns under column j.
   TESSERA_HOST_DEVICE Range rows_under(I i) const {
     return inside(i * stride_h - pad_h, kernel_h, h);
   }
@@ -31,7 +31,7 @@ struct PoolShapeOf {
     return inside(j * stride_w - pad_w, kernel_w, w);
   }
 
-  // The rows of windows that row i of x lies in, the columns that column j lies in.
+  // Return the rows of windows that contain row i of x, the columns that contain column j.
   TESSERA_HOST_DEVICE Range rows_over(I i) const {
     return over(i + pad_h, kernel_h, stride_h, out_h());
   }
@@ -39,10 +39,10 @@ struct PoolShapeOf {
     return over(j + pad_w, kernel_w, stride_w, out_w());
   }
 
-  // Pixels that the mean over window (i, j), rows u and columns v of x, divides by.
+  // Returns the divisor of the mean over window (i, j), which covers rows u and columns v of x.
   TESSERA_HOST_DEVICE I divisor(Range u, Range v, I i, I j) const {
     if (!count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
-    // Where a window reaches beyond the padding, as rounding up lets it, that part does not count.
+    // The part of a window beyond the padding, as round_up allows, does not count.
     return counted(i * stride_h, kernel_h, h + 2 * pad_h) *
            counted(j * stride_w, kernel_w, w + 2 * pad_w);
   }

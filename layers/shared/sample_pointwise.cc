@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Each sample is a pointwise program of its own over [.., c] and [c].
+// Runs each sample as a pointwise program over [.., c] and [c].
 class SamplePointwiseKernel final : public Kernel {
  public:
   SamplePointwiseKernel(const ScalarProgram& program, std::span<const TensorSpec> in)

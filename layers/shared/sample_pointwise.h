@@ -1,9 +1,9 @@
-// A scalar program over a batch, with inputs that the pointwise op cannot read: a value for every
-// channel of every sample.
+// A scalar program over a batch whose inputs may have a value for every channel of every sample,
+// which the pointwise op cannot read.
 //
-//   y [n, .., c]   inputs: [n, .., c], [n, c] (rank 2) or [c]; the first is like y
+//   y [n, .., c]   inputs: [n, .., c], [n, c] (rank 2) or [c]; the first has the shape of y
 //
-// float32 or float64. Has no gradient of its own: for ops that bring theirs.
+// float32 or float64. Has no gradient: for ops that define their own.
 #pragma once
 
 #include <string>

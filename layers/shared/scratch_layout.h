@@ -1,5 +1,5 @@
-// Cuts scratch into 64-byte aligned pieces. Laid out over nullptr it only counts, so one function
-// gives both the size of a kernel's scratch and the pointers into it.
+// ScratchLayout: cuts scratch into 64-byte aligned parts. On nullptr it only counts, so one
+// function computes both the size of a kernel's scratch and the pointers into it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class ScratchLayout {
     return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
   }
   size_t size() const { return size_; }
-  // What comes after all that has been taken.
+  // Returns the address after all parts taken.
   void* rest() const { return base_ + size_; }
 
  private:

@@ -1,4 +1,4 @@
-// A pair of sizes of an image: rows and columns. One number stands for both.
+// Size2: rows and columns of an image. One number sets both.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Transposes squares of values in registers. For *_simd.cc files that are compiled for AVX2 or
-// more.
+// Transposes of square tiles in registers. For *_simd.cc files compiled for AVX2 or more.
 #pragma once
 
 #include "tessera/layers/shared/vector_simd.h"
@@ -7,14 +6,14 @@
 namespace tessera {
 namespace {
 
-// Each transposes in place: a[i] has line i before and column i after.
+// Transposes in place: a[i] holds line i before, column i after.
 inline __attribute__((always_inline)) void transpose(__m256* a) {
   __m256 b[8];
   for (int i = 0; i < 8; i += 2) {  // pairs of lines
     b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
     b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
   }
-  for (int i = 0; i < 8; i += 4) {  // fours of lines
+  for (int i = 0; i < 8; i += 4) {  // groups of four lines
     a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
     a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
     a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
@@ -40,15 +39,15 @@ inline __attribute__((always_inline)) void transpose(__m256d* a) {
 }
 
 #if defined(__AVX512F__)
-// Quarters of two registers. What the plain intrinsics leave undefined in masked-out lanes, of
-// which there are none, g++ 12 warns about.
+// Shuffles quarters of two registers. The maskz form, with all lanes set, avoids a g++ 12 warning
+// about undefined masked-out lanes.
 template <int kWhich>
 inline __m512 quarters(__m512 a, __m512 b) {
   return _mm512_maskz_shuffle_f32x4(0xffff, a, b, kWhich);
 }
 
-// What is left to do where each register has values of one part of the lines: quarter i of line l
-// of `from` goes to quarter l of to[i * to_step].
+// The last stage, if each register has values of one part of the lines: quarter i of line l of
+// `from` moves to quarter l of to[i * to_step].
 inline __attribute__((always_inline)) void transpose_quarters(const __m512 (&from)[4], __m512* to,
                                                               int to_step) {
   const __m512 even_low = quarters<0x88>(from[0], from[1]);

@@ -1,5 +1,5 @@
-// For kernels that only move elements: of whatever dtype, they move the largest units of bytes that
-// sizes and addresses allow.
+// Units of bytes for kernels that only copy elements of any dtype: the largest that sizes and
+// addresses allow.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tessera {
 
 using Unit16 = Pack<uint32_t, 4>;
 
-// The largest of 16, 8, 4, 2 and 1 bytes that divides all of these; an address counts as a number.
+// Returns the largest of 16, 8, 4, 2 and 1 bytes that divides all sizes and addresses.
 inline int64_t largest_unit(std::initializer_list<int64_t> bytes, std::initializer_list<void*> at) {
   int64_t unit = 16;
   for (const int64_t size : bytes) unit = std::gcd(unit, size);
@@ -21,7 +21,7 @@ inline int64_t largest_unit(std::initializer_list<int64_t> bytes, std::initializ
   return unit;
 }
 
-// Calls run(Unit()) with a type of `bytes`, which largest_unit() gave.
+// Calls run(Unit()) with a type of `bytes`, a result of largest_unit().
 template <class Run>
 void with_unit(int64_t bytes, Run&& run) {
   if (bytes == 16) return run(Unit16{});

@@ -1,6 +1,6 @@
-// The widest vector of the instruction set a *_simd.cc file is compiled for, behind one spelling.
-// For those files only: everything here is local to the file that includes it. load_first and
-// store_first touch the first `count` lanes only, 0 < count < kLanes.
+// Vector: the widest vector of the instruction set for which a *_simd.cc file is compiled.
+// Everything here is local to the including file. load_first and store_first access only the first
+// `count` lanes, 0 < count < kLanes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-// Before a loop over registers: g++ else unrolls it too late to keep their array out of memory.
+// For loops over registers: otherwise g++ unrolls too late to keep their array out of memory.
 #define TESSERA_UNROLL _Pragma("GCC unroll 16")
 
 namespace tessera {
@@ -69,7 +69,7 @@ struct Vector<float> {
   static Register load_first(const float* p, int count) {
     return _mm256_maskload_ps(p, first(count));
   }
-  // In pieces: a masked store takes some processors a dozen cycles.
+  // Stores in parts: a masked store takes a dozen cycles on some processors.
   static void store_first(float* p, Register v, int count) {
     __m128 part = _mm256_castps256_ps128(v);
     if (count & 4) _mm_storeu_ps(p, part), part = _mm256_extractf128_ps(v, 1), p += 4;
@@ -102,7 +102,7 @@ struct Vector<double> {
   }
 };
 #else
-// No FMA to count on: a product, then a sum (-ffp-contract=off keeps it so everywhere).
+// Multiplies, then adds, as FMA may be missing (-ffp-contract=off keeps both apart everywhere).
 template <class T>
 struct Vector {
   using Register __attribute__((vector_size(16))) = T;

@@ -1,13 +1,14 @@
-// The default: every cheap way is tried and the lowest plan wins; if it is above the lower bound,
-// an exact search looks below it for a while (exact.h), and where that leaves something open, what
-// other planners find counts as well. Stops as soon as the plan is proved lowest.
+// best, the default planner: tries methods in turn and returns the lowest plan. One or two cheap
+// orders come first. If their plan is above the lower bound, an exact search (exact.h) looks for a
+// lower one for a while. If the search leaves something open, all other orders and three other
+// planners follow. Stops as soon as a plan is proved lowest.
 //
 //   bytes
-//     | **                    one order
-//     |   ******              the exact search, as many decisions as it is given
+//     | **                    one or two orders
+//     |   ******              the exact search, within its number of decisions
 //     |         ****          all other orders
-//     |             ****      a local search, XLA's way, TensorFlow Lite's
-//     | .................     proved impossible from here on: where it is met, it stops
+//     |             ****      the planners local_search, xla and tflite
+//     | .................     the proved bound: best stops when a plan meets it
 //     +-----------------> effort
 #include <algorithm>
 #include <utility>
@@ -21,11 +22,11 @@ namespace {
 
 using namespace planning;
 
-// Comparisons to spend on ways that no other planner stands for: some 10 ms on an idle core.
+// Comparisons for orders that no other planner uses: some 10 ms on an idle core.
 constexpr Effort kEffort = 6'000'000;
 
-// Decisions for the exact search: the more buffers, the longer one takes; about a second in all
-// where it does not end before, but enough for a way through all buffers.
+// Returns the decisions for the exact search: about a second's worth, fewer for more buffers as
+// each takes longer, but enough to place all buffers once.
 int64_t nodes_for(int64_t buffers) {
   constexpr int64_t kWork = 50'000'000, kPerBuffer = 20'000;
   const int64_t count = std::max<int64_t>(buffers, 1);
@@ -43,7 +44,7 @@ class Best : public Planner {
   Solution prove(const Problem& problem, const Limits& limits = {}) const override {
     const Deadline deadline(limits.seconds);
     const PreparedProblem prepared(problem);
-    // The search costs less than most of the ways.
+    // The exact search costs less than most of the orders.
     Plan plan = best_of_orders(problem, prepared, kEffort, deadline, true);
     const int64_t nodes = limits.nodes > 0 ? limits.nodes : nodes_for(std::ssize(problem.buffers));
     Solution solution = judge(problem, prepared, std::move(plan), nodes, deadline);

@@ -1,5 +1,4 @@
-// When to stop, if there is a limit in seconds, and how long something took. Private to
-// memory/planners.
+// Deadline, a time limit in seconds, and Stopwatch. Private to memory/planners.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +12,13 @@ class Deadline {
   Deadline() = default;  // never
   explicit Deadline(double seconds) {
     if (seconds <= 0) return;
-    seconds *= 0.95;  // what is under way then has to end as well
+    seconds *= 0.95;  // the rest is for work in progress at the end
     end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                               std::chrono::duration<double>(std::min(seconds, 1e6)));
   }
 
   bool passed() const { return end_ && Clock::now() >= *end_; }
-  // Whether something that takes so many seconds would end before.
+  // Returns whether work that takes `seconds` would end before the deadline.
   bool leaves(double seconds) const {
     return !end_ || Clock::now() + std::chrono::duration<double>(seconds) < *end_;
   }

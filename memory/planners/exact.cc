@@ -18,10 +18,10 @@ namespace tessera::planning {
 
 namespace {
 
-// First, why there is no plan: few buffers that cannot stand together.
+// --- conflicts: small sets of buffers that cannot be planned together ---
 bool takes_room(const Interval& b) { return b.size > 0 && b.lower < b.upper; }
 
-// Two fixed buffers that are live at one time and share bytes, or nothing.
+// Returns two fixed buffers that are live at one time and share bytes, or an empty vector.
 std::vector<int> clash_of(const Problem& problem) {
   Problem fixed;
   Plan plan{{}, INT64_MAX};
@@ -39,7 +39,7 @@ std::vector<int> clash_of(const Problem& problem) {
   return {first, second};
 }
 
-// Suspects to begin with where the lower bound is above the capacity: those of one time.
+// Returns the suspects if the lower bound is above the capacity: the buffers live at one time.
 std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prepared,
                              int64_t capacity, const Deadline& deadline) {
   std::vector<int> all;
@@ -55,7 +55,7 @@ std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prep
     std::erase_if(all, [&](int i) { return !prepared.lives(prepared.items[i], time); });
     return all;
   }
-  // Then it takes what rounding adds to the sizes.
+  // Otherwise only the rounding of sizes exceeds the capacity.
   const Sections sections(problem, all, deadline);
   for (int s = 0; s < sections.count(); ++s) {
     std::vector<int> live;
@@ -71,9 +71,9 @@ std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prep
   return all;
 }
 
-// Returns some of the suspects, which cannot be planned within the capacity: of these that still
-// holds, though not when any one of them is left out. Empty when that takes more decisions or time
-// than given.
+// Returns a minimal infeasible subset of `suspects`: its buffers cannot be placed within the
+// capacity, but without any one of them they can. Empty if finding it takes more decisions or time
+// than allowed.
 std::vector<int> conflict_of(const Problem& problem, const PreparedProblem& prepared,
                              std::vector<int> suspects, int64_t capacity, int64_t nodes,
                              const Deadline& deadline) {
@@ -108,7 +108,7 @@ std::vector<int> conflict_of(const Problem& problem, const PreparedProblem& prep
   return kept;
 }
 
-// What may be spent on showing why there is no plan, next to a search of so many decisions.
+// Returns the decisions for finding a conflict, in addition to a search of `nodes` decisions.
 int64_t conflict_nodes(int64_t nodes) { return 16 * std::min<int64_t>(nodes, 6'000); }
 
 constexpr int64_t kMaxNodes = int64_t{1} << 50;
@@ -120,7 +120,7 @@ std::vector<int> all_of(const PreparedProblem& prepared) {
   return all;
 }
 
-// Cut where no buffer is live on both sides: these have nothing to do with one another.
+// Splits the buffers at times that no lifetime crosses; the parts are independent problems.
 std::vector<std::vector<int>> apart_in_time(const Problem& problem, std::vector<int> buffers) {
   std::sort(buffers.begin(), buffers.end(), [&](int a, int b) {
     return std::pair(problem.buffers[a].lower, a) < std::pair(problem.buffers[b].lower, b);
@@ -135,7 +135,7 @@ std::vector<std::vector<int>> apart_in_time(const Problem& problem, std::vector<
   return parts;
 }
 
-// The question whether there is a plan within a capacity, which may be taken up again.
+// A search for a plan within a capacity, which can be resumed.
 class Question {
  public:
   Question(const Problem& problem, const PreparedProblem& prepared, int64_t step, int64_t capacity,
@@ -148,7 +148,7 @@ class Question {
                                    : Peeled{all_of(prepared), {}}) {
     const Stopwatch watch;
     add_parts();
-    // The search is built in about twice the time.
+    // Building the searches takes about twice as long as building the parts.
     if (!deadline.leaves(3 * watch.seconds())) return;
     for (const auto& part : parts_) {
       if (!part->sections.complete) return;
@@ -176,18 +176,18 @@ class Question {
     }
     if (!all) return Outcome::kSpent;
     plan_ = full_plan();
-    return plan_.bytes <= capacity_ ? Outcome::kFound : Outcome::kSpent;  // late
+    return plan_.bytes <= capacity_ ? Outcome::kFound : Outcome::kSpent;  // past the deadline
   }
 
-  Plan& plan() { return plan_; }  // after kFound
+  Plan& plan() { return plan_; }  // valid after kFound
   int64_t nodes() const { return nodes_; }
   int64_t blocks() const {
     return std::accumulate(
         parts_.begin(), parts_.end(), int64_t{0},
         [](int64_t sum, const auto& p) { return sum + std::ssize(p->sections.blocks); });
   }
-  bool hopeless() const { return hopeless_; }                    // too large to be asked at all
-  const std::vector<int>& core() const { return peeled_.core; }  // says no as well
+  bool hopeless() const { return hopeless_; }                    // too large to be searched
+  const std::vector<int>& core() const { return peeled_.core; }  // infeasible as well, after kNone
 
  private:
   struct Part {
@@ -198,7 +198,7 @@ class Question {
     bool found = false;
   };
 
-  // The search itself parts what is apart; here only what is too large for it as a whole.
+  // Splits the core in time only if it is too large as a whole: the search itself splits, too.
   void add_parts() {
     const auto add = [&](std::span<const int> buffers) {
       parts_.push_back(std::make_unique<Part>(problem_, buffers, deadline_));
@@ -281,15 +281,15 @@ class Refinement {
     }
   }
 
-  // The bound first, which most problems reach; then halving what lies between it and the plan,
-  // passing over what cannot be decided in this turn; then again with more decisions.
+  // Tries the bound first, which most problems reach. Then bisects between the bound and the plan,
+  // skipping capacities that cannot be decided in this round, and repeats with more decisions.
   void minimise() {
     int64_t& bound = solution_.bound;
     bound = round_up(bound, step_);
     std::unique_ptr<Question> lowest_question = question(bound);
     int64_t asked = bound;
     if (lowest_question->hopeless()) return;
-    // At least one way to the last block in each turn, and several unless that takes nearly all.
+    // Each round has decisions for a descent to the last block, and for several if possible.
     const int64_t way = lowest_question->blocks() * 5 / 4 + 64;
     const int64_t ways = std::max(way, std::min(4 * way, budget_ / 4));
     for (int64_t share = std::max(budget_ / 16, ways); !spent();
@@ -307,7 +307,7 @@ class Refinement {
       }
       solution_.status = verdict_of(problem_, solution_);
       if (solution_.status == SolveStatus::kOptimal) return;
-      // What is asked next must be the new bound: a no to the old one says nothing more.
+      // Ask about the new bound from now on: another "no plan" at the old one would prove nothing.
       if (bound > asked) lowest_question = question(asked = bound);
     }
   }

@@ -1,5 +1,4 @@
-// What `optimal` and `best` share: the exact search, made to prove something. Private to
-// memory/planners.
+// The exact search as `optimal` and `best` use it, with proofs. Private to memory/planners.
 #pragma once
 
 #include "tessera/memory/plan.h"
@@ -9,22 +8,23 @@
 
 namespace tessera::planning {
 
-// Every plan that is pushed down as far as it goes has offsets, and ends, at multiples of this.
+// Returns the unit of offsets: if no buffer of a plan can be pushed further down, all offsets and
+// ends are multiples of it.
 int64_t step_of(const Problem& problem);
 
-// Decisions that a planner which makes none spends on showing why there is no plan.
+// Returns the decisions that a planner without a search spends on finding a conflict.
 int64_t judge_nodes(const Limits& limits);
 
-// The verdict as far as the lower bound tells. Where it is infeasible it shows a conflict, if one
-// is found in as many decisions as go with a search of so many.
+// Judges a plan by the lower bound alone. If the problem is infeasible, adds a conflict, unless
+// finding one takes too many decisions in proportion to `nodes`.
 Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan plan, int64_t nodes,
                const Deadline& deadline);
 
-// What a plan that is known to be valid proves, next to the bound.
+// Returns the status of a solution with a valid plan, from its bytes and bound.
 SolveStatus verdict_of(const Problem& problem, const Solution& solution);
 
-// Searches below the plan that was judged, until it is proved lowest, fits the capacity if there is
-// one, or so many decisions are made.
+// Searches below the judged plan until a plan is proved lowest, fits the capacity if there is one,
+// or `nodes` decisions are made.
 Solution refine(const Problem& problem, const PreparedProblem& prepared, Solution judged,
                 int64_t nodes, const Deadline& deadline, const Inferences& inferences = {});
 

@@ -34,7 +34,7 @@ Floors::Floors(const Sections& sections, bool sums)
         if (span.lower == s) starts_.push_back(b);
       }
     }
-    // Two meet where the later one begins.
+    // Two overlapping blocks share the section in which the later one begins.
     for (size_t i = first_start_.back(); i < starts_.size(); ++i) {
       const int32_t b = starts_[i];
       if (sections.blocks[b].fixed < 0) {
@@ -182,7 +182,7 @@ void Floors::take_out_start(int section, int32_t& place) {
   place = end;
 }
 
-// It still stands behind those that are left, because all later steps were undone before.
+// The block is still stored after the unplaced ones, because all later changes were undone before.
 void Floors::put_back(int block) {
   note_block(block);
   const Block& b = sections_.blocks[block];
@@ -198,14 +198,14 @@ void Floors::put_back(int block) {
   }
 }
 
-// The lowest offset, from the given one on, at which it may stand; false when there is none.
+// Raises `offset` to the lowest one at which the block may be placed; false if there is none.
 bool Floors::settle(int block, int64_t& offset) const {
   const Block& b = sections_.blocks[block];
   const int64_t highest = top_[b.hull.lower] - b.size;
   return offset <= highest && (sections_.uniform || settle_around(block, offset, highest));
 }
 
-// The same where an offset is not as good as another.
+// Settles a block that is aligned or fixed, or that fixed blocks restrict.
 bool Floors::settle_around(int block, int64_t& offset, int64_t highest) const {
   const Block& b = sections_.blocks[block];
   if (b.fixed >= 0) {
@@ -237,7 +237,7 @@ bool Floors::raise(int block, int64_t offset) {
   return true;
 }
 
-// Raises what is left and lives in the span: what does at its beginning, or begins later.
+// Raises the unplaced blocks of the span: those live at its beginning, and those that begin later.
 bool Floors::raise_above(Span span, int64_t height) {
   for (int32_t b : left(span.lower)) {
     if (low_[b] < height && !raise(b, height)) {
@@ -256,7 +256,7 @@ bool Floors::raise_above(Span span, int64_t height) {
   return true;
 }
 
-// The lowest offset of a block left there, or some offset not above the floor.
+// Returns the lowest offset of an unplaced block there, or some offset not above the floor.
 int64_t Floors::lowest(int section) {
   LowestCandidates& candidates = lowest_[section];
   int64_t lowest = kNever;
@@ -270,7 +270,7 @@ int64_t Floors::lowest(int section) {
   return lowest <= candidates.others ? lowest : find_lowest_candidates(section);
 }
 
-// Adds a block to the lowest ones, from which the highest may have to go.
+// Adds a block to the lowest ones; the highest of them may be dropped.
 void Floors::add(LowestCandidates& candidates, int32_t block) const {
   const int64_t low = low_[block];
   if (candidates.count == kFew) {
@@ -286,7 +286,7 @@ void Floors::add(LowestCandidates& candidates, int32_t block) const {
 
 int64_t Floors::find_lowest_candidates(int section) {
   LowestCandidates candidates;
-  // Most are those of the section before, next to which only those matter that begin here.
+  // Most candidates are those of the previous section; otherwise only new blocks matter.
   if (section > 0) {
     const LowestCandidates& before = lowest_[section - 1];
     candidates.others = before.others;
@@ -300,7 +300,7 @@ int64_t Floors::find_lowest_candidates(int section) {
     candidates = {};
     for (int32_t b : left(section)) {
       if (candidates.count == kFew && low_[candidates.blocks[kFew - 1]] <= floor_[section]) {
-        candidates.others = floor_[section];  // none is lower than these
+        candidates.others = floor_[section];  // no block is lower than the floor
         break;
       }
       add(candidates, b);
@@ -311,7 +311,7 @@ int64_t Floors::find_lowest_candidates(int section) {
   return low_[candidates.blocks[0]];
 }
 
-// Brings the floors up to date where blocks have risen, unless all is lost already.
+// Updates the floors under risen blocks if `fits`; returns whether a plan is still possible.
 bool Floors::clean(bool fits) {
   for (int s = changed_.lower; s < changed_.upper && fits; ++s) {
     if (live_[s] == 0) continue;

@@ -1,4 +1,4 @@
-// The planners that place the buffers one after another in a fixed order.
+// Greedy planners: place the buffers one after another in a fixed order.
 #include <tuple>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace planning;
 
-// Places by descending key, where equals keep the problem's order.
+// Places by descending key; equal keys keep the problem's order.
 template <class Key>
 class Greedy final : public Placer {
  public:
@@ -36,15 +36,14 @@ constexpr auto size_then_lifetime = [](const PreparedProblem&, const Item& item)
 
 }  // namespace
 
-// in_order is what an eager allocator that always takes the lowest free address ends up with: the
-// buffers are placed in the order in which they begin to live, and none knows what comes after it.
-// Holes are left where short-lived buffers stood below long-lived ones, and a large late one goes
-// on top.
+// in_order is the result of an eager allocator that always takes the lowest free address: buffers
+// are placed in the order in which they become live, without regard to later ones. Short-lived
+// buffers leave holes below long-lived ones, and a large late buffer goes on top.
 //
 //   address
 //     |          cccccc
-//     |          cccccc       c, 2 high, does not fit the hole of 1 that a left: b was put above
-//     |    bbbbbbbbbbbb       a when nobody had heard of c yet
+//     |          cccccc       c, 2 high, does not fit the hole of 1 that a left: b was placed above
+//     |    bbbbbbbbbbbb       a, before c was known
 //     | aaaaaa
 //     +-----------------> time
 const Planner& in_order_planner() {
@@ -56,14 +55,14 @@ const Planner& in_order_planner() {
 }
 
 // first_fit places by size, the largest first: the common greedy planner of inference engines,
-// there called greedy by size. Large buffers find room while there is much of it and small ones
-// fill what is left. Each goes to the lowest address at which it is free for the whole of its life
-// (first fit); of equal sizes the one that lives longer goes first.
+// there called greedy by size. Large buffers are placed while there is much free memory, small ones
+// fill the rest. Each goes to the lowest address that is free for its whole lifetime (first fit);
+// of equal sizes the longer-lived one goes first.
 //
 //   address
 //     | 22222222
-//     | 22222222              1 is 3 high, 2 is 2 high and lives with 1, so it stands above;
-//     | 11111                 3 is 1 high and finds room at the bottom, once 1 is gone
+//     | 22222222              1 is 3 high; 2 is 2 high and overlaps 1 in time, so it goes above;
+//     | 11111                 3 is 1 high and fits at the bottom, once 1 is freed
 //     | 11111
 //     | 11111  3333
 //     +-----------------> time
@@ -75,10 +74,9 @@ const Planner& first_fit_planner() {
 }
 
 // first_fit_area places by area, size times lifetime, the largest first, each at the lowest address
-// at which it fits. What covers most of the picture is hardest to bring in later, be it high or
-// long; TelaMalloc (Maas et al., ASPLOS 2023) takes area as one of its orders for the same reason.
-// Times are counted as ranks among all beginnings and ends, so that a long wait in which nothing
-// happens weighs nothing.
+// at which it fits. Buffers that cover most of the drawing, high or long, are the hardest to place
+// late. TelaMalloc (Maas et al., ASPLOS 2023) takes area as one of its orders for the same reason.
+// Times are ranks among all beginnings and ends, so that a long time without events has no weight.
 //
 //   address
 //     | 22222 333             1: 2 high, 12 long, area 24
@@ -92,20 +90,20 @@ const Planner& first_fit_area_planner() {
       "first_fit_area",
       "the largest size x lifetime first, each at the lowest address at which it fits",
       Fit::kLowest, [](const PreparedProblem&, const Item& item) {
-        // A size times a time need not fit an integer.
+        // A size times a time may not fit an integer.
         return static_cast<double>(item.size) * (item.upper - item.lower);
       });
   return planner;
 }
 
 // first_fit_lifetime places by lifetime, the longest first, each at the lowest address at which it
-// fits; of equal lifetimes the larger goes first. What lives throughout sinks to the bottom and out
-// of the way, and short buffers come and go above it. Good for training, where weights and what
-// backward needs live long; bad where one large buffer lives shortly and finds no hole any more.
+// fits; of equal lifetimes the larger goes first. Buffers that are live throughout go to the
+// bottom, short-lived ones above them. Good for training, where weights and saved activations are
+// long-lived; bad if a large short-lived buffer finds no hole any more.
 //
 //   address
 //     |        44
-//     |   333333333           who lives longer stands lower
+//     |   333333333           the longer the lifetime, the lower the offset
 //     | 2222222222222
 //     | 1111111111111111
 //     +-----------------> time
@@ -118,9 +116,9 @@ const Planner& first_fit_lifetime_planner() {
   return planner;
 }
 
-// best_fit places by size, the largest first, each in the tightest hole: of all free ranges between
-// the buffers that live at the same time it takes the one that it leaves the least of (best fit),
-// and the top only when there is none. Wide holes stay wide for what is still to come.
+// best_fit places by size, the largest first, each in the tightest hole: the free range between
+// live buffers that has the least left afterwards (best fit), or on top if there is none. Wide
+// holes stay wide for later buffers.
 //
 //   address
 //     | #####
@@ -137,13 +135,13 @@ const Planner& best_fit_planner() {
 }
 
 // tflite does what TensorFlow Lite's arena planner does (tensorflow/lite/arena_planner.cc and
-// simple_memory_arena.cc): tensors that live for the whole run go to the beginning of the arena in
-// the order of the list, so that they cannot cut it into pieces; then the rest by size, the largest
-// first, equals in the order in which they are allocated; each in the tightest gap, or on top.
+// simple_memory_arena.cc). Tensors that are live for the whole run go to the beginning of the arena
+// in the order of the list, so that they cannot split it. The rest follows by size, the largest
+// first, equal sizes in the order of allocation, each in the tightest gap or on top.
 //
 //   address
 //     |      222
-//     | 3333 222  444         1 lives throughout; 2, 3 and 4 follow by size, though each of them
+//     | 3333 222  444         1 is live throughout; 2, 3 and 4 follow by size, though each of them
 //     | 3333 222  444         is larger than 1
 //     | 1111111111111111
 //     +-----------------> time

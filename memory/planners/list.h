@@ -1,4 +1,4 @@
-// The built-in planners, and what most of them are: placers. Private to memory/planners.
+// The built-in planners, and Placer, the base of most of them. Private to memory/planners.
 #pragma once
 
 #include "tessera/memory/planners/placement.h"
@@ -6,11 +6,10 @@
 namespace tessera {
 namespace planning {
 
-// A planner whose plan is there before it looks for a better one, so that it can keep to a limit in
-// seconds.
+// A planner that respects a limit in seconds: it has a plan before it looks for a better one.
 class Placer : public Planner {
  public:
-  // Past the deadline it still returns a plan, but one that it no longer thinks about.
+  // Returns a plan even past the deadline, then without further optimization.
   virtual Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const = 0;
 
   Plan solve(const Problem& problem) const final;

@@ -1,8 +1,9 @@
-// Changes one thing at a time and keeps what does not hurt. An order of the buffers is a plan: each
-// in turn at the lowest address at which it fits. One of those that end at the top is to blame for
-// the height, so it moves to a random earlier place in the order (squeaky wheel, Joslin and
-// Clements 1999). A change stays when the plan is not higher than the present one or than the one
-// some changes ago, which lets it walk out of dead ends (late acceptance, Burke and Bykov 2017).
+// local_search changes one thing at a time and keeps changes that do no harm. An order of the
+// buffers determines a plan: each in turn goes to the lowest address at which it fits. One of the
+// buffers that end at the top causes the height, so it moves to a random earlier place in the order
+// (squeaky wheel, Joslin and Clements 1999). A change stays if the plan is not higher than the
+// present one or than the one some changes ago, which leads out of local minima (late acceptance,
+// Burke and Bykov 2017).
 //
 //   order   a b c D   ->   a D b c          the top was D
 //
@@ -24,10 +25,10 @@ namespace {
 using namespace planning;
 
 constexpr Effort kBudget = 4'000'000;  // comparisons: some 5 to 10 ms
-constexpr size_t kLate = 32;           // changes after which one may be as high as before
-constexpr size_t kPatience = 1000;     // changes that bring nothing lower, after which it gives up
+constexpr size_t kLate = 32;           // a plan may be as high as this many changes ago
+constexpr size_t kPatience = 1000;     // changes without a lower plan until the search ends
 
-// One of the places in the order, at random, whose buffer ends at the top; 0 when there is none.
+// Returns a random place in the order whose buffer ends at the top; 0 if there is none.
 size_t to_blame(const PreparedProblem& prepared, const std::vector<int>& order, const Plan& plan,
                 std::mt19937& random) {
   size_t seen = 0, chosen = 0;
@@ -47,7 +48,7 @@ class LocalSearch : public Placer {
 
   Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
     Effort effort = 0;
-    std::mt19937 random(1);  // the same plan for the same problem
+    std::mt19937 random(1);  // fixed seed: the plan is deterministic
     std::vector<int> order = order_by(
         prepared, [](const Item& item) { return std::pair(item.size, item.upper - item.lower); });
     Plan current = place(prepared, order, Fit::kLowest, INT64_MAX, &effort, deadline);
@@ -60,7 +61,7 @@ class LocalSearch : public Placer {
     };
     for (size_t round = 0; round < give_up && !done(); ++round) {
       const size_t from = to_blame(prepared, order, current, random);
-      if (from == 0) break;  // a fixed buffer or the first one: nothing can go before it
+      if (from == 0) break;  // a fixed buffer or the first one: it has no earlier place
       const size_t to = random() % from;
       std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
       const int64_t allowed = std::max(current.bytes, late[round % kLate]);

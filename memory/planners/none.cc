@@ -1,6 +1,6 @@
-// Shares nothing: every buffer stands above all that came before it in the list, whether these are
-// still live or not. No plan needs more, so this is the yardstick for what planning saves; and
-// where every byte keeps one meaning for the whole run, a wrong lifetime shows.
+// none shares nothing: every buffer is placed above all earlier ones in the list, live or not. No
+// plan needs more, so it is the baseline for what planning saves. Every byte has one meaning for
+// the whole run, which exposes a wrong lifetime.
 //
 //   address
 //     |             cc        three buffers, one after another in time

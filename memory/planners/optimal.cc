@@ -1,7 +1,7 @@
-// The lowest plan there is, with proof, or proof that none fits the capacity: an exact search
-// (search.cc) which asks whether there is a plan at a capacity, first at the lower bound, which
-// most problems reach, and then ever closer between the highest capacity that is proved too small
-// and the lowest plan known. Where its decisions run out it says how far apart these still are.
+// optimal finds the lowest plan, with proof, or proves that none fits the capacity. An exact search
+// (search.cc) decides whether there is a plan at a capacity: first at the lower bound, which most
+// problems reach, and then ever closer between the highest capacity that is proved too small and
+// the lowest plan known. If its decisions run out, the result says how far apart these still are.
 //
 //   bytes   |--- proved impossible ---|---- open ----|---- plans ----
 //                                   bound          bytes

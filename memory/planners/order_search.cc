@@ -8,7 +8,7 @@ namespace tessera::planning {
 namespace {
 
 constexpr int kFew = 2;
-constexpr Effort kMuch = 4'000'000;  // comparisons after which the first of a few is enough
+constexpr Effort kMuch = 4'000'000;  // comparisons after which `few` allows no further order
 
 class OrderSearch {
  public:
@@ -23,7 +23,7 @@ class OrderSearch {
   }
 
  private:
-  // Nothing lower is possible, or wanted; or there is something, and no time for more.
+  // Returns true if there is a plan and no lower one is possible or wanted, or time is out.
   bool done() const {
     return best_.bytes < INT64_MAX && (best_.bytes <= prepared_.good_enough || deadline_.passed());
   }
@@ -33,13 +33,13 @@ class OrderSearch {
     if (plan.bytes < best_.bytes) best_ = std::move(plan);
   }
 
-  // A plan that was good before often still is.
+  // Tries the order of the hints: a plan that was good before often still is.
   void try_hints() {
     std::vector<int> order = prepared_.movable;
     const auto hint = [&](int i) { return problem_.buffers[i].hint; };
     if (std::none_of(order.begin(), order.end(), [&](int i) { return hint(i) >= 0; })) return;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      // Those without a hint, -1, come last.
+      // Buffers without a hint, -1, come last.
       return static_cast<uint64_t>(hint(a)) < static_cast<uint64_t>(hint(b));
     });
     attempt(order, Fit::kLowest);
@@ -50,7 +50,7 @@ class OrderSearch {
     const auto size = [&](const Item& item) { return std::pair(item.size, life(item)); };
     const auto longest = [&](const Item& item) { return std::pair(life(item), item.size); };
     const auto area = [&](const Item& item) { return static_cast<double>(item.size) * life(item); };
-    // Where the load is highest no byte may be lost: what lives there goes first.
+    // At the highest load no byte may be lost: the buffers live then go first.
     const auto peak_load = [&](const Item& item) {
       return prepared_.peak_load[&item - prepared_.items.data()];
     };

@@ -6,7 +6,7 @@
 namespace tessera::planning {
 namespace {
 
-// How many buffers, and bytes, begin before a time, or have ended by then.
+// The number and bytes of buffers that begin before a time, or have ended by then.
 struct Sum {
   int64_t count = 0;
   int64_t bytes = 0;
@@ -27,7 +27,7 @@ class Company {
     }
   }
 
-  // Of all the others that live at some time when it does; gaps count as life.
+  // Returns the sum of all other buffers that overlap the item in time; gaps count as live.
   Sum of(const Item& item) const {
     const Sum begun = begun_[item.upper], ended = ended_[item.lower];
     return {begun.count - ended.count - 1, begun.bytes - ended.bytes - item.size};
@@ -42,7 +42,8 @@ class Company {
   std::vector<Sum> begun_, ended_;
 };
 
-// In floating point, as counts times sizes need not fit an integer.
+// Returns whether the item can be placed last. Computes in double, because counts times sizes may
+// not fit an integer.
 bool can_wait(const Item& item, const Sum& others, int64_t step, int64_t capacity) {
   if (item.fixed >= 0 || item.size > capacity) return false;
   const bool coarse = item.alignment > step;
@@ -50,8 +51,8 @@ bool can_wait(const Item& item, const Sum& others, int64_t step, int64_t capacit
   const double count = static_cast<double>(others.count);
   const double reach =
       (static_cast<double>(others.bytes) + count * static_cast<double>(item.size)) / unit;
-  // An open stretch of n units holds n - 1 of their multiples if it begins at one, else n or fewer,
-  // and one more where n is not whole.
+  // An open interval of n units contains n - 1 multiples of the unit if it begins at one, else n or
+  // fewer, and one more if n is not whole.
   const double forbidden = coarse ? reach + count : reach - count;
   const double offsets = static_cast<double>(capacity - item.size) / unit;
   return forbidden * (1 + 1e-9) < offsets;

@@ -1,12 +1,13 @@
-// Leaves out what can be placed whatever the others do. Private to memory/planners.
+// Peeling: leaves out buffers that can be placed whatever the others do. Private to
+// memory/planners.
 //
-// A buffer meets others during its life; wherever these stand, each forbids it as many offsets as
-// both their sizes allow. If together they cannot forbid all that the capacity leaves it, then it
-// may wait until all of them are placed; and without it others may wait as well. So Chaitin's
-// allocator (1981) takes nodes with few neighbours out of a graph before it colours the rest.
+// A buffer overlaps others in time; wherever one of these is placed, it forbids as many offsets as
+// both sizes allow. If all of them cannot forbid every offset within the capacity, the buffer may
+// be placed last; without it, others may be placed last as well. Chaitin's allocator (1981) takes
+// nodes with few neighbours out of a graph in the same way before it colours the rest.
 //
-//   capacity  +-----------------+    o forbids b all offsets in (o - b, o + o): with a few small
-//             |   bbb     ooo   |    ones around there is always a place left
+//   capacity  +-----------------+    o forbids b all offsets in (o - b, o + o): a few small
+//             |   bbb     ooo   |    neighbours always leave a free place
 //             +-----------------+
 #pragma once
 
@@ -17,12 +18,12 @@
 namespace tessera::planning {
 
 struct Peeled {
-  std::vector<int> core;  // the buffers that are left, in the order given
-  std::vector<int> rest;  // the others: in this order each finds a place
+  std::vector<int> core;  // the remaining buffers, in the order given
+  std::vector<int> rest;  // the others, in an order in which each finds a place
 };
 
-// Of the chosen buffers. Requires offsets that are multiples of `step`, as all sizes and alignments
-// above 1 are.
+// Peels the chosen buffers. Requires offsets that are multiples of `step`, as all sizes and
+// alignments above 1 are.
 Peeled peel(const PreparedProblem& prepared, std::vector<int> chosen, int64_t step,
             int64_t capacity);
 

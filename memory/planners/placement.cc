@@ -20,9 +20,9 @@ int64_t aligned_to(int64_t value, int64_t unit) {
 
 constexpr Effort kEffortToPlace = 64;
 constexpr size_t kPerSlice = 256;      // buffers, on average
-constexpr size_t kPlacedPerLook = 16;  // at the clock
+constexpr size_t kPlacedPerLook = 16;  // placed between looks at the clock
 
-// Placed buffers in the order of their offsets, in chunks, so that one more moves only a few.
+// Placed buffers in the order of their offsets, in chunks, so that an insertion moves only a few.
 class Pile {
  public:
   void insert(const Placed& entry) {
@@ -40,7 +40,7 @@ class Pile {
     chunks_.insert(chunk + 1, std::move(rest));
   }
 
-  // Looks at one after the other until it has seen enough; returns how many it passed.
+  // Calls `enough` for one buffer after the other until it returns true; returns the number passed.
   template <class See>
   int64_t walk(See enough) const {
     int64_t passed = 0;
@@ -60,7 +60,7 @@ class Pile {
 };
 
 // The buffers placed so far, by slices of time, by slices of four times that width, and so on up to
-// all of time: what lives within one slice meets nothing outside of it.
+// all of time. A buffer that is live within one slice overlaps none outside of it.
 class Shelf {
  public:
   explicit Shelf(const PreparedProblem& prepared) : prepared_(prepared) {
@@ -81,7 +81,8 @@ class Shelf {
     top_ = std::max(top_, entry.end);
   }
 
-  // Walks upwards past what is live at the same time, looking at each hole in between.
+  // Returns the offset for a buffer: walks upwards past all that overlap it in time and examines
+  // each hole in between.
   int64_t find(int index, Fit fit) {
     const Item& item = prepared_.items[index];
     const bool gaps = item.gap_count > 0;
@@ -110,7 +111,7 @@ class Shelf {
 
  private:
   struct Level {
-    int32_t width;  // of a slice
+    int32_t width;  // ranks per slice
     std::vector<Pile> slices;
     int32_t slice(int32_t time) const { return time / width; }
   };
@@ -120,7 +121,7 @@ class Shelf {
     levels_.push_back({static_cast<int32_t>(1 + times / count), std::vector<Pile>(count)});
   }
 
-  // All that it may meet, and more.
+  // Returns a pile with all that the item may overlap in time, and more.
   const Pile& around(const Item& item) const {
     auto level = levels_.begin();
     while (level->slice(item.lower) != level->slice(item.upper - 1)) ++level;
@@ -133,7 +134,7 @@ class Shelf {
   Effort effort_ = 0;
 };
 
-// Answers "the largest load in [lower, upper)" in two look-ups.
+// Returns the largest load in [lower, upper) with two look-ups.
 class RangeMaximum {
  public:
   explicit RangeMaximum(const std::vector<int64_t>& values) : levels_{values} {
@@ -224,7 +225,7 @@ bool PreparedProblem::lives(const Item& item, int32_t time) const {
 }
 
 bool PreparedProblem::meet_outside_gaps(const Item& a, const Item& b) const {
-  // Looks for a time in both lifetimes and in no gap: whichever gap covers it moves it on.
+  // Looks for a time in both lifetimes and in no gap: each gap that covers the time advances it.
   int32_t time = std::max(a.lower, b.lower);
   const int32_t end = std::min(a.upper, b.upper);
   const auto past_gap = [&](const Item& item) {

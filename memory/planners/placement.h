@@ -1,5 +1,5 @@
-// What the placing planners share: a problem made ready once, and the placing of its buffers one
-// after another in a given order. Private to memory/planners.
+// PreparedProblem, a problem prepared for planners, and functions that place its buffers one after
+// another in a given order. Private to memory/planners.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace tessera::planning {
 
-// A buffer with its times as ranks among all times, which makes them small and dense.
+// A buffer with its times as ranks among all times, which are small and dense.
 struct Item {
   int64_t size;
   int64_t alignment;
   int64_t fixed;  // its offset, or -1
   int32_t lower;
   int32_t upper;
-  int32_t first_gap;  // into Ready::gaps
+  int32_t first_gap;  // index in PreparedProblem::gaps
   int32_t gap_count;
 };
 
@@ -31,17 +31,17 @@ struct PreparedProblem {
   explicit PreparedProblem(const Problem& problem);
 
   std::vector<Item> items;         // one per buffer
-  std::vector<RankedGap> gaps;     // of all items
-  std::vector<int> movable;        // takes room and is not fixed, in the problem's order
-  std::vector<int> fixed;          // takes room at an offset that is given
-  std::vector<int64_t> load;       // live bytes at each rank, lifetimes without their gaps
+  std::vector<RankedGap> gaps;     // gaps of all items
+  std::vector<int> movable;        // need memory and are not fixed, in the problem's order
+  std::vector<int> fixed;          // need memory at a given offset
+  std::vector<int64_t> load;       // live bytes at each rank, without gaps
   std::vector<int64_t> peak_load;  // per item: the largest load within its lifetime
   int64_t bound = 0;               // lower_bound()
-  int64_t good_enough = 0;         // a plan of so many bytes is not worth making lower
+  int64_t good_enough = 0;         // a plan of this size need not be lower
 
-  // Whether both are live at some time.
+  // Returns whether both are live at some time.
   bool meet(const Item& a, const Item& b) const;
-  // Whether it is live at the time of that rank.
+  // Returns whether the item is live at the time of that rank.
   bool lives(const Item& item, int32_t time) const;
 
  private:
@@ -51,16 +51,16 @@ struct PreparedProblem {
 };
 
 enum class Fit {
-  kLowest,   // the lowest address at which it fits
-  kTightest  // the hole that it leaves the least of, or else the top
+  kLowest,   // the lowest address at which the buffer fits
+  kTightest  // the hole with the least bytes left, or else the top
 };
 
-// How many comparisons a planner has made: its effort, the same on every machine.
+// The number of comparisons of a planner: its effort, the same on every machine.
 using Effort = int64_t;
 
-// Places the fixed buffers and then the movable ones in that order. Stops early when the plan grows
-// to `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at. Past the deadline
-// it looks for no more holes, and stacks what is left on top.
+// Places the fixed buffers, then the movable ones in `order`. Stops early if the plan grows to
+// `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at. Past the deadline,
+// looks for no more holes and stacks the rest on top.
 Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit,
            int64_t stop_at = INT64_MAX, Effort* effort = nullptr, const Deadline& deadline = {});
 
@@ -69,15 +69,15 @@ inline Plan place(const PreparedProblem& prepared, const std::vector<int>& order
   return place(prepared, order, fit, INT64_MAX, nullptr, deadline);
 }
 
-// Those from the first one on go on top of the plan, each above the one before.
+// Stacks order[first], order[first + 1], ... on top of the plan.
 void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_t first,
            Plan& plan);
 
-// Places others, in that order and as low as they fit, around the buffers that are there already.
+// Places the buffers of `order`, each as low as it fits, around the buffers of `there`.
 Plan place_around(const PreparedProblem& prepared, const std::vector<int>& there, Plan plan,
                   const std::vector<int>& order, const Deadline& deadline = {});
 
-// The movable buffers, sorted by descending key; equals keep the problem's order.
+// Returns the movable buffers, sorted by descending key; equal keys keep the problem's order.
 template <class Key>
 std::vector<int> order_by(const PreparedProblem& prepared, Key key) {
   std::vector<int> order = prepared.movable;
@@ -86,16 +86,16 @@ std::vector<int> order_by(const PreparedProblem& prepared, Key key) {
   return order;
 }
 
-// The order in which a rising skyline takes the buffers, see skyline.cc; past the deadline, the
-// rest by the rule alone.
+// Returns the order in which a rising skyline takes the buffers (skyline.cc); past the deadline,
+// the rest by the rule alone.
 enum class SkylineRule { kLongest, kLargest, kMaxArea };
 std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule,
                                Effort* effort = nullptr, const Deadline& deadline = {});
 
-// Returns the lowest of many cheap plans, see order_search.cc. Places the buffers in a number of
+// Returns the lowest of many cheap plans (order_search.cc). Places the buffers in a number of
 // orders, the likeliest first, until the plan is as low as the lower bound or fits the capacity.
-// Those that other planners stand for are tried in any case, the others while the effort is below a
-// limit; the first alone where only `few` are wanted.
+// Orders of other planners are tried in any case, the others while the effort is below `limit`; if
+// `few`, at most the first two.
 Plan best_of_orders(const Problem& problem, const PreparedProblem& prepared, Effort limit,
                     const Deadline& deadline, bool few = false);
 

@@ -1,18 +1,18 @@
-// Builds plans from the bottom. Where the floors have a local low, a section is picked and asked
-// what stands on its floor: one of the blocks that can, or nothing, and then its floor rises to
-// where the next one could.
+// The exact search, which builds plans from the bottom. At a local low of the floors it picks a
+// section and decides what is placed on its floor: one of the blocks that fit, or nothing. If
+// nothing is placed, the floor rises to where the next block could be placed.
 //
-//   floors   |  ####      The low on the left is the sections 0 and 1: only a block that lives
-//            |  ####  ##  within it can stand on the floor there. Section 6 is another low. One
-//            +----------- with a single choice is decided first.
+//   floors   |  ####      Sections 0 and 1 are a low: only a block that is live within them can be
+//            |  ####  ##  placed on the floor there. Section 6 is another low. A low with a single
+//            +----------- choice is decided first.
 //    section  012345678
 //
-// Any plan can be pushed down until each block stands on the ground or on another one, and the
-// choices lead to every plan of that kind; so when all fail, there is none at this capacity. The
-// ideas of sections, floors, dominance and decomposition are those of MiniMalloc (Moffitt 2023),
-// which decides what comes next in all of time. Here it is decided for one section, so that a
-// contradiction shows near its cause, and what failed is remembered across several strategies
-// that take turns (their choice of section as in Boussemart et al. 2004), each for longer.
+// Any plan can be pushed down until each block is on the ground or on another one, and the choices
+// lead to every such plan; if all fail, there is none at this capacity. Sections, floors, dominance
+// and decomposition are ideas of MiniMalloc (Moffitt 2023), which decides what comes next in all of
+// time. This search decides for one section, so that a contradiction shows near its cause. It
+// remembers failures across several strategies that take turns (their choice of section as in
+// Boussemart et al. 2004), each for longer.
 #include "tessera/memory/planners/search.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kWall = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxFailed = size_t{1} << 20;
-constexpr int64_t kNodesPerLook = 8;  // at the clock
+constexpr int64_t kNodesPerLook = 8;  // between looks at the clock
 
 uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -81,7 +81,7 @@ Outcome Search::run(int64_t nodes) {
   }
 }
 
-// After the first round the measures are blurred, so that every round tries something new.
+// Ranks the blocks. After the first round keys are blurred, so that every round tries a new order.
 void Search::order_blocks(BlockRule rule, int64_t round) {
   const std::vector<Block>& blocks = sections_.blocks;
   std::vector<std::tuple<double, double, double, int32_t>> keys(blocks.size());
@@ -91,7 +91,7 @@ void Search::order_blocks(BlockRule rule, int64_t round) {
     const double length = blur * (blocks[b].hull.upper - blocks[b].hull.lower);
     const double size = blur * static_cast<double>(blocks[b].size);
     const double peak_load = blur * static_cast<double>(peak_load_[b]);
-    const int32_t index = -static_cast<int32_t>(b);  // of equals the first
+    const int32_t index = -static_cast<int32_t>(b);  // ties: the first
     if (rule == BlockRule::kLong) keys[b] = {length, size, peak_load, index};
     if (rule == BlockRule::kCrowded) keys[b] = {peak_load, length * size, length, index};
     if (rule == BlockRule::kLarge) keys[b] = {size, length, peak_load, index};
@@ -129,8 +129,7 @@ Outcome Search::descend(const Strategy& strategy, int64_t limit) {
   }
 }
 
-// Begins a part of time, which may turn out to be several where it has changed; false when it
-// cannot be solved.
+// Opens a part of time, which is split if `changed` cut it; returns false if it cannot be solved.
 bool Search::open(Span part, int32_t parent, int32_t pending, Span changed) {
   const int32_t self = static_cast<int32_t>(frames_.size());
   const size_t choices = choices_.size();
@@ -150,7 +149,7 @@ bool Search::open(Span part, int32_t parent, int32_t pending, Span changed) {
     frame.part = pieces_[0];
     return choose(frame);
   }
-  // The longest comes first, being the likeliest to fail.
+  // The longest piece comes first, because it is the likeliest to fail.
   std::stable_sort(pieces_.begin(), pieces_.end(), [](const Span& a, const Span& b) {
     return a.upper - a.lower < b.upper - b.lower;
   });
@@ -161,7 +160,7 @@ bool Search::open(Span part, int32_t parent, int32_t pending, Span changed) {
   return true;
 }
 
-// Finds the pieces of a part; lifting the long blocks of one may cut it further.
+// Finds the pieces of a part; lifting the long blocks of a piece may cut it further.
 bool Search::cut_and_lift(Span part, Span changed) {
   pieces_.clear();
   if (is_cut(changed)) {
@@ -173,7 +172,7 @@ bool Search::cut_and_lift(Span part, Span changed) {
   for (size_t i = 0; i < pieces_.size();) {
     const Span piece = pieces_[i];
     bool any = false;
-    // Else rounding may leave room at the top that only some blocks can use.
+    // Otherwise rounding may leave space at the top that only some blocks can use.
     if (floors_.top(piece.lower) % sections_.unit == 0 && !floors_.lift_long(piece, any)) {
       return false;
     }
@@ -187,7 +186,7 @@ bool Search::cut_and_lift(Span part, Span changed) {
   return true;
 }
 
-// Whether some part that was whole may no longer be one.
+// Returns whether a part that was whole may no longer be one.
 bool Search::is_cut(Span changed) const {
   for (int32_t s = changed.lower; s < changed.upper; ++s) {
     if (!floors_.linked(s)) return true;
@@ -205,8 +204,8 @@ void Search::cut(Span part) {
   }
 }
 
-// Picks the section to decide and lists what could stand on its floor; false when it is known to
-// fail.
+// Picks the section to decide and lists the blocks that fit on its floor; returns false if the part
+// is known to fail.
 bool Search::choose(Frame& frame) {
   ++nodes_;
   if (use_.nogoods && failed_count_ > 0 && has_failed(key_of(frame.part))) return false;
@@ -232,7 +231,7 @@ bool Search::allowed(int block, int64_t height) const {
 // Finds the section with the fewest choices by weight, in a stretch lower than its neighbours.
 void Search::find_low(Span part) {
   low_ = {};
-  // A block with gaps may reach over a wall to another low, so there only the lowest will do.
+  // A block with gaps may reach over a wall to another low, so only the lowest low is used then.
   int64_t highest = kWall - 1;
   const auto floor = [&](int s) { return floors_.empty(s) ? kWall : floors_.floor(s); };
   for (int s = part.lower; s < part.upper && sections_.gaps; ++s) {
@@ -257,7 +256,7 @@ void Search::find_low(Span part) {
   }
 }
 
-// A block can stand on the floor of the stretch where it lives there, and nowhere else.
+// Finds the best section of a stretch by its choices: the blocks there that fit on the floor.
 Search::Low Search::look_at_low(Span stretch, int64_t height) {
   Low best;
   int64_t choices = 0;
@@ -271,7 +270,7 @@ Search::Low Search::look_at_low(Span stretch, int64_t height) {
       ++ends_[sections_.span(span).upper];
     }
     const int64_t slack = floors_.slack(s);
-    // To let nothing stand there is a choice, too.
+    // Placing nothing there is a choice, too.
     double score = static_cast<double>(choices + (slack > 0 ? 1 : 0));
     if (strategy_.section == SectionRule::kTightest) {
       score *= static_cast<double>(slack) + static_cast<double>(floors_.top(s)) / 64;
@@ -285,7 +284,8 @@ Search::Low Search::look_at_low(Span stretch, int64_t height) {
   return best;
 }
 
-// Those first that fit the stretch at its edges, if the strategy says so, then by rank.
+// Sorts the choices: if the strategy says so, those at the edges of the stretch first; then by
+// rank.
 void Search::sort_choices(const Frame& frame, Span stretch) {
   const auto wall = [&](int s) {
     const bool outside = s < frame.part.lower || s >= frame.part.upper || floors_.empty(s);
@@ -301,7 +301,7 @@ void Search::sort_choices(const Frame& frame, Span stretch) {
     return (hull.lower == stretch.lower ? 1 + 2 * (level == left) : 0) +
            (hull.upper == stretch.upper ? 1 + 2 * (level == right) : 0);
   };
-  // One number for each, so that none is worked out anew at each comparison.
+  // One number per choice, so that comparisons compute nothing.
   constexpr int kMaxEdges = 6;
   order_.clear();
   for (size_t i = frame.first; i < choices_.size(); ++i) {
@@ -312,7 +312,7 @@ void Search::sort_choices(const Frame& frame, Span stretch) {
   for (size_t i = 0; i < order_.size(); ++i) choices_[frame.first + i] = order_[i].second;
 }
 
-// Tries the next choice of the last frame; false when there is none.
+// Tries the next choice of the last frame; returns false if there is none.
 bool Search::advance() {
   Frame& frame = frames_.back();
   const int32_t self = static_cast<int32_t>(frames_.size()) - 1;
@@ -322,7 +322,7 @@ bool Search::advance() {
     const int32_t block = choices_[frame.next++];
     const bool fits = floors_.place(block, frame.height);
     if (use_.hatless && !floors_.lifted()) {
-      // Whatever plan there is, this block can be moved here, so there is nothing else to try.
+      // In any plan this block could be moved here, so no other choice is needed.
       frame.next = frame.last;
       frame.rise = false;
     }
@@ -342,7 +342,7 @@ bool Search::advance() {
   return true;
 }
 
-// Returns to the frame that asked for the part that failed; false when that has failed as well.
+// Returns to the frame that opened the failed part; false if that frame has failed as well.
 bool Search::back_up() {
   const int32_t parent = frames_.back().parent;
   const Frame& child = frames_[parent + 1];
@@ -354,8 +354,8 @@ bool Search::back_up() {
   return frames_.back().section >= 0;
 }
 
-// Where the next block could stand if none stands on the floor of the section: a block that could
-// rises only if another one comes below it, which then does not live in this section.
+// Returns where the next block could be placed if none is placed on the floor of the section. A
+// block that could be rises only if another one goes below it, which is not live in this section.
 int64_t Search::next_height(const Frame& frame) {
   ++now_;
   int64_t height = kWall;
@@ -383,7 +383,8 @@ int64_t Search::next_height(const Frame& frame) {
   return height;
 }
 
-// What is left of a part and the floors under it say all about whether it can be solved.
+// Hashes the unplaced blocks of a part and the floors under it, which decide whether the part can
+// be solved.
 Search::Key Search::key_of(Span part) const {
   Key key{static_cast<uint64_t>(floors_.top(part.lower)), static_cast<uint64_t>(part.upper)};
   for (int s = part.lower; s < part.upper; ++s) {

@@ -12,7 +12,7 @@ constexpr size_t kMaxPairs = 16'000'000;
 
 bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
 
-// A block takes hold of its bytes or lets go of them.
+// A block becomes live (`takes`) or is freed.
 struct Event {
   int64_t time;
   bool takes;
@@ -48,7 +48,7 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen, const De
   int64_t widest = 1;
   for (int i : chosen) {
     const Interval& buffer = problem.buffers[i];
-    // What is never live outside its gaps needs no bytes.
+    // A buffer that is never live outside its gaps needs no bytes.
     int64_t live = buffer.upper - buffer.lower;
     for (const Gap& gap : buffer.gaps) live -= gap.upper - gap.lower;
     if (!takes_room(buffer) || live == 0) continue;
@@ -78,13 +78,13 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return std::tuple(a.time, a.takes, a.block) < std::tuple(b.time, b.takes, b.block);
   });
-  // A section ends where the first of its members does, after something has begun.
+  // A section ends when its first member ends, if a block has begun since the last one.
   std::vector<std::vector<Span>> found(blocks.size());
   std::vector<int32_t> live;
   std::vector<int32_t> place(blocks.size());
   std::vector<int32_t> since(blocks.size());
   bool begun = false;
-  size_t fixed = 0, meetings = 0;  // how many of the live ones are; of fixed ones with others
+  size_t fixed = 0, meetings = 0;  // live fixed blocks; overlaps of fixed blocks with others
   first_member_.push_back(0);
   for (const Event& event : events) {
     if (event.takes) {

@@ -1,12 +1,12 @@
-// A problem as the exact search sees it: blocks over sections. Private to memory/planners.
+// Sections: a problem as blocks over sections, for the exact search. Private to memory/planners.
 //
-// A section is a time at which the set of live buffers is largest, in that no neighbouring time has
-// all of them and more; what holds at the sections holds at every time. Times become the numbers of
-// sections, so that a few dozen sections often stand for thousands of steps:
+// A section is a time at which the set of live buffers is largest: no neighbouring time has all of
+// them and more. Constraints that hold at the sections hold at every time. Times become section
+// numbers; a few dozen sections often represent thousands of nodes:
 //
-//   a  ####...        time 0 1 2 3 4 5 6
+//   a  ###....        time 0 1 2 3 4 5 6
 //   b  .#####.        only 1 (a b) and 3 (b c) are sections:
-//   c  ...####        at 0 is less than at 1, and 2, 4 to 6 are less than 3
+//   c  ...####        0 is less than 1, 6 is less than 3, the others are equal to 1 or 3
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// A buffer that takes room.
+// A buffer that needs memory.
 struct Block {
   int64_t size;
-  int64_t padded_size;   // the size rounded up to Sections::unit: what stands above it starts there
-  int64_t alignment;     // of its offset
-  int64_t fixed;         // its offset, or -1
+  int64_t padded_size;   // size rounded up to Sections::unit: a block above begins there
+  int64_t alignment;     // divisor of the offset
+  int64_t fixed;         // required offset, or -1
   Span hull;             // from its first section to its last
   int32_t buffer;        // its index in the problem
-  int32_t duplicate_of;  // the block before it that is like it in everything, or -1
+  int32_t duplicate_of;  // the previous block equal to it, or -1
 };
 
 struct Sections {
-  // Of some of the problem's buffers; those that take no room are no blocks.
+  // Makes blocks of the chosen buffers, except of those that need no memory.
   Sections(const Problem& problem, std::span<const int> chosen, const Deadline& deadline = {});
 
   std::span<const Span> spans(int block) const {
     return {spans_.data() + first_span_[block], spans_.data() + first_span_[block + 1]};
   }
-  // Whether one of the block's spans holds both the section and the one before.
+  // Returns whether a span of the block holds both the section and the one before.
   bool passes(int block, int section) const {
     for (const Span span : spans(block)) {
       if (span.lower < section && section < span.upper) return true;
@@ -52,16 +52,16 @@ struct Sections {
   std::span<const int32_t> members(int section) const {
     return {members_.data() + first_member_[section], members_.data() + first_member_[section + 1]};
   }
-  // Spans by number: those of a block follow one another.
+  // Returns the index of a block's first span; the spans of a block have consecutive indices.
   int first_span(int block) const { return first_span_[block]; }
   const Span& span(int index) const { return spans_[index]; }
   size_t span_count() const { return spans_.size(); }
   int count() const { return static_cast<int>(first_member_.size()) - 1; }
 
   std::vector<Block> blocks;
-  int64_t unit = 1;  // all offsets are multiples of it
-  // Not when there are so many pairs of a section and a block that a decision would take long, or
-  // when time is out; there are no blocks then.
+  int64_t unit = 1;  // divisor of all offsets
+  // False, without blocks, if time is out or if there are so many pairs of a section and a block
+  // that a decision would take long.
   bool complete = true;
   bool gaps = false;     // some block has several spans
   bool uniform = false;  // no block is fixed or aligned to more than the unit

@@ -1,18 +1,18 @@
-// Fills memory from the bottom, like snow that settles: over the time axis lies a skyline of
-// heights. Each turn takes its lowest flat stretch and puts on it, of the buffers that live within
-// the stretch, the first one by a rule; when none does, the stretch is lost and rises to its lower
+// skyline fills memory from the bottom, like settling snow: a skyline of heights covers the time
+// axis. Each round takes the lowest flat stretch and puts on it the first buffer, by a rule, that
+// is live only within the stretch. If there is none, the stretch is lost and rises to its lower
 // neighbour.
 //
-//   height            the lowest stretch is [2,6): a buffer that lives
-//     |####           within it comes next, or it rises to the level on its right
+//   height            the lowest stretch is [2,6): a buffer that is live
+//     |####           within it comes next, or the stretch rises to the level on its right
 //     |####    ###
 //     +----------> time
 //      0 2  4  6  8
 //
-// The idea is that of bottom-left strip packing (Burke, Kendall and Whitwell 2004) with the times
-// given, as Sekiyama et al. use it for training graphs (2018). Fixed offsets, alignments and gaps
-// are left to the placing that follows: only the order is taken from here, and placing it at the
-// lowest addresses never ends above the skyline.
+// The idea is bottom-left strip packing (Burke, Kendall and Whitwell 2004) with given times, as
+// Sekiyama et al. use it for training graphs (2018). Fixed offsets, alignments and gaps are left to
+// the placement that follows: only the order is used, and placing in that order at the lowest
+// addresses never ends above the skyline.
 #include <iterator>
 #include <limits>
 #include <map>
@@ -25,10 +25,10 @@ namespace tessera {
 namespace planning {
 namespace {
 
-constexpr size_t kTurnsPerLook = 64;  // at the clock
+constexpr size_t kTurnsPerLook = 64;  // between looks at the clock
 
-// Finds the first buffer in the order of a rule that lives within a stretch: a binary tree over
-// that order, whose nodes know the latest beginning and the earliest end below them.
+// Finds the first buffer, in the order of a rule, that is live only within a stretch. The nodes of
+// a binary tree over that order store the latest beginning and the earliest end below them.
 class Candidates {
  public:
   Candidates(const PreparedProblem& prepared, std::vector<int> ranked)
@@ -50,7 +50,7 @@ class Candidates {
     }
   }
 
-  // Takes it out and returns its index, or -1.
+  // Removes the first buffer that is live only in [lower, upper) and returns its index, or -1.
   int take(int32_t lower, int32_t upper) {
     const bool few = starts_[upper] - starts_[lower] <= kFew;
     const size_t leaf = few ? scan(lower, upper) : search(1, lower, upper);
@@ -60,7 +60,7 @@ class Candidates {
     return ranked_[leaf - leaves_];
   }
 
-  // All that are left, in the order of the rule.
+  // Moves all remaining buffers to `order`, in the order of the rule.
   void take_all(std::vector<int>& order) {
     for (size_t i = 0; i < ranked_.size(); ++i) {
       Node& leaf = nodes_[leaves_ + i];
@@ -92,7 +92,7 @@ class Candidates {
     return leaf != 0 ? leaf : search(2 * node + 1, lower, upper);
   }
 
-  // For a short stretch: looks at all that begin in it.
+  // Searches a short stretch: examines all buffers that begin in it.
   size_t scan(int32_t lower, int32_t upper) {
     size_t first = 0;
     for (int32_t i = starts_[lower]; i < starts_[upper]; ++i) {
@@ -107,7 +107,7 @@ class Candidates {
   std::vector<int> ranked_;
   size_t leaves_ = 1;
   std::vector<Node> nodes_;
-  std::vector<int32_t> starts_;    // how many begin before a time
+  std::vector<int32_t> starts_;    // number of buffers that begin before a time
   std::vector<int32_t> by_lower_;  // leaves in the order of their beginnings
   Effort effort_ = 0;
 };
@@ -128,7 +128,7 @@ class Skyline {
     return {lower, stretches_.at(lower).upper, height};
   }
 
-  // Raises [lower, upper), a part of the stretch, by bytes.
+  // Raises [lower, upper), a part of the stretch, by `bytes`.
   void stack(const Stretch& on, int32_t lower, int32_t upper, int64_t bytes) {
     remove(on.lower);
     if (on.lower < lower) add(on.lower, lower, on.height);
@@ -184,7 +184,7 @@ class Skyline {
 std::vector<int> ranked_by(const PreparedProblem& prepared, SkylineRule rule) {
   return order_by(prepared, [rule](const Item& item) {
     const int64_t time = item.upper - item.lower;
-    // As a float, because a size times a time need not fit an integer.
+    // A float, because a size times a time may not fit an integer.
     const double area = static_cast<double>(time) * static_cast<double>(item.size);
     if (rule == SkylineRule::kLongest) return std::tuple<double, int64_t>(time, item.size);
     if (rule == SkylineRule::kLargest) return std::tuple<double, int64_t>(item.size, time);
@@ -215,7 +215,7 @@ std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule
       skyline.stack(lowest, item.lower, item.upper, item.size);
     }
   }
-  // A turn of the skyline costs as much as some hundred comparisons.
+  // A round of the skyline costs as much as some hundred comparisons.
   if (effort != nullptr) *effort += 4 * candidates.effort() + 800 * std::ssize(order);
   return order;
 }

@@ -1,8 +1,8 @@
-// What XLA does for its temporary buffers (xla/service/heap_simulator, the global decreasing-size
-// best-fit heap, run in two orders of which the lower plan is taken): the spatial order goes by
-// size, the temporal one by lifetime, ties by the other. Each buffer goes into the smallest free
-// chunk that holds it; the room between the uppermost buffer of its time and the top of the heap so
-// far counts as a chunk like any other, which is how it differs from best fit.
+// xla places as XLA does its temporary buffers (xla/service/heap_simulator, the global
+// decreasing-size best-fit heap). It runs in two orders and takes the lower plan: the spatial order
+// goes by size, the temporal one by lifetime, ties by the other. Each buffer goes into the smallest
+// free chunk that holds it. Unlike in best fit, the space between the uppermost buffer of its time
+// and the top of the heap so far is a chunk, too.
 //
 //   address
 //     | 1111                  the top of the heap so far
@@ -83,7 +83,7 @@ class Heap {
   }
 
   const PreparedProblem& prepared_;
-  std::vector<Block> blocks_;  // those placed, by offset
+  std::vector<Block> blocks_;  // placed blocks, by offset
   Plan plan_;
 };
 

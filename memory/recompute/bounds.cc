@@ -1,4 +1,4 @@
-// What no sequence can be below, of peaks and of costs.
+// Lower bounds of the peak and of the cost of all sequences.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,7 +10,7 @@ namespace {
 
 using recomputing::Tables;
 
-// Of each first run, what it needs and what is there beside it without recomputation.
+// For each first run: its own bytes, and those of other values that must be live.
 class Stages {
  public:
   explicit Stages(const Tables& tables)
@@ -20,16 +20,16 @@ class Stages {
     for (int s = 0; s < t_.steps; ++s) look_at(s);
   }
 
-  // What step s reads, makes and uses as scratch, and what is from outside.
+  // Returns the bytes that step s reads, makes and uses as scratch, and of external values.
   int64_t own(int s) const { return own_[s]; }
-  // What else must be there, as it is needed later and cannot be made again.
+  // Returns the bytes of other values that must be live: needed later, and not recomputable.
   int64_t pinned(int s) const { return pinned_[s]; }
-  // The first step at which a value cannot be made again any more though it is needed later.
+  // Returns the first step at which a value that is needed later can no longer be recomputed.
   int pinned_from(int v) const {
     return t_.producer[v] < 0 ? t_.steps
                               : std::max(t_.producer[v] + 1, t_.rerun_before[t_.producer[v]]);
   }
-  // The first step at which nobody needs it any more, but as what it reads.
+  // Returns the last step whose first run reads the value; recomputation may read it later.
   int last_of(int v) const { return t_.last_read[v]; }
 
  private:
@@ -55,7 +55,7 @@ class Stages {
   std::vector<int64_t> pinned_, own_;
 };
 
-// Values that are needed later and could be made again, by who makes them.
+// Values that are needed later and can be recomputed, by their producers.
 class Crossing {
  public:
   Crossing(const Tables& tables, const Stages& stages)
@@ -72,15 +72,15 @@ class Crossing {
     }
     for (int s = 0; s < t_.steps; ++s) {
       if (share_[s] == 0) continue;
-      share_[s] = static_cast<double>(t_.cost[s]) / share_[s];  // cost of a byte
+      share_[s] = static_cast<double>(t_.cost[s]) / share_[s];  // cost per byte
       cheapest_first_.push_back(s);
     }
     std::stable_sort(cheapest_first_.begin(), cheapest_first_.end(),
                      [&](int a, int b) { return share_[a] < share_[b]; });
   }
 
-  // The least that it costs to have only `room` bytes of them while step s runs, which is asked in
-  // the order of steps.
+  // Returns the minimum cost of keeping only `room` bytes of these values while step s runs. Must
+  // be called in the order of steps.
   double cost_beside(int s, int64_t room) {
     for (int v : begins_[s]) change(v, t_.bytes[v]);
     for (int v : ends_[s]) change(v, -t_.bytes[v]);
@@ -109,8 +109,8 @@ class Crossing {
 
   const Tables& t_;
   const Stages& stages_;
-  std::vector<std::vector<int>> begins_, ends_;  // of each step, values
-  std::vector<int64_t> bytes_;                   // of each maker: its values that cross now
+  std::vector<std::vector<int>> begins_, ends_;  // per step: values
+  std::vector<int64_t> bytes_;                   // per producer: bytes that cross now
   std::vector<double> share_;
   std::vector<int> cheapest_first_;
   int64_t sum_ = 0;
@@ -150,7 +150,7 @@ int64_t cost_bound(const RecomputeProblem& problem, int64_t budget) {
     const int64_t room = budget - stages.own(s) - stages.pinned(s);
     extra = std::max(extra, crossing.cost_beside(s, std::max<int64_t>(room, 0)));
   }
-  constexpr double kRounding = 1e-9;  // more than the sums can be off
+  constexpr double kRounding = 1e-9;  // above the rounding errors of the sums
   return base_cost(problem) + static_cast<int64_t>(std::ceil(extra * (1 - kRounding) - kRounding));
 }
 

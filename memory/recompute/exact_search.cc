@@ -1,10 +1,11 @@
-// The exact search of `exact` and `best`: the shortest way through all states of a small problem.
+// The exact search of `exact` and `best`: the shortest path through all states of a small problem.
 //
-// A state is which steps have run first and which values are there. From it any step may run that
-// has what it reads, once enough is freed for it; what need not be freed yet is not, as it still
-// can be later. So only the least sets that make room are tried, and values that nobody could want
-// any more are dropped. Taken in the order of what was paid for running again, the first state that
-// has run all steps and has the results is the cheapest (Dijkstra).
+// A state consists of the steps that have run first and the values that are live. From a state any
+// step may run whose inputs are live, once enough is freed for it. Values that need not be freed
+// yet stay, as they can still be freed later: a set of freed values grows only until enough is
+// freed. Values that no step can need any more are dropped. States are taken in the order of the
+// recomputation cost, so the first one that has run all steps and has the results is the cheapest
+// (Dijkstra).
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,15 +22,15 @@ namespace {
 using Mask = uint64_t;
 
 struct ExactAnswer {
-  bool complete = false;  // all states were looked at, or the cheapest way is found
+  bool complete = false;  // all states were visited, or the cheapest sequence was found
   bool found = false;
   StepSequence runs;
-  int64_t extra = 0;  // cost of what runs again; where the search is not complete, none has less
+  int64_t extra = 0;  // cost of recomputation; a lower bound if not complete
 };
 
 struct State {
   Mask there;
-  int first;  // the step that runs first next
+  int first;  // the step whose first run is next
   bool operator==(const State&) const = default;
 };
 
@@ -42,7 +43,7 @@ struct StateHash {
 
 struct Node {
   State state;
-  int64_t cost;  // of steps that ran again
+  int64_t cost;  // recomputation only
   int parent, step;
   bool done;
 };
@@ -66,7 +67,8 @@ class ExactSearch {
     for (int first = 0; first <= t_.steps; ++first) useful_.push_back(useful_from(first));
   }
 
-  // Before each first run any of what is made by then and may still be wanted can be there.
+  // Returns an upper bound of the number of states: before each first run, any subset of the values
+  // made by then and still useful can be live.
   double max_states() const {
     double sum = 0;
     Mask made = 0;
@@ -106,7 +108,7 @@ class ExactSearch {
     return sum;
   }
 
-  // What may still be wanted when this step runs first next, or one after it.
+  // Returns the values that may still be needed if the next first run is this step or a later one.
   Mask useful_from(int first) const {
     Mask useful = results_;
     for (int s = first; s < t_.steps; ++s) useful |= reads_[s];
@@ -141,7 +143,7 @@ class ExactSearch {
     }
   }
 
-  // Runs a step; the fewer of what it reads die with it, the better.
+  // Runs a step; the fewer of its inputs are freed with it, the better.
   void run(const State& state, int step, int index) {
     if ((reads_[step] & ~state.there) != 0) return;
     const bool is_first = step == state.first;
@@ -156,7 +158,8 @@ class ExactSearch {
       leave(state.there & ~makes_[step], dead | some);
   }
 
-  // True where nothing had to be freed before.
+  // Adds the state after the step, with the values `dies` freed; returns true if no other value had
+  // to be freed.
   bool leave(Mask there, Mask dies) {
     const auto is_dying = [&](int v) { return (dies >> bit_[v] & 1) != 0; };
     const int64_t taken = taken_bytes(t_, step_, taken_, is_dying);
@@ -167,7 +170,7 @@ class ExactSearch {
     return excess <= 0;
   }
 
-  // Frees every least set of `from` that has so many bytes: none whose other members suffice.
+  // Frees every subset of `from` with at least `excess` bytes, without extending one that suffices.
   void free_some(Mask there, Mask from, int64_t excess) {
     if (excess <= 0) {
       const Mask freed_of_last = there & ~dies_;
@@ -205,13 +208,13 @@ class ExactSearch {
   std::vector<Node> nodes_;
   std::unordered_map<State, int, StateHash> index_of_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
-  int step_ = 0, index_ = 0, first_ = 0;  // the run that is being tried
+  int step_ = 0, index_ = 0, first_ = 0;  // the run being tried
   int64_t cost_ = 0;
   Mask dies_ = 0;
   std::vector<int> taken_;
 };
 
-// Stops at so many states. Requires a finite number of them.
+// Returns the cheapest sequence; stops at `max_states` states. Requires a finite number of states.
 ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t max_states) {
   return ExactSearch(tables, budget, max_states).answer();
 }

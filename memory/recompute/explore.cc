@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRungs = 64;
 
-// Runs to play: a few thousand times through a small problem, less often through a very large one.
+// Returns the runs to simulate: a few thousand times a small problem, a very large one less often.
 int64_t effort_for(const Tables& tables, int64_t share) {
   constexpr double kMax = 30e6;  // about half a second
   const auto steps = static_cast<double>(tables.steps);
@@ -18,7 +18,7 @@ int64_t effort_for(const Tables& tables, int64_t share) {
       std::min(kMax, static_cast<double>(share) * steps * std::sqrt(steps)));
 }
 
-// Budgets from the highest peak down to the lowest, one further down for each rung.
+// Returns the budget of a rung; kRungs equal distances lead from the highest to the lowest.
 int64_t rung(int64_t highest, int64_t lowest, int index) {
   const int64_t range = highest - lowest;
   return highest - range / kRungs * index - range % kRungs * index / kRungs;
@@ -55,7 +55,7 @@ void cut_in_segments(const Tables& tables, Frontier& frontier) {
   LiveBytes live_bytes(tables);
   if (!live_bytes.enter(once_each(tables.problem))) return;
   const int turn = live_bytes.highest();
-  // Of each value: the last step up to the turn that makes or reads it, the first one after it.
+  // Per value: the last step up to `turn` that makes or reads it, the first reading step after it.
   std::vector<int> last(tables.values, -1), next(tables.values, tables.steps);
   for (int s = tables.steps - 1; s >= 0; --s) {
     for (int v : tables.makes[s])

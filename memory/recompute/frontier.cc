@@ -23,7 +23,7 @@ const Candidate* Frontier::within(int64_t budget) const {
 
 namespace {
 
-constexpr int kSteps = 48;  // between milestones
+constexpr int kSteps = 48;  // steps between snapshots
 
 }  // namespace
 
@@ -68,7 +68,7 @@ bool PolicySimulator::simulate_from(const EvictionPolicy& policy, int step, bool
   return true;
 }
 
-// The walk over what is missing goes by a list, as chains may be as long as a program.
+// Recomputes `value` with an explicit stack, as chains may be as long as a program.
 bool PolicySimulator::make_again(int value, int before) {
   wanted_.assign(1, value);
   while (!wanted_.empty()) {

@@ -1,9 +1,8 @@
-// Sequences as policies, how they are played, and the best of those seen. Private to
+// Eviction policies, their simulation, and the frontier of the best ones. Private to
 // memory/recompute.
 //
-// A policy says after which first run which value is forgotten. What is forgotten and then read is
-// made again right before, with what that takes, and is there from then on until it is forgotten
-// again.
+// A policy says after which first run which value is evicted. A value that is evicted and then read
+// is recomputed right before, with all that this needs, and stays live until it is evicted again.
 #pragma once
 
 #include <compare>
@@ -14,7 +13,7 @@
 
 namespace tessera::recomputing {
 
-// After the first run of `step`, `value` is no longer there.
+// Evicts `value` after the first run of `step`.
 struct Evict {
   int step;
   int value;
@@ -28,11 +27,11 @@ struct Candidate {
   EvictionPolicy policy;
 };
 
-// Of all ways seen, those that none is as low and as cheap as; the lowest first.
+// The Pareto frontier of peak and cost over all candidates seen, the lowest peak first.
 class Frontier {
  public:
   void add(int64_t peak, int64_t cost, const EvictionPolicy& policy);
-  // The cheapest within the budget, or nullptr.
+  // Returns the cheapest candidate within the budget, or nullptr.
   const Candidate* within(int64_t budget) const;
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
@@ -45,17 +44,18 @@ class PolicySimulator {
  public:
   explicit PolicySimulator(const Tables& tables) : tables_(tables), live_bytes_(tables) {}
 
-  // The sequence of a policy is in the ledger then. False where something would have to be made
-  // again that cannot be, or where it would be longer than any that is of use.
+  // Makes the sequence of a policy; live_bytes() then describes it. Returns false if a value cannot
+  // be recomputed, or if the sequence is too long to be of use.
   bool simulate(const EvictionPolicy& policy);
-  // Plays, and keeps what it comes by for vary().
+  // Like simulate(), and stores a snapshot every few steps, from which simulate_change() continues.
   bool simulate_and_remember(const EvictionPolicy& policy);
-  // A policy that differs from the remembered one in this only: whether a value is there between a
-  // first run and that of step `from`, with which it is read next. Plays what is not the same.
+  // Simulates a policy that differs from the remembered one only in whether a value is live between
+  // a first run and that of step `from`, which reads the value next. Simulates only the part that
+  // differs.
   bool simulate_change(const EvictionPolicy& policy, Evict after, bool is_there, int from);
 
   const LiveBytes& live_bytes() const { return live_bytes_; }
-  // So many runs were played, which is the time that it took.
+  // The number of simulated runs, a measure of the time taken.
   int64_t simulated() const { return simulated_; }
 
  private:

@@ -6,7 +6,7 @@ namespace tessera::recomputing {
 bool LiveBytes::enter(const StepSequence& runs) {
   constexpr int64_t kMax = int64_t{1} << 62;
   open();
-  int first = 0;  // the step that runs first next
+  int first = 0;  // the step whose first run is next
   for (int step : runs) {
     if (step < 0 || step > first || step >= tables_.steps) return false;
     if (step < first && first > tables_.rerun_before[step]) return false;

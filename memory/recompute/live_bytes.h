@@ -1,12 +1,12 @@
-// How many bytes are live while steps run: what measure() says, kept so that many sequences can be
-// looked at. Private to memory/recompute.
+// LiveBytes: the bytes that are live while steps run, as in measure(), reusable for many sequences.
+// Private to memory/recompute.
 #pragma once
 
 #include "tessera/memory/recompute/tables.h"
 
 namespace tessera::recomputing {
 
-// A copy of a value and the runs between which it has bytes, both included.
+// A copy of a value, which has bytes from run `made` to run `last`, both included.
 struct Copy {
   int value;
   int made, last;
@@ -16,33 +16,34 @@ class LiveBytes {
  public:
   explicit LiveBytes(const Tables& tables) : tables_(tables) {}
 
-  // The whole of a sequence; false where a step runs where it may not or never does, or the cost
-  // does not fit 62 bits.
+  // Enters a whole sequence. Returns false if a step never runs or runs when it may not, or if the
+  // cost does not fit 62 bits.
   bool enter(const StepSequence& runs);
 
-  // The same run by run, of steps that may run there; once closed, the sums are there.
+  // Enters a sequence run by run: open(), enter_run() for each, and close(), which computes the
+  // sums. Requires steps that may run.
   void open();
   void enter_run(int step);
   void close();
 
   const StepSequence& runs() const { return entries_.runs; }
   int64_t cost() const { return entries_.cost; }
-  // Of what was closed last:
+  // Results of the last close().
   int64_t peak() const { return peak_; }
   int highest() const { return highest_; }
-  const std::vector<int64_t>& live() const { return live_; }           // bytes of each run
+  const std::vector<int64_t>& live() const { return live_; }           // bytes per run
   const std::vector<Copy>& copies() const { return entries_.copies; }  // in the order they are made
 
-  // What a run makes may take blocks of the copies that it read.
+  // A run whose outputs may reuse blocks of the copies that it reads.
   struct Reuse {
     int run;
     size_t first_read;
   };
-  // All that was entered so far, to go on from there again.
+  // All entries so far, from which to continue.
   struct Entries {
     StepSequence runs;
     std::vector<Copy> copies;
-    std::vector<int> latest;  // of each value: its latest copy
+    std::vector<int> latest;  // per value: its latest copy
     std::vector<Reuse> reuses;
     std::vector<int> read_copies;
     int64_t cost = 0;

@@ -34,7 +34,7 @@ class Checker {
     return fmt::format("run {} (step {}{})", run, step, id.empty() ? "" : ", " + id);
   }
 
-  // Every step runs, for the first time after all those before it, and again only if it may.
+  // Checks that every step runs, first after all those before it, and again only if it may.
   Fault in_order() const {
     std::vector<int> times(p_.steps.size(), 0);
     for (size_t run = 0; run < plan_.runs.size(); ++run) {
@@ -51,7 +51,7 @@ class Checker {
     return {};
   }
 
-  // What is read is there and has not been overwritten, nor is it made anew after that.
+  // Checks that no run reads a missing or overwritten value, or makes an overwritten one again.
   Fault reads() const {
     enum State { kMissing, kThere, kOverwritten };
     std::vector<State> state(p_.values.size(), kMissing);
@@ -73,7 +73,7 @@ class Checker {
     return {};
   }
 
-  // From the end to the beginning: what is needed after a run, and so before it.
+  // Computes the peak from the last run to the first, with the values needed after each run.
   int64_t peak_backwards() const {
     int64_t external = 0, needed_bytes = 0;
     std::vector<bool> needed(p_.values.size(), false);
@@ -98,7 +98,7 @@ class Checker {
     return peak;
   }
 
-  // Bytes of outputs that stand in the blocks of inputs which nobody needs after the run.
+  // Returns the bytes of outputs in blocks of inputs that are not needed after the run.
   int64_t shared_blocks(const RecomputeStep& step, const std::vector<bool>& needed_after) const {
     int64_t bytes = 0;
     std::vector<int> gone;
@@ -146,7 +146,7 @@ std::string name_of(const char* kind, const std::string& id, int index) {
   return id.empty() ? fmt::format("{} {}", kind, index) : fmt::format("{} '{}'", kind, id);
 }
 
-// Finds what may not be in a problem.
+// Finds the first fault of a problem.
 class Inspection {
  public:
   explicit Inspection(const RecomputeProblem& problem)
@@ -210,7 +210,7 @@ class Inspection {
     return {};
   }
 
-  // In the order of steps: what stands before has been looked at, so no cycle is left over.
+  // Checks a step. The steps before it have been checked, so no cycle can remain.
   std::string of_step(int s) {
     const RecomputeStep& at = p_.steps[s];
     for (int v : at.reads) {

@@ -51,7 +51,7 @@ class Reader {
  private:
   [[noreturn]] void fail(const Word& at, const std::string& what) const { lines_.fail(at, what); }
 
-  // Moves on to the next line that says something and cuts it into words.
+  // Moves to the next line that is neither blank nor a comment and splits it into words.
   bool next_line() {
     for (std::string_view line; lines_.next(line);) {
       cut(line);
@@ -104,7 +104,7 @@ class Reader {
     return values;
   }
 
-  // Calls take(key, value) for each word from the fourth on; false: it does not know the key.
+  // Calls take(key, value) for each word from the fourth on; take() returns false for unknown keys.
   template <class Take>
   void read_options(const char* known, Take take) const {
     std::set<std::string_view> seen;
@@ -170,11 +170,11 @@ class Reader {
     Word at;
     size_t line;
   };
-  std::vector<Takes> takes_;  // which may name values of lines below
+  std::vector<Takes> takes_;  // may name values of later lines
   std::unordered_map<std::string, int> value_named_;
 };
 
-// Names as they may stand in a file, those of values all different.
+// Returns names that are valid in a file; all are different if `different`.
 template <class Items>
 std::vector<std::string> names_of(const Items& items, char kind, bool different) {
   std::set<std::string> taken;

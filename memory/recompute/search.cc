@@ -5,9 +5,9 @@
 namespace tessera::recomputing {
 namespace {
 
-// How many gaps are tried, of those that promise most, before one is taken.
+// The number of most promising gaps that are tried before one is taken.
 constexpr size_t kTried = 4;
-// How far an estimate of costs looks for what else has to be made again.
+// The depth to which a cost estimate follows inputs that must be recomputed, too.
 constexpr int kDepth = 4;
 
 EvictionPolicy with(const EvictionPolicy& policy, Evict forget) {
@@ -71,7 +71,7 @@ double Search::excess(int64_t budget) const {
   return sum;
 }
 
-// Of the sequence played last.
+// Finds the gaps of the sequence simulated last.
 void Search::find_gaps(int64_t budget) {
   const StepSequence& runs = simulator_.live_bytes().runs();
   const std::vector<int64_t>& live = simulator_.live_bytes().live();
@@ -79,7 +79,7 @@ void Search::find_gaps(int64_t budget) {
   used_with_.assign(tables_.values, -1);
   used_above_.assign(tables_.values, 0);
   int first = 0;
-  int64_t above = 0;  // runs before this one
+  int64_t above = 0;  // runs above the budget before this one
   for (size_t run = 0; run < runs.size(); ++run) {
     const int step = runs[run];
     for (int v : tables_.reads[step])
@@ -104,7 +104,7 @@ void Search::add_gap(int v, int step, int64_t above) {
   gaps_.push_back({{used_with_[v], v}, step, saved / (cost_again(v, step, kDepth) + 1)});
 }
 
-// About what making it again with a step costs: with what is not read after that otherwise.
+// Estimates the cost of recomputing a value with a step, including inputs not read that late.
 double Search::cost_again(int value, int step, int depth) const {
   const int producer = tables_.producer[value];
   auto cost = static_cast<double>(tables_.cost[producer]);
@@ -158,10 +158,10 @@ bool Search::descend(Candidate& candidate, int64_t budget, int64_t most) {
   return true;
 }
 
-// Of the sequence played last, which is that of the way: what is forgotten in vain, the dearest
-// first.
+// Returns the evictions that led to recomputation, the dearest first. Requires that the candidate's
+// sequence was simulated last.
 std::vector<Search::Evicted> Search::evicted(const Candidate& candidate) const {
-  std::vector<Evict> since(tables_.values, {-1, -1});  // when it was forgotten, and that repeated
+  std::vector<Evict> since(tables_.values, {-1, -1});  // per value: its first and last eviction
   std::vector<Evicted> result;
   auto next = candidate.policy.begin();
   int first = 0;

@@ -1,4 +1,4 @@
-// The strategies, the list of them, and plans out of the ways they know.
+// The recomputation strategies, the list of them, and plans made of their candidates.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace recomputing;
 
-// none runs everything once: what is read later is kept until then. The yardstick of the others.
+// none runs every step once and keeps each value until its last read: the baseline of the others.
 //
 //   bytes |        ####
 //         |     ##########
@@ -26,7 +26,7 @@ class OnceEach final : public RecomputeStrategy {
   }
 };
 
-// Reads its ways off a frontier that it fills.
+// A strategy that fills a frontier and returns its candidates.
 class Exploring : public RecomputeStrategy {
  public:
   using Fill = void (*)(const Tables& tables, Frontier& frontier);
@@ -47,17 +47,17 @@ class Exploring : public RecomputeStrategy {
   const Fill fill_;
 };
 
-// cheap runs only steps again that are cheap: element-wise ones and norms, whose time is that of
-// reading and writing their values once. Convolutions and products keep what they make. Of these,
-// what frees most bytes for its cost is forgotten first, until nothing is left that helps.
+// cheap recomputes only cheap steps: element-wise ones and norms, whose time is that of reading and
+// writing their values once. Outputs of convolutions and matrix products are kept. The value that
+// frees most bytes for its cost is evicted first, until no eviction helps.
 //
 //   forward   conv -> y -> norm -> z -> conv          y is kept, z is not
-//   backward          y -> norm -> z -> conv's        z is made again right before it is read
+//   backward          y -> norm -> z -> conv's        z is recomputed right before it is read
 void fill_cheap(const Tables& tables, Frontier& frontier) { go_down(tables, true, frontier); }
 
-// greedy goes step by step down from no recomputation: of all values that wait for a later reader
-// while too many bytes are live, the one is forgotten that frees most bytes x runs for what it
-// costs to make it again. What is made again may be forgotten again after its reader.
+// greedy descends from no recomputation step by step. Among all values that wait for a later user
+// while too many bytes are live, it evicts the one that frees most bytes x runs for its
+// recomputation cost. A recomputed value may be evicted again after its user.
 //
 //   bytes | ##        each block to the right costs more for what it frees
 //         | ####
@@ -73,7 +73,7 @@ void fill_best(const Tables& tables, Frontier& frontier) {
   improve(tables, frontier);
 }
 
-// Replaces the plans that are not proved, with a search of so many states.
+// Replaces plans that are not proved optimal by an exact search of at most `states` states.
 void prove_all(const RecomputeProblem& problem, std::span<const int64_t> budgets, size_t states,
                std::vector<RecomputePlan>& plans) {
   for (size_t i = 0; i < plans.size(); ++i)
@@ -81,10 +81,11 @@ void prove_all(const RecomputeProblem& problem, std::span<const int64_t> budgets
       prove_exactly(problem, budgets[i], states, plans[i]);
 }
 
-// best is the default: what `cheap`, `segments` and `greedy` find, then a search all along it that
-// keeps some of what costs most and forgets other things instead. Where a problem is so small that
-// all its states can be looked at, the cheapest of all (exact_search.cc). What the others find is
-// among what it takes from, so none of them is ever cheaper.
+// best is the default: the candidates of `cheap`, `segments` and `greedy`, then a search along
+// their frontier that keeps some of what costs most and evicts other values instead. If a problem
+// is so small that all its states can be visited, the plan is the cheapest of all
+// (exact_search.cc). The candidates of the others are among its own, so none of them is ever
+// cheaper.
 //
 //   cost | *                 * cheap, segments, greedy
 //        | .*                . found by exchanging
@@ -95,7 +96,7 @@ void prove_all(const RecomputeProblem& problem, std::span<const int64_t> budgets
 class BestOfAll final : public Exploring {
  public:
   using Exploring::Exploring;
-  // The exact search is there for all budgets or for none, so that a larger one never costs more.
+  // Runs the exact search for all budgets or for none, so that a larger budget never costs more.
   std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
                                    std::span<const int64_t> budgets) const override {
     constexpr size_t kMaxStates = 1 << 19;
@@ -105,16 +106,14 @@ class BestOfAll final : public Exploring {
   }
 };
 
-// exact finds the cheapest there is, by looking at every state that a program can be in
-// (exact_search.cc): for problems of some 20 values. With more it stops after a number of states,
-// and what it then returns is what `greedy` does, held against a better bound. The judge of the
-// others.
+// exact finds the cheapest sequence by visiting every state of a program (exact_search.cc): for
+// problems of some 20 values. A larger search stops after a number of states and returns the plan
+// of `greedy`, with a better bound. `exact` is the reference for the others.
 //
-//   state: (next step, values there)
-//     (2, ab) -- c --> (3, abc) -- d, free a --> (4, bcd)      what has run and what is there is
-//     all
-//          \                                     /             that matters, not how it came to be
-//           free b, c --> (3, ac) -- b, free a --
+//   state: (next step, live values)
+//     (2, ab) -- c --> (3, abc) -- d, free a --> (4, bcd)      only the steps that have run and
+//          \                                     /             the live values matter, not the
+//           free b, c --> (3, ac) -- b, free a --              path to them
 class AllStates final : public Exploring {
  public:
   using Exploring::Exploring;
@@ -132,7 +131,7 @@ struct Measured {
   int64_t peak, cost;
 };
 
-// Those that can run; the cheapest first, of equal ones the lowest.
+// Returns the candidates that can run, the cheapest first; of equal cost the lowest first.
 std::vector<Measured> measured(const RecomputeProblem& problem,
                                const std::vector<StepSequence>& candidates) {
   const Tables tables(problem);

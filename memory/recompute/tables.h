@@ -1,5 +1,4 @@
-// A problem laid out for speed: lists end to end, and what follows from them. Private to
-// memory/recompute.
+// Tables: a problem in flat arrays, for speed, with derived data. Private to memory/recompute.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace tessera::recomputing {
 // Lists of numbers, end to end.
 class Lists {
  public:
-  // Adds a list, without what stands in it before.
+  // Adds a list without its duplicates.
   void add(const std::vector<int>& list) {
     for (int item : list) {
       const auto from = items_.begin() + ends_.back();
@@ -30,34 +29,34 @@ class Lists {
   std::vector<int> ends_{0};
 };
 
-// What has no bytes, or is from outside, is always there once it is made and is left out of the
-// lists: so all that can go wrong in a sequence is that a step runs where it may not.
+// Values without bytes and external values are always available once they exist, so the lists omit
+// them. A sequence can then be invalid in only one way: a step runs when it must not.
 struct Tables {
   explicit Tables(const RecomputeProblem& problem);
 
-  // Whether a value is in the lists.
+  // Returns whether a value is in the lists.
   bool is_counted(int value) const { return producer[value] >= 0 && bytes[value] > 0; }
 
   const RecomputeProblem& problem;
   int steps, values;
-  Lists reads, makes;             // of each step
-  Lists may_reuse;                // of each value
-  std::vector<int> results;       // those in the lists
-  std::vector<int> producer;      // of each value: its step; -1: from outside
-  std::vector<int> last_read;     // of each value: the last step that reads it, n: it is a result,
-                                  // its maker where nobody does
-  std::vector<int> rerun_before;  // of each step: it may run again before this one runs first
-  std::vector<int64_t> bytes;     // of each value
-  std::vector<int64_t> cost, scratch;  // of each step
-  std::vector<char> takes;             // of each step: what it makes may take what it reads
-  int64_t external = 0;                // bytes that are always there
+  Lists reads, makes;             // per step
+  Lists may_reuse;                // per value
+  std::vector<int> results;       // results that are in the lists
+  std::vector<int> producer;      // per value: its step; -1: external
+  std::vector<int> last_read;     // per value: the last step that reads it; n: it is a result; its
+                                  // producer if no step reads it
+  std::vector<int> rerun_before;  // per step: it may be recomputed until this step runs first
+  std::vector<int64_t> bytes;     // per value
+  std::vector<int64_t> cost, scratch;  // per step
+  std::vector<char> takes;             // per step: its outputs may reuse its inputs
+  int64_t external = 0;                // bytes that are always live
 
  private:
   std::vector<int> counted(std::vector<int> list) const;
 };
 
-// The bytes that the values a step makes do not need, as they take blocks of values for which
-// `dies` holds: each the first it may and no other has taken, as graph/lifetimes.cc does.
+// Returns the bytes that the outputs of a step save by taking blocks of values for which `dies`
+// holds: each the first that it may reuse and no other has taken, as in graph/lifetimes.cc.
 template <class Dies>
 int64_t taken_bytes(const Tables& tables, int step, std::vector<int>& taken, Dies dies) {
   int64_t sum = 0;

@@ -50,7 +50,7 @@ class Training {
     return static_cast<int>(problem_.values.size()) - 1;
   }
 
-  // The gradient of a value is made by whoever reads it last and added to by the others.
+  // Adds a gradient: the last user of a value makes it, the others add to it.
   int gradient(const Image& x, int writer_reads) {
     const int g = add_value("d_" + problem_.values[x.value].id, bytes_of(x));
     if (writer_reads >= 0 && bytes_of(x) == problem_.values[writer_reads].bytes)
@@ -70,7 +70,7 @@ class Training {
                               std::move(overwrites), recomputable, work.cheap, id});
   }
 
-  // A parameter with its momentum, and its update once the gradient is there.
+  // Adds a parameter with its momentum; update() updates it, once the gradient exists.
   int parameter(const std::string& id, int64_t bytes) { return add_value(id, 2 * bytes); }
   void update(int parameter, int gradient) {
     add_step("update." + problem_.values[parameter].id, {}, {gradient, parameter}, {}, {parameter});
@@ -109,7 +109,7 @@ class Training {
     gradient_[x.value] = sum;
   }
 
-  // Batch norm, the shortcut added where there is one (a value, or -1), ReLU.
+  // Adds batch norm, the addition of the shortcut (a value; -1: none) and ReLU.
   Image norm(const Image& y, int shortcut, const std::string& id, bool relu = true) {
     const int64_t row = int64_t{4} * y.channels;
     const int scale = parameter(id + ".scale", 2 * row);
@@ -186,8 +186,8 @@ class Training {
 
   const TrainingNetwork& n_;
   RecomputeProblem problem_;
-  std::vector<int64_t> moved_;  // of each value: bytes that a step moves which reads or makes it
-  std::vector<int> gradient_;   // of each value: its gradient so far
+  std::vector<int64_t> moved_;  // per value: bytes moved by a step that reads or makes it
+  std::vector<int> gradient_;   // per value: its gradient so far
   std::vector<std::function<void()>> backward_;
 };
 

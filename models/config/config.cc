@@ -12,7 +12,7 @@
 namespace tessera {
 
 int64_t Duration::steps(int64_t steps_per_epoch) const {
-  constexpr double kMax = 0x1p62;  // of more, rounding is not defined
+  constexpr double kMax = 0x1p62;  // llround() is undefined for values beyond 64 bits
   const double factor = unit == Unit::kEpochs ? static_cast<double>(steps_per_epoch) : 1;
   const double exact = std::min(count * factor, kMax);
   return exact > 0 ? std::max<int64_t>(1, std::llround(exact)) : 0;
@@ -39,8 +39,8 @@ int64_t TrainConfig::total_steps(int64_t steps_per_epoch) const {
   return Duration{epochs, Duration::Unit::kEpochs}.steps(steps_per_epoch);
 }
 
-// The items of data.augment and optimizer.groups; those of model.layers stand
-// beside their builders in layer_network.cc.
+// Items of data.augment and optimizer.groups; those of model.layers are next to their builders, in
+// layer_network.cc.
 
 bool ItemKind::may_be_bare() const {
   return !takes_value() &&

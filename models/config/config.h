@@ -1,4 +1,4 @@
-// The configuration of a run: plain structs, and the YAML they are read from.
+// Config: the configuration of a run as plain structs, and functions that read and print its YAML.
 //
 // Reading is strict: a key that does not exist, a key given twice, a value of the wrong type, unit
 // or range are errors with file:line:column, and all of them are reported at once in one
@@ -7,8 +7,8 @@
 //
 //   Config config = load_config("resnet.yaml", {"train.steps=50", "~data.augment"});
 //
-// The keys, their rules, beside which choices they are read, and their help are described once, in
-// config_keys(). Thread-safe.
+// config_keys() is the only description of the keys: their rules, their help, and the choices for
+// which they have an effect. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace tessera {
 
-// A model as a list of layers, the way configurations give it:
+// A layer of a model that a configuration gives as a list of layers:
 //
 //   model:
 //     classes: 10
@@ -39,9 +39,9 @@ namespace tessera {
 //       - global_average_pool
 //       - {linear: {units: 10}}
 //
-// The shapes follow from the images: x [n, height, width, channels] goes through the layers in
-// order, and the last must make [n, classes]. The kinds and their options stand in
-// layer_network.cc. Parts are named by kind and place in their list: "conv0", "residual3.conv0".
+// Shapes are inferred from the images: the first layer reads x [n, height, width, channels], and
+// the last must return [n, classes]. layer_network.cc defines the kinds and their options. A layer
+// is named by its kind and its index in its list: "conv0", "residual3.conv0".
 struct LayerConfig {
   std::string kind = "relu";
   int64_t filters = 0, kernel = 0;                // conv; pixels a side
@@ -50,18 +50,18 @@ struct LayerConfig {
   bool bias = true;                               // conv, linear
   bool identity = false;                          // conv: filters start as the identity
   int64_t size = 0;                               // pools: pixels a side
-  std::optional<int64_t> pool_stride;             // pools: the size when not given
+  std::optional<int64_t> pool_stride;             // pools; default: size
   int64_t units = 0;                              // linear
   double probability = 0.5;                       // dropout
   double eps = 1e-5;                              // norms
   double momentum = 0.1;                          // batch_norm
   bool scale = true;                              // batch_norm
   double factor = 1;                              // scale
-  bool round_up = false;                          // pools: the number of windows
+  bool round_up = false;                          // pools (PyTorch: ceil_mode)
   double slope = 0.01;                            // leaky_relu
   double first_slope = 0.25;                      // prelu
   double alpha = 1;                               // elu
-  double start = 1e-6;                            // layer_scale
+  double start = 1e-6;                            // layer_scale: initial value
   int64_t squeeze = 0;                            // squeeze_excitation: channels in the middle
   std::string activation = "relu";                // squeeze_excitation
   std::string gate = "sigmoid";                   // squeeze_excitation
@@ -69,20 +69,22 @@ struct LayerConfig {
   double norm_alpha = 1e-4, norm_beta = 0.75;     // local_response_norm
   double norm_k = 1;                              // local_response_norm
   std::vector<LayerConfig> layers;                // residual: y = layers(x) + shortcut(x)
-  std::vector<LayerConfig> shortcut;              // residual: empty: x itself
-  SourceRange range;                              // of its name, when it was read
+  std::vector<LayerConfig> shortcut;              // residual; empty: the identity
+  SourceRange range;                              // position of the kind's name, if parsed
 };
 
-// A length of training: "1ep", "0.5ep" or "500st"; for a few keys also one of time: "10min", "2h".
+// A duration of training: "1ep", "0.5ep" or "500st"; for a few keys also a time: "10min", "2h".
 // Zero may be written without a unit.
 struct Duration {
   enum class Unit { kSteps, kEpochs, kMinutes, kHours };
-  double count = 0;  // whole when in steps
+  double count = 0;  // an integer for steps
   Unit unit = Unit::kSteps;
 
   bool is_time() const { return unit == Unit::kMinutes || unit == Unit::kHours; }
-  double seconds() const { return count * (unit == Unit::kHours ? 3600 : 60); }  // of a time
-  // In steps, rounded to the nearest, but at least one of what is above 0; not for a time.
+  // Requires is_time().
+  double seconds() const { return count * (unit == Unit::kHours ? 3600 : 60); }
+  // Returns the number of steps, rounded to the nearest; at least 1 if count > 0. Requires
+  // !is_time().
   int64_t steps(int64_t steps_per_epoch) const;
   std::string text() const;  // "500st"
   bool operator==(const Duration&) const = default;
@@ -92,14 +94,14 @@ struct Duration {
 struct ByteSize {
   int64_t bytes = 0;
 
-  // Where a key allows it: as many as there are.
+  // Returns the size "auto": the free memory. Only keys with KeyRule::automatic allow it.
   static ByteSize automatic() { return {-1}; }
   bool is_automatic() const { return bytes < 0; }
-  std::string text() const;  // in the largest unit that leaves it whole, or "auto"
+  std::string text() const;  // in the largest unit with an integer count, or "auto"
   bool operator==(const ByteSize&) const = default;
 };
 
-// How many threads load data: a number, or "auto": one for each core, within bounds.
+// The number of loader threads: a number, or "auto": one per core, at most 16.
 class Workers {
  public:
   Workers(int count) : count_(count) {}
@@ -113,7 +115,7 @@ class Workers {
   bool automatic_ = false;
 };
 
-// Enumerations whose values configurations choose by name.
+// Enumerations whose values are given by name.
 enum class Mode { kGraph, kEager };
 enum class LossKind { kCrossEntropy, kBce, kMse };
 enum class ScheduleKind {
@@ -177,24 +179,24 @@ struct AugmentConfig {
 struct ModelConfig {
   std::string name = "resnet20";
   int64_t classes = 10;
-  // Options of some models; the model's own where nothing is given (models/zoo/zoo.h).
+  // Options of some models; the model's default if not given (models/zoo/zoo.h).
   std::optional<double> dropout;
   std::vector<int64_t> widths;
   std::optional<int64_t> depth, widen, growth;
   std::optional<double> stochastic_depth;
-  std::string weights;              // file with the values to begin with; "": as initialised
-  std::vector<LayerConfig> layers;  // instead of a model by name, which is "layers" then
+  std::string weights;              // file of pretrained weights; "": none
+  std::vector<LayerConfig> layers;  // replaces a model by name; name is then "layers"
 };
 
 struct DataConfig {
   std::string name = "synthetic";
   std::string root;             // folder of the files; hdf5: the file
-  int64_t batch = 128;          // images of a step
+  int64_t batch = 128;          // images per step
   Workers workers = 2;          // loader threads; 0: load in the training thread
-  int read_ahead = 4;           // batches held ready at most
+  int read_ahead = 4;           // batches prefetched at most
   int image_size = 0;           // pixels a side
   std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
-  std::string images;           // models/data/sets/hdf5_set.h says what these mean
+  std::string images;           // from here to cache: models/data/sets/hdf5_set.h
   std::string layout = "hwc";
   std::vector<double> range;
   std::string class_names;
@@ -203,37 +205,37 @@ struct DataConfig {
   NamedEnum<Damaged> damaged = Damaged::kError;
   NamedEnum<Channels> channels = Channels::kColour;
   bool follow_links = false;
-  int64_t train_count = 0;  // use only so many training images; 0: all
-  int64_t test_count = 0;   // the same for the test images
+  int64_t train_count = 0;  // training images to use; 0: all
+  int64_t test_count = 0;   // test images to use; 0: all
   NamedEnum<Sampling> sampling = Sampling::kShuffled;
-  ValidationSource validation;  // held out of the training images, or a folder
+  ValidationSource validation;  // a part of the training images, or a folder
   std::vector<AugmentConfig> augment;
   std::vector<double> mean, std;  // per channel, in units of x / 255; empty: the data set's own
 };
 
-// The formulas stand in models/training/session.h.
+// The formulas are in models/training/session.h.
 struct LossConfig {
   NamedEnum<LossKind> name = LossKind::kCrossEntropy;
   double label_smoothing = 0;
-  std::vector<double> class_weights = {};  // one for each class; empty: 1
+  std::vector<double> class_weights = {};  // one per class; empty: 1
   std::optional<double> target_threshold = {};
 };
 
 // One entry of optimizer.groups: {vectors: {weight_decay: 0}} or {named: {part: fc, lr: 10}}.
 struct GroupConfig {
-  std::string kind = "vectors";
-  std::string part = {};            // of the network
+  std::string kind = "vectors";     // vectors (parameters of rank <= 1) | named
+  std::string part = {};            // named: a part of the network
   double lr = 1, weight_decay = 1;  // factors
   bool operator==(const GroupConfig&) const = default;
 };
 
 struct OptimizerConfig {
   std::string name = "sgd";  // one of optimizers.cc
-  double lr = 0.1;           // that the schedule scales; parse_config() takes usual_lr()
-  std::optional<double> clip_norm, clip_value;  // of gradients
-  double layer_decay = 1;                       // factor of lr from a layer to the one before
+  double lr = 0.1;           // base of the schedule; parse_config() defaults to usual_lr()
+  std::optional<double> clip_norm, clip_value;  // limits of the gradients
+  double layer_decay = 1;                       // layer i of n: lr * layer_decay^(n - 1 - i)
   std::vector<GroupConfig> groups;
-  // Options of all optimizers, and of those that name them in optimizers.cc.
+  // The first three apply to all optimizers, the others to those that list them in optimizers.cc.
   double weight_decay = 0, vector_lr = 1;
   bool decay_vectors = true;
   double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, alpha = 0.99, eps = 1e-8, trust = 0.001;
@@ -241,48 +243,48 @@ struct OptimizerConfig {
   int ns_steps = 5;
 };
 
-// The formulas stand in models/config/schedule.h.
+// The formulas are in models/config/schedule.h.
 struct ScheduleConfig {
   NamedEnum<ScheduleKind> name = ScheduleKind::kConstant;
-  Duration warmup;  // linear from 0 to lr
-  Duration every{30, Duration::Unit::kEpochs};
-  std::vector<Duration> milestones;  // rising
+  Duration warmup;                              // linear from 0 to lr
+  Duration every{30, Duration::Unit::kEpochs};  // PyTorch: step_size
+  std::vector<Duration> milestones;             // increasing
   double gamma = 0.1;
-  double final_lr = 0;
-  double start_factor = 0.04, peak_at = 0.3;  // parts of lr and of the training
+  double final_lr = 0;                        // PyTorch: eta_min
+  double start_factor = 0.04, peak_at = 0.3;  // fractions of lr and of the training (pct_start)
   double power = 1;
-  Duration period{10, Duration::Unit::kEpochs};
-  int period_factor = 1;
+  Duration period{10, Duration::Unit::kEpochs};  // PyTorch: T_0
+  int period_factor = 1;                         // PyTorch: T_mult
   Duration decay{1, Duration::Unit::kEpochs};
   int patience = 10, cooldown = 0;  // evaluations
   double threshold = 1e-4;
 };
 
 struct TrainConfig {
-  double epochs = 10;                                      // how long; a fraction is allowed
-  std::optional<int64_t> steps;                            // when given, how long instead of epochs
+  double epochs = 10;                                      // a fraction is allowed
+  std::optional<int64_t> steps;                            // replaces epochs if given
   Duration evaluate_every{1, Duration::Unit::kEpochs};     // 0: only at the end
-  NamedEnum<OnNonFinite> non_finite = OnNonFinite::kStop;  // a batch with such a loss or gradients
+  NamedEnum<OnNonFinite> non_finite = OnNonFinite::kStop;  // NaN or infinite loss or gradients
   Duration log_every{50, Duration::Unit::kSteps};          // 0: only at the end of an epoch
-  int accumulate = 1;                                      // parts of a batch, one after the other
-  int patience = 0;                                        // evaluations without a new best; 0: any
-  std::vector<std::string> freeze, freeze_all_but;         // parts of the network
+  int accumulate = 1;                               // gradient accumulation: parts of a batch
+  int patience = 0;                                 // evaluations without a new best; 0: off
+  std::vector<std::string> freeze, freeze_all_but;  // parts of the network
 
   int64_t total_steps(int64_t steps_per_epoch) const;
 };
 
-// An average of the weights over the steps (layers/optimizers/ema.h), which is what is evaluated
-// and what weights.safetensors holds.
+// The average of the weights over the steps (layers/optimizers/ema.h). Evaluations and
+// weights.safetensors use the averaged weights.
 struct EmaConfig {
   std::optional<double> decay;  // none: no average is kept
   bool warmup = false;
 };
 
 struct EvalConfig {
-  int64_t batch = 0;  // images; 0: data.batch, of an accumulated one the largest part
-  // Logits are the means of those of several views of an image.
-  bool flip = false;  // it and its mirror
-  int64_t shift = 0;  // pixels; it, and moved by them up and left, and down and right
+  int64_t batch = 0;  // images; 0: data.batch / train.accumulate, rounded up
+  // Test-time augmentation: logits are averaged over several views of an image.
+  bool flip = false;  // adds the mirror image
+  int64_t shift = 0;  // pixels; adds each view moved up and left, and moved down and right
 };
 
 struct CpuConfig {
@@ -291,14 +293,14 @@ struct CpuConfig {
 };
 
 struct GpuConfig {
-  bool tf32 = false;                       // products and convolutions with ten bits of mantissa
-  ByteSize workspace{int64_t{256} << 20};  // that one op may take for scratch
-  bool cuda_graph = true;                  // a step is launched as a whole
-  bool synchronous = false;                // wait after each op
+  bool tf32 = false;                           // matmul and conv2d with ten bits of mantissa
+  ByteSize workspace{int64_t{256} << 20};      // limit of one op's scratch
+  bool cuda_graph = true;                      // launch a step as one CUDA graph
+  bool synchronous = false;                    // wait after each op (CUDA_LAUNCH_BLOCKING=1)
   NamedEnum<GpuPlans> plans = GpuPlans::rule;  // rule | tuned
 };
 
-// Limits of the logical devices that cpu:0 and gpu:0 are cut into; empty: it stays whole.
+// Memory limits of the logical devices into which cpu:0 and gpu:0 are split; empty: not split.
 struct DevicesConfig {
   std::vector<ByteSize> cpu, gpu;
   bool operator==(const DevicesConfig&) const = default;
@@ -306,35 +308,36 @@ struct DevicesConfig {
 
 struct MemoryConfig {
   std::string planner = "best";
-  std::optional<ByteSize> limit;      // of all that the engine asks for, of the host's memory
-  std::optional<ByteSize> gpu_limit;  // the same of the GPU's
-  // What limit counts, or on a GPU gpu_limit, is brought under this: what does not fit is computed
-  // again instead of kept (models/training/memory_budget.h).
+  std::optional<ByteSize> limit;      // host memory that the engine allocates
+  std::optional<ByteSize> gpu_limit;  // GPU memory that the engine allocates
+  // A limit refuses, a budget recomputes: activations are recomputed (activation checkpointing)
+  // until the memory that limit, or on a GPU gpu_limit, counts fits into the budget
+  // (models/training/memory_budget.h).
   std::optional<ByteSize> budget;
-  std::string recompute = "best";     // what is (memory/recompute/recompute.h)
-  std::string costs = "counted";      // by what times (models/training/profile_costs.h)
+  std::string recompute = "best";     // strategy (memory/recompute/recompute.h)
+  std::string costs = "counted";      // costs of nodes (models/training/profile_costs.h)
   std::string allocator = "caching";  // memory/allocator.h
-  std::optional<ByteSize> reserve;    // bytes taken before the first step
+  std::optional<ByteSize> reserve;    // allocated before the first step
 };
 
 struct CheckpointConfig {
   Duration every{1, Duration::Unit::kEpochs};  // 0: only at the end; may be a time
-  int keep = 2;  // how many of the newest stay; 0: none are written at all
-  NamedEnum<BestBy> best = BestBy::kAccuracy;  // keep the best too: on the validation images, where
-                                               // there are none on those of the test
-  std::string use =
-      "best";  // with data.validation, weights.safetensors and the test are of: best | last
+  int keep = 2;                                // newest checkpoints to keep; 0: none are written
+  // Also keeps the checkpoint that is best on the validation images or, without any, on the test
+  // images.
+  NamedEnum<BestBy> best = BestBy::kAccuracy;
+  std::string use = "best";  // weights to export and test, with data.validation: best | last
 };
 
 struct ResumeConfig {
-  bool exact = false;  // refuse where the bits may be others than those of the machine before
+  bool exact = false;  // refuse to resume in an environment that may change the bits
 };
 
 struct RunConfig {
   std::string dir = "runs/run";
 };
 
-// Where each key that was given was given last.
+// The position at which each given key was given last.
 using GivenKeys = std::map<std::string, SourceRange>;
 
 struct Config {
@@ -358,33 +361,32 @@ struct Config {
   CheckpointConfig checkpoint;
   ResumeConfig resume;
   RunConfig run;
-  // What an override made meaningless of what the file says: "optimizer.nesterov: true (a.yaml:3)".
+  // Keys of the file that an override made meaningless: "optimizer.nesterov: true (a.yaml:3)".
   std::vector<std::string> put_aside;
-  // Of a configuration that was read, for errors that only a run finds (placed(), diagnostics.h).
+  // For errors that only a run finds (placed_text(), diagnostics.h); nullptr unless parsed.
   std::shared_ptr<const GivenKeys> given;
 };
 
-// Where each key that was given was given last: "resnet.yaml:10", or "command line".
+// The last source of each given key: "resnet.yaml:10", or "command line".
 using ConfigOrigins = std::map<std::string, std::string>;
 
-// An override is "group.key=value", the value in YAML, or "~group.key", which puts a key or a whole
-// group back to the default. Of train.epochs and train.steps one may be given in the file; an
-// override of one puts the other aside. Throws ConfigErrors, and ConfigError when the file cannot
-// be read.
+// Loads a configuration file and applies the overrides. An override is "group.key=value", the value
+// in YAML, or "~group.key", which resets a key or a whole group to the default. The file may give
+// train.epochs or train.steps, not both; an override of one resets the other. Throws ConfigErrors,
+// and ConfigError if the file cannot be read.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
                    ConfigOrigins* origins = nullptr);
-// Loads the resolved configuration of a run folder, which an earlier program may have written:
-// settings without effect are put aside.
+// Loads the resolved configuration of a run folder, which an earlier version may have written:
+// resets settings without effect.
 Config load_resolved_config(const std::string& path,
                             const std::vector<std::string>& overrides = {});
-// name: what errors call the text.
+// Parses a configuration; `name` is the name of the text in errors.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<std::string>& overrides = {},
                     ConfigOrigins* origins = nullptr);
 
-// YAML of every key that means something; parse_config() of it gives a configuration that trains
-// the same. With origins, each line
-// ends in a comment that says where its value comes from.
+// Returns YAML of every key that has an effect; parsing the YAML gives a configuration that trains
+// identically. If origins is given, each line ends in a comment with the origin of its value.
 std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
 
 }  // namespace tessera

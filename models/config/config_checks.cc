@@ -47,7 +47,7 @@ class Checks {
   }
 
  private:
-  // At the first of the keys that was given.
+  // Reports an error at the first given key of `keys`.
   void add(std::initializer_list<const char*> keys, const std::string& text) {
     errors_.add(place_of(first_given({keys.begin(), keys.size()})), text);
   }
@@ -56,7 +56,7 @@ class Checks {
     return key.empty() ? otherwise_ : given_.at(key);
   }
 
-  // "" when none was.
+  // Returns "" if none of the keys is given.
   std::string first_given(std::span<const char* const> keys) const {
     for (const char* key : keys)
       if (given_.count(key) != 0) return key;
@@ -79,7 +79,7 @@ class Checks {
     }
   }
 
-  // What is given for the model must be an option of that model.
+  // Checks that each key given for the model is an option of the model.
   void check_model() {
     const size_t before = errors_.size();
     const bool is_layered = given_.count("model.layers") != 0;
@@ -101,9 +101,10 @@ class Checks {
     if (errors_.size() == before) check_network();
   }
 
-  // As training will build it; its shapes only where they are known without opening data.
+  // Builds the network as training will. Checks its shapes only if the image size is known without
+  // opening the data.
   void check_network() {
-    Config known = config_;  // but for the parts of it that could not be read
+    Config known = config_;  // without the groups that have errors
     if (wrong_.count("train")) known.train = {};
     if (wrong_.count("optimizer")) known.optimizer = {};
     const std::optional<NetworkProblem> problem = find_network_problem(known, image_);
@@ -191,7 +192,7 @@ class Checks {
       add({problem->key, "data.images"}, problem->text);
   }
 
-  // Where the name of the data set tells; no file is looked at here.
+  // Checks the counts that follow from the name of the data set; opens no file.
   void check_counts() {
     const ValidationSource& validation = config_.data.validation;
     if (config_.data.name == "image_folder") return;
@@ -213,7 +214,7 @@ class Checks {
     if (validation.any() && validation.folder.empty())
       if (const std::string problem = held_out_problem(validation, train); !problem.empty())
         add({"data.validation"}, "data.validation: " + problem);
-    if (config_.data.name == "synthetic") return;  // as many as are asked for
+    if (config_.data.name == "synthetic") return;  // makes any number of images
     const auto check = [&](const char* key, int64_t asked, int64_t there) {
       if (there > 0 && asked > there)
         add({key}, fmt::format("{}: {} is asked for, but {} has {} images; 0 takes all", key, asked,
@@ -236,7 +237,7 @@ class Checks {
                       memory.reserve->text(), memory.limit->text()));
   }
 
-  // The budget is a wish, the limit a refusal.
+  // Checks that the budget is not above the limit.
   void check_budget() {
     const MemoryConfig& memory = config_.memory;
     if (!memory.budget || memory.budget->is_automatic()) return;
@@ -253,12 +254,12 @@ class Checks {
     if (choice.empty()) return false;
     const size_t dot = choice.find('.');
     if (wrong_.count(dot == std::string::npos ? "" : choice.substr(0, dot)) != 0)
-      return true;  // nobody knows what was chosen
+      return true;  // the choice is unknown
     const auto chosen = given_.find(choice);
     return chosen != given_.end() && chosen->second.source->order > 0 && range.source->order == 0;
   }
 
-  // A setting that nothing reads was meant for something.
+  // Reports given keys that have no effect.
   void check_effects() {
     Config copy = config_;
     for (const ConfigKey& key : config_keys(copy)) {
@@ -294,7 +295,7 @@ class Checks {
     }
   }
 
-  // Shares are drawn from one distribution of a kind.
+  // Allows one mixup and one cutmix, because each kind draws its shares from one distribution.
   void check_mixes() {
     for (const char* kind : {"mixup", "cutmix"}) {
       const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
@@ -327,8 +328,8 @@ class Checks {
   const std::set<std::string>& wrong_;
   const SourceRange& otherwise_;
   Diagnostics& errors_;
-  std::optional<ImageShape> image_;  // that the network is given, where it is known
-  size_t channels_ = 0;              // of an image; 0: not known
+  std::optional<ImageShape> image_;  // input of the network, if known
+  size_t channels_ = 0;              // 0: unknown
 };
 
 }  // namespace

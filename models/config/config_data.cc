@@ -32,8 +32,8 @@ ResizeCrop resize_crop_of(const AugmentConfig& step) {
   return {step.size, {step.scale[0], step.scale[1]}, {step.ratio[0], step.ratio[1]}};
 }
 
-// Names classes that may be none: those with an odd name, such as "_old", "ants (1)" or "ants
-// copy", and those with less than a tenth of the median's images.
+// Lists classes that may be mistakes: those with an odd name, such as "_old", "ants (1)" or "ants
+// copy", and those with less than a tenth of the median number of images.
 std::string odd_classes(const Dataset& data) {
   constexpr size_t kMax = 8;
   const auto mark = [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; };

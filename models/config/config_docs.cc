@@ -1,4 +1,4 @@
-// config_keys() as a page, as a commented configuration, and as JSON Schema.
+// Prints config_keys() as a page, as a commented configuration and as JSON Schema.
 #include "tessera/models/config/config_docs.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ train: {epochs: 15}
 
 )";
 
-// A cell of a table.
+// Escapes the text of a table cell.
 std::string cell(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -90,7 +90,7 @@ std::string steps_reference(const std::string& path) {
   return page;
 }
 
-// 0, the default, where its images are large enough for the model.
+// Returns 0, the default, if the images of the data set are large enough for the model.
 int image_size_for(const Config& config) {
   if (!find_network_problem(config, image_shape(config.data))) return 0;
   int size = 64;
@@ -111,7 +111,7 @@ Json pattern(const std::string& units) {
       {{"type", "string"}, {"pattern", "^([0-9]*[.]?[0-9]+|[0-9]+[.])" + units + "$"}});
 }
 
-// Limits are doubles; whole ones are written so.
+// Returns a limit, as an integer if it is one.
 Json limit(double value) {
   const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
   return whole ? Json(static_cast<int64_t>(value)) : Json(value);
@@ -129,7 +129,7 @@ Json number(const char* type, const KeyRule& rule) {
 template <class Step>
 Json step_schema();
 
-// The schema of a value; each operator() is that of one type of key.
+// The schema of a value: one operator() for each type of key.
 class ValueSchema {
  public:
   explicit ValueSchema(const KeyRule& rule) : rule_(rule) {}
@@ -145,7 +145,7 @@ class ValueSchema {
   }
   Json operator()(const NamedEnumValue*) const {
     std::vector<Json> names(rule_.names.begin(), rule_.names.end());
-    for (const std::string& name : rule_.names)  // YAML takes the text 1 for a number
+    for (const std::string& name : rule_.names)  // YAML reads the name 1 as a number
       if (int64_t whole = 0; parse_number(name, whole) == std::errc()) names.emplace_back(whole);
     return Json::object({{"enum", Json::list(names)}});
   }
@@ -172,7 +172,7 @@ class ValueSchema {
   Json operator()(const std::vector<T>*) const {
     Json items;
     if constexpr (std::is_same_v<T, LayerConfig>)
-      items = Json::object({{"$ref", "#/$defs/layer"}});  // layers may hold layers
+      items = Json::object({{"$ref", "#/$defs/layer"}});  // layers may contain layers
     else if constexpr (requires(T step) { item_kinds(step); })
       items = step_schema<T>();
     else

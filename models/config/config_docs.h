@@ -1,19 +1,18 @@
-// The keys of configurations for people and editors, all written from config_keys().
+// Documentation of the configuration keys for people and editors, generated from config_keys().
 #pragma once
 
 #include <string>
 
 namespace tessera {
 
-// JSON Schema (draft 2020-12). What holds between several keys it does not know.
+// Returns the JSON Schema (draft 2020-12), without the rules between several keys.
 std::string config_schema();
 
-// The reference page, docs/config.md.
+// Returns the reference page, docs/config.md.
 std::string config_reference();
 
-// A configuration of every key with its default and a comment on each, for this model; images are
-// larger where it needs that. Throws
-// ConfigError for an unknown one.
+// Returns a configuration for this model, with the default of every key and a comment. Enlarges the
+// images if the model needs larger ones. Throws ConfigError for an unknown model.
 std::string config_template(const std::string& model);
 
 }  // namespace tessera

@@ -23,7 +23,7 @@ namespace tessera {
 
 namespace {
 
-// What a value is, and how it is written where that needs an example.
+// The type of a value for errors and help, with an example if one is needed.
 struct TypeText {
   using Text = std::pair<const char*, const char*>;
   Text operator()(const bool*) const { return {"true or false", ""}; }
@@ -103,7 +103,7 @@ std::string image_size_help() {
 
 std::string some(int count) { return count == 0 ? "0" : "1 or more"; }
 
-// The data set, and what is said of an HDF5 file.
+// The data set as a choice: some keys apply only to some HDF5 files.
 constexpr const char* kNamedArrays = "hdf5 with data.images";
 constexpr const char* kCutFile = "hdf5 with data.images without {split}";
 std::string arrays(const Config& c) {
@@ -114,7 +114,7 @@ std::string cut(const Config& c) {
   return arrays(c) == kNamedArrays && !has_split ? kCutFile : arrays(c);
 }
 
-// A device that is not certain to be a CPU may be a GPU.
+// A device that does not clearly name a CPU may be a GPU.
 const Choice kByDevice{
     "device", [](const Config& c) { return std::string(names_cpu(c) ? "cpu" : "gpu"); }, false};
 const Choice kByMode{"mode", [](const Config& c) { return c.mode.text(); }};
@@ -140,14 +140,14 @@ When quietly(When when) {
   when.in_help = false;
   return when;
 }
-// Makes a key of a file that an override silences an error.
+// Makes a key of the file an error if an override leaves the key without effect.
 When strictly(When when) {
   when.puts_aside = false;
   return when;
 }
 When having(const char* option) { return when(kByOptimizer, optimizers_with(option)); }
 
-// Published data sets with a coarse and a fine label, and files whose labels have a path.
+// Returns the published data sets with coarse and fine labels, and files whose labels have a path.
 std::vector<std::string> sets_with_labels() {
   std::vector<std::string> names;
   for (const PublishedSet& set : published_sets())
@@ -156,7 +156,7 @@ std::vector<std::string> sets_with_labels() {
   return names;
 }
 
-// Data sets that are read from somewhere.
+// Returns the data sets that are read from files.
 std::vector<std::string> sets_with_files() {
   std::vector<std::string> names = data_names();
   std::erase(names, "synthetic");
@@ -169,10 +169,10 @@ std::string of_networks(const char* option, const char* help) {
 }
 
 constexpr double kInts = std::numeric_limits<int>::max();
-// No sum of bytes that this is a factor of leaves 64 bits (models/training/memory_need.h).
+// The largest number of images; their bytes fit into 64 bits (models/training/memory_need.h).
 constexpr double kMaxImages = 0x1p32;
 
-// One key, one line.
+// One line per key.
 // clang-format off
 std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
   const When gpu = when(kByDevice, {"gpu"}), hdf5 = when(kByData, {"hdf5"});

@@ -1,6 +1,6 @@
-// The one description of the configuration: every key, where its value lives, what it may be,
-// beside which choices it is read, and what it is for. Parsing, checking, overriding, printing,
-// help and schema all walk this list.
+// ConfigKey: the only description of a configuration key: its target, its rule, the choice for
+// which it has an effect, and its help. Parsing, checking, overriding, printing, help and schema
+// all iterate over config_keys().
 //
 // A new key is a member of a struct in config.h and a row in config_keys.cc.
 #pragma once
@@ -19,27 +19,28 @@ namespace tessera {
 
 struct YamlNode;  // yaml_tree.h
 
-// What a value may be, beyond its type.
+// The values that a key accepts, in addition to its type.
 struct KeyRule {
-  double min = -std::numeric_limits<double>::infinity();  // of a number, a list's entry, a count
+  double min = -std::numeric_limits<double>::infinity();  // limits of a number, list entry or count
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;               // min itself is not allowed
-  bool below_max = false;               // nor is max
-  std::vector<std::string> names = {};  // of a text: one of these, when there are any
-  // Of a list of numbers: names that stand for one.
+  bool below_max = false;               // max itself is not allowed
+  std::vector<std::string> names = {};  // allowed strings; empty: all
+  // Names that stand for lists of numbers.
   std::vector<std::pair<std::string, std::vector<double>>> lists = {};
-  bool automatic = false;  // of a size: auto is allowed too
-  bool time = false;       // of a length: minutes and hours are allowed too
-  bool required = false;   // of an option of a step: has no default
+  bool automatic = false;  // size: auto is also allowed
+  bool time = false;       // duration: minutes and hours are also allowed
+  bool required = false;   // option of a list item: has no default
 };
 
-// What lengths may be at most, in minutes and hours as in epochs: products with the steps of an
-// epoch stay whole numbers of 64 bits.
+// The maximum durations; kMaxEpochs also limits minutes and hours. Products with the steps of an
+// epoch fit into 64-bit integers.
 inline constexpr double kMaxSteps = 1e15, kMaxEpochs = 1e9;
-// The numbers above 0 that are neither 0 nor infinite as float, and leave room to count with.
+// The range of positive numbers that stay above 0 and finite as float, with a margin for
+// arithmetic.
 inline constexpr double kMinFloat = 1e-37, kMaxFloat = 1e37;
 
-// Rules as the tables of keys, optimizers, layers and augmentations write them.
+// Short forms of rules, for the tables of keys, optimizers, layers and augmentations.
 KeyRule any();
 KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity());
 KeyRule above(double min, double max = std::numeric_limits<double>::infinity());
@@ -50,25 +51,25 @@ template <class E>
 KeyRule one_of() {
   return one_of(names_of<E>());
 }
-KeyRule or_time(KeyRule rule);  // a length may be a time too
-KeyRule or_auto(KeyRule rule);  // a size may be auto
+KeyRule or_time(KeyRule rule);  // also allows minutes and hours
+KeyRule or_auto(KeyRule rule);  // also allows auto
 KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list);
 KeyRule required(KeyRule rule);
 
-// A key that decides which others are read.
+// A key whose value decides which other keys have an effect.
 struct Choice {
   const char* key;                              // "schedule.name"
   std::string (*chosen)(const Config& config);  // "cosine"
-  bool in_help = true;  // When::in_help and When::puts_aside, unless a row tells otherwise
+  bool in_help = true;                          // defaults of When::in_help and When::puts_aside
   bool puts_aside = true;
 };
 
-// The values of a choice beside which a key is read.
+// The values of a choice for which a key has an effect.
 struct When {
   const Choice* choice;
   std::vector<std::string> values;
   bool in_help;     // whether the key's help begins with the values
-  bool puts_aside;  // whether an override of the choice drops the key of a file that it silences
+  bool puts_aside;  // whether an override of the choice resets a key of the file that has no effect
 };
 
 struct ConfigKey {
@@ -85,67 +86,66 @@ struct ConfigKey {
   ConfigKey(std::string path, Target target, KeyRule rule, When when, const std::string& help);
 
   std::string path;  // "data.batch"
-  Target target;     // into the Config the list was made for
+  Target target;     // into the argument of config_keys()
   KeyRule rule;
-  std::optional<When> when;  // none: always read
+  std::optional<When> when;  // none: always has an effect
   std::string help;
 
-  std::string group() const;  // "data", "" for a key without one
+  std::string group() const;  // "data"; "" for a top-level key
   std::string leaf() const;   // "batch"
 };
 
-// In the order of printing: keys of a group stand together, those without a group come first.
+// Returns all keys in printing order: top-level keys first, then group by group.
 std::vector<ConfigKey> config_keys(Config& config);
 
-// One thing a list of steps may hold: `{crop: {padding: 4}}`, `{flip: horizontal}` or `relu`. The
-// options are described like keys, with paths such as "padding"; "" is a value right after the
-// name.
+// A kind of list item: `{crop: {padding: 4}}`, `{flip: horizontal}` or `relu`. The options are
+// described like keys, with paths such as "padding"; "" is a value directly after the name.
 struct ItemKind {
   std::string name;
   std::string help;
-  std::vector<ConfigKey> options;  // into the step the list was made for
+  std::vector<ConfigKey> options;  // into the argument of item_kinds()
 
   bool takes_value() const { return options.size() == 1 && options[0].path.empty(); }
-  bool may_be_bare() const;  // its name alone says everything
-  bool takes_list() const;   // a list right after the name is its first option
+  bool may_be_bare() const;  // the name alone is enough
+  bool takes_list() const;   // a list directly after the name sets the first option
 };
 std::vector<ItemKind> item_kinds(AugmentConfig& step);
 std::vector<ItemKind> item_kinds(LayerConfig& step);
 std::vector<ItemKind> item_kinds(GroupConfig& group);
 
-// "a whole number from 1 on", for errors and help.
+// Returns the accepted values for errors and help: "a whole number from 1 on".
 std::string expected(const ConfigKey& key);
 
-// Returns what key.target holds, in the flow style: reading it gives the same value.
+// Returns the value of key.target in YAML flow style. Reading that text gives an equal value.
 std::string value_text(const ConfigKey& key);
 
-// Reads the value into key.target, or reports why it cannot be: type, unit, range, name. `where`:
-// the key, for a value that is missing.
+// Reads the value into key.target, or reports a wrong type, unit, range or name. Reports a missing
+// value at `where`, the position of the key.
 void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& where,
                 Diagnostics& errors);
 
-// Checks what must hold between several keys of a configuration. wrong: groups with errors, about
-// which nothing more is said. otherwise: the place of errors about keys that nobody gave.
+// Checks the rules between several keys of a configuration. Reports nothing about `wrong`, the
+// groups with errors. `otherwise` is the position of errors about keys that are not given.
 void check_config(const Config& config, const GivenKeys& given, const std::set<std::string>& wrong,
                   const SourceRange& otherwise, Diagnostics& errors);
 
-// Returns what may be given besides its name about a network, or about one given layer by layer:
-// what the zoo says, and the weights to begin with. Empty for a name that is not known.
+// Returns the keys that apply to a model in addition to its name: weights, and the options of the
+// zoo or, if is_layered, classes and layers. Empty for an unknown name.
 std::vector<std::string> options_of_model(const std::string& name, bool is_layered);
 
-// Whether the key holds what it holds unless it is given.
+// Returns true if the key has its default value.
 bool is_default(const ConfigKey& key);
 
-// Why what the key holds changes nothing in this configuration: "with data.name: mnist; it belongs
-// to cifar100". Empty where it may, and at the default, which a printed configuration has of every
-// key.
+// Returns why the key has no effect in this configuration: "with data.name: mnist; it belongs to
+// cifar100". Empty if the key may have an effect or has its default, because printed configurations
+// contain the defaults.
 std::string why_without_effect(const Config& config, const ConfigKey& key);
 
-// Whether device names a CPU or a part of one; auto and whatever else may come to a GPU.
+// Returns true if `device` names a CPU or a part of one; auto and all other names may be GPUs.
 bool names_cpu(const Config& config);
 
-// The key whose override silences one of the file that has no effect any more: data.name=synthetic
-// beside a file with data.root. "" where nothing does.
+// Returns the choice whose override resets `key` if the file gives `key` without effect: data.name,
+// for data.name=synthetic and a file with data.root. "" if there is none.
 std::string choice_that_puts_aside(const ConfigKey& key);
 
 }  // namespace tessera

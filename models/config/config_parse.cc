@@ -1,4 +1,4 @@
-// YAML and overrides to Config: walks each along config_keys(), and gathers every error on the way.
+// Parses YAML and overrides into a Config along config_keys(), and collects all errors.
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -56,7 +56,7 @@ class Parser {
       wrong_groups_.insert(group_of(path));
   }
 
-  // What several keys must keep between them; then the errors of all.
+  // Applies the rules between several keys, then throws all errors.
   void finish(bool resolved) {
     prefer_last_length();
     put_aside(resolved);
@@ -79,13 +79,13 @@ class Parser {
  private:
   static bool is_override(const SourceRange& range) { return range.source->order > 0; }
 
-  // The group that a key stands in, or that is one itself.
+  // Returns the group of a key; a group is its own group.
   std::string group_of(const std::string& path) const {
     const size_t dot = path.find('.');
     return dot != std::string::npos || !children(path).empty() ? path.substr(0, dot) : "";
   }
 
-  // Where something was refused, or given twice, nobody knows what was meant.
+  // Returns false if an entry was refused or repeated, because its meaning is then unclear.
   static bool is_whole(const YamlNode& node) {
     const auto once = [](const YamlNode& key) { return !key.repeated; };
     return node.kind != YamlNode::Kind::kRefused && !node.has_gaps &&
@@ -128,7 +128,7 @@ class Parser {
                key.target);
   }
 
-  // ~key: as if neither the file nor an override before had given it.
+  // Handles ~key: discards the values that the file and earlier overrides gave the key.
   void put_back(const std::string& path, const SourceRange& where) {
     Config defaults;
     const std::vector<ConfigKey> fresh = config_keys(defaults);
@@ -145,7 +145,7 @@ class Parser {
     report_unknown(path, where);
   }
 
-  // The names in a group, or for "" at the top.
+  // Returns the names in a group, or for "" at the top level.
   std::vector<std::string> children(const std::string& group) const {
     const std::string prefix = group.empty() ? "" : group + ".";
     std::vector<std::string> names;
@@ -164,7 +164,7 @@ class Parser {
     std::vector<std::string> known = children(group);
     std::string name = path.substr(dot + 1);
     const bool dotted = is_override(where) && dot != std::string::npos;
-    if (known.empty()) {  // an override whose group is wrong, too
+    if (known.empty()) {  // an override whose group is also unknown
       known = children(group = "");
       name = path;
     } else if (dotted && where.length == path.size()) {
@@ -172,7 +172,7 @@ class Parser {
       where.length -= dot + 1;
     }
     const std::string instead = meant(name, known);
-    const bool outside = instead == name;  // a key of that name, but in no group
+    const bool outside = instead == name;  // a top-level key has this name
     errors_.add(where,
                 fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
                             group.empty() ? "" : " in " + utf8_printable(group),
@@ -182,7 +182,7 @@ class Parser {
                 outside ? "" : instead);
   }
 
-  // A name of the same group, or else a key as it is written in full.
+  // Returns the nearest name in the group, else the nearest full key.
   std::string meant(const std::string& name, const std::vector<std::string>& known) const {
     std::string nearest = nearest_spelling(name, known);
     if (!nearest.empty()) return nearest;
@@ -194,7 +194,7 @@ class Parser {
     return nearest_spelling(name, paths);
   }
 
-  // epochs or steps: both in the file contradict each other; an override puts the other aside.
+  // Keeps epochs or steps: an override of one resets the other; otherwise giving both is an error.
   void prefer_last_length() {
     const auto steps = given_.find("train.steps"), epochs = given_.find("train.epochs");
     if (!config_.train.steps) return;
@@ -222,8 +222,8 @@ class Parser {
     return given != given_.end() && is_override(given->second);
   }
 
-  // What the file gives for one model, optimizer or data set means nothing beside another that an
-  // override chooses: it goes, and is named.
+  // Resets and lists the keys that the file gives for one model, optimizer or data set if an
+  // override chooses another.
   void put_aside(bool resolved) {
     std::vector<std::string> known;  // options of the model
     if (wrong_groups_.count("model") == 0) {
@@ -232,7 +232,7 @@ class Parser {
       known = options_of_model(config_.model.name, given_.count("model.layers") != 0);
       known.emplace_back("name");
     }
-    // A learning rate fits the optimizer that it was given for.
+    // A learning rate fits only the optimizer for which it was given.
     if (usual_lr(config_.optimizer.name) != usual_lr(optimizer_of_file_)) drop("optimizer.lr");
     const bool other_model = is_overridden("model.name") || is_overridden("model.layers");
     const std::vector<ConfigKey> keys = keys_;
@@ -252,7 +252,7 @@ class Parser {
     }
   }
 
-  // Of the file alone: what overrides contradict is an error.
+  // Resets a key of the file; an override without effect is an error.
   void drop(const std::string& path) {
     const auto given = given_.find(path);
     if (given == given_.end() || is_override(given->second)) return;
@@ -269,7 +269,7 @@ class Parser {
     given_.erase(path);
   }
 
-  // data.mean by name brings the deviations of that name, where none are given.
+  // Sets data.std to the values of the same name if data.mean is given by name and data.std is not.
   void complete_normalization() {
     const auto given = given_.find("data.mean");
     if (given == given_.end() || !config_.data.std.empty()) return;
@@ -290,8 +290,8 @@ class Parser {
   std::vector<ConfigKey> keys_;
   Diagnostics errors_;
   SourcePtr file_;
-  std::set<std::string> wrong_groups_;  // with something in them that could not be read
-  bool file_is_read_ = true;            // to its end, and with every group in it
+  std::set<std::string> wrong_groups_;  // groups with errors
+  bool file_is_read_ = true;            // completely, with every group
   GivenKeys given_;
   std::string optimizer_of_file_ = OptimizerConfig().name;
 };

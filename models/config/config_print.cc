@@ -1,4 +1,4 @@
-// Config to YAML, along config_keys(), and which keys mean something beside which choices.
+// Prints a Config as YAML along config_keys(), and finds keys without effect.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -34,7 +34,7 @@ bool is_word_character(char c) {
          std::string_view("_./+-").find(c) != std::string_view::npos;
 }
 
-// Plain where every YAML reader takes it for a text, in quotes otherwise.
+// Returns the value plain if every YAML parser reads it as a string, else in quotes.
 std::string quoted_if_needed(const std::string& value) {
   const bool letter = !value.empty() && (value[0] == '/' || std::isalpha(value[0] & 0x7F));
   static const std::set<std::string> kTaken{"null", "true", "false", "yes", "no",
@@ -68,7 +68,7 @@ std::string quoted_if_needed(const std::vector<T>& values) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-// Options that are as they would be anyway are left out.
+// Omits options that have their defaults.
 template <class Step>
 requires requires(Step step) { item_kinds(step); }
 std::string quoted_if_needed(const Step& step) {
@@ -93,7 +93,7 @@ std::string quoted_if_needed(const Step& step) {
   return fmt::format("{{{}: {{{}}}}}", step.kind, fmt::join(options, ", "));
 }
 
-// Whether the key says anything about this model.
+// Returns true if the key applies to the model.
 bool has_option(const Config& config, const std::string& key) {
   const bool is_layered = !config.model.layers.empty();
   const std::vector<std::string> options = options_of_model(config.model.name, is_layered);
@@ -101,7 +101,7 @@ bool has_option(const Config& config, const std::string& key) {
          std::find(options.begin(), options.end(), key) != options.end();
 }
 
-// Layers are many: one a line.
+// Returns the layers, one per line.
 std::string layers_text(const std::vector<LayerConfig>& layers) {
   std::string lines;
   for (const LayerConfig& layer : layers) lines += "    - " + quoted_if_needed(layer) + "\n";
@@ -119,7 +119,7 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
   Config copy = config;
   std::string out, group;
   for (const ConfigKey& key : config_keys(copy)) {
-    if (key.path == "train.epochs" && config.train.steps) continue;  // the steps count
+    if (key.path == "train.epochs" && config.train.steps) continue;  // train.steps replaces it
     if (key.group() == "model" && !has_option(config, key.leaf())) continue;
     if (!why_without_effect(config, key).empty()) continue;
     if (key.group() != group) {

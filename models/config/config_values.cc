@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxValidation = int64_t{1} << 32;
 constexpr size_t kShown = 64;  // characters of a wrong value that an error repeats
 
-// Why a text is not the value: a remark for the error, and what was probably meant.
+// The reason why a text is invalid: a remark for the error, and the probably intended text.
 struct ValueProblem {
   std::string remark, instead;
 };
@@ -38,7 +38,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// What is to be said of a text that should be a number.
+// Returns the problem of a text that should be a number.
 ValueProblem number_problem(std::string_view text, bool whole) {
   std::string_view digits = text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
   const std::string sign(text.substr(0, text.size() - digits.size()));
@@ -160,7 +160,7 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Workers& value) {
   return problem;
 }
 
-// "10%", 5000 or a folder, which does not begin like a number.
+// Parses "10%", 5000 or a folder, whose name does not begin like a number.
 MaybeProblem parse(std::string_view text, const KeyRule&, ValidationSource& value) {
   if (text == "none") {
     value = {};
@@ -195,7 +195,7 @@ class Reader {
 
   template <class T>
   void read(const YamlNode& node, T& value) {
-    // What has a unit is a text to JSON, which is read here too.
+    // JSON, which is also accepted, writes values with units as strings.
     constexpr bool kMayBeQuoted = std::is_same_v<T, Duration> || std::is_same_v<T, ByteSize>;
     if (!node.is_plain() && !(kMayBeQuoted && node.is_scalar()))
       return refuse(node, node.quoted ? "leave out the quotes" : "");
@@ -223,7 +223,7 @@ class Reader {
     value = node.text;
   }
 
-  // A text, which may be quoted as one.
+  // Reads a string, which may be quoted.
   void read(const YamlNode& node, ValidationSource& value) {
     std::string text;
     const size_t before = errors_.size();
@@ -265,7 +265,7 @@ class Reader {
   }
 
  private:
-  // Of a length where a number of them is wanted: "15ep" of train.epochs.
+  // Returns the problem of a number with a unit: "15ep" for train.epochs.
   template <class T>
   ValueProblem unit_problem(std::string_view text, T value) const {
     const Quantity given = split_unit(text);
@@ -310,12 +310,12 @@ class Reader {
                 instead);
   }
 
-  // Keys beside the first: those given twice are reported already.
+  // Returns the number of keys after the first, without the repeated keys, which were reported.
   static int64_t others(const YamlNode& map) {
     return std::ranges::count(map.keys, false, &YamlNode::repeated) - 1;
   }
 
-  // name, {name: value} or {name: {option: value}}
+  // Reads name, {name: value} or {name: {option: value}}.
   template <class Step>
   void read_step(const YamlNode& node, Step& step) {
     const bool bare = node.is_scalar();
@@ -360,7 +360,7 @@ class Reader {
     bool known = true;
     for (size_t i = 0; i < value.keys.size(); ++i)
       known = read_option(kind, path, value.keys[i], value.items[i]) && known;
-    if (!known) return;  // a missing one may only be misspelt
+    if (!known) return;  // a missing option may be misspelt
     for (const ConfigKey& option : kind.options) {
       const bool given =
           std::ranges::any_of(value.keys, [&](const YamlNode& k) { return k.text == option.path; });
@@ -369,7 +369,7 @@ class Reader {
     }
   }
 
-  // False for an option that is not known.
+  // Returns false for an unknown option.
   bool read_option(const ItemKind& kind, const std::string& path, const YamlNode& name,
                    const YamlNode& value) {
     std::vector<std::string> known;

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr size_t kBefore = 60, kAfter = 60;  // characters shown around the place in a long line
+constexpr size_t kBefore = 60, kAfter = 60;  // characters of a long line shown around the position
 
 struct Line {
   size_t begin, end;

@@ -1,4 +1,4 @@
-// Errors about places in a text, as a compiler shows them:
+// Errors at positions in a text, shown as compilers do:
 //
 //   a.yaml:2:9: error: unknown key 'nmae' in model (known: name, classes)
 //     model: {nmae: x}
@@ -16,17 +16,17 @@
 
 namespace tessera {
 
-// A configuration with errors: what() is all of them, by place, one after the other.
+// The errors of a configuration: what() lists all of them in order of position.
 class ConfigErrors : public ConfigError {
   using ConfigError::ConfigError;
 };
 
-// A text that errors are about: a file, or one override of the command line.
+// A text to which errors refer: a file, or one override of the command line.
 struct SourceText {
   std::string name;  // "resnet.yaml"
   std::string text;
-  int order = 0;       // errors of a lower one come first
-  int first_line = 1;  // what its first line is called
+  int order = 0;       // errors of sources with a lower order come first
+  int first_line = 1;  // number of the first line
 };
 
 // A part of a source, in bytes.
@@ -37,23 +37,23 @@ struct SourceRange {
   int line() const;
   int column() const;
   std::string name() const;  // "resnet.yaml:3:7"
-  // The error as above; without the last words when there is no `instead`.
+  // Returns the error as above, without "did you mean" if `instead` is empty.
   std::string error(const std::string& text, const std::string& instead = "") const;
 };
 
 struct Config;  // config.h
-// What only a run finds wrong with a configuration: the error with its line, as above, where its
-// text begins with a key that was given ("schedule.milestones: ..."); else as it is.
+// Returns the text of an error that only a run finds. If the text begins with a given key
+// ("schedule.milestones: ..."), adds the line of the key, as above.
 std::string placed_text(const Config& config, const ConfigError& error);
-// Throws that, within the handler of the error.
+// Throws an error with placed_text(). Requires a call within the handler of `error`.
 [[noreturn]] void rethrow_placed(const Config& config, const ConfigError& error);
 
-// Gathers the errors of one reading. Keeps the first kMax and counts the rest.
+// Collects the errors of one parse. Keeps the first kMax and counts the rest.
 class Diagnostics {
  public:
   static constexpr size_t kMax = 100;
 
-  // instead: what was probably meant.
+  // `instead` is the probably intended text.
   void add(const SourceRange& range, const std::string& text, const std::string& instead = "");
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size() + more_; }

@@ -21,11 +21,11 @@ namespace {
 
 using BuiltLayer = std::unique_ptr<Module>;
 
-constexpr double kMaxWeights = 1e12;  // of a layer
+constexpr double kMaxWeights = 1e12;  // per layer
 
-// What a layer takes and hands on for each sample: an image, or features alone.
+// The input or output shape of a layer for one sample: an image, or only features.
 struct LayerShape {
-  int64_t height = 0, width = 0;  // 0 when there is no image any more
+  int64_t height = 0, width = 0;  // 0 for features only
   int64_t features = 0;           // channels of an image
 
   bool is_image() const { return height > 0; }
@@ -51,7 +51,7 @@ class Residual final : public Module {
   BuiltLayer layers_, shortcut_;
 };
 
-// Makes layers one after the other, and knows the shape that was reached.
+// Builds layers in order and tracks the current shape.
 class Builder {
  public:
   Builder(Store& store, const LayerShape& start) : store_(store), at_(start) {}
@@ -65,7 +65,7 @@ class Builder {
     return made;
   }
 
-  // One of each kind of layer, which takes what is reached and moves on.
+  // The builders of each kind of layer; they read and update the current shape.
   BuiltLayer flat(const LayerConfig&, std::string name) {
     if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
     return std::make_unique<FunctionModule>(std::move(name), flatten);
@@ -155,7 +155,7 @@ class Builder {
                               .stride = Size2(stride),
                               .padding = layer.padding,
                               .round_up = layer.round_up};
-    const auto more = [&](int64_t side, int64_t count) {  // the one that rounding up adds
+    const auto more = [&](int64_t side, int64_t count) {  // the window that rounding up adds
       const int64_t next = count * stride;
       return layer.round_up && next + layer.size < side + 2 * layer.padding + stride &&
              next < side + layer.padding;
@@ -235,7 +235,7 @@ class Builder {
     if (!at_.is_image()) refuse(layer, "takes images [n x height x width x channels]");
   }
 
-  // Pixels along a side after windows of `reach` pixels.
+  // Returns the number of windows of `reach` pixels along a side.
   int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
     const int64_t padded = side + 2 * layer.padding;
     if (reach > padded)
@@ -243,7 +243,7 @@ class Builder {
     return (padded - reach) / stride + 1;
   }
 
-  // Sizes that no machine has would overflow before they are asked for.
+  // Throws LayerError for sizes that would overflow before an allocation fails.
   void limit(const LayerConfig& layer, double weights) const {
     if (weights > kMaxWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
   }
@@ -254,7 +254,7 @@ class Builder {
   LayerShape at_;
 };
 
-// A kind of layer: what a configuration may say of it, and what makes it.
+// A kind of layer: its options and its builder.
 struct LayerKind {
   ItemKind item;
   std::function<BuiltLayer(Builder&, const LayerConfig&, std::string)> make;
@@ -266,7 +266,7 @@ auto plain(Tensor (*function)(const Tensor&)) {
   };
 }
 
-// A function of the input and of the layer's settings.
+// Builds a layer from a function of the input and of the layer's settings.
 template <class Function>
 auto set_by_layer(Function function) {
   return [=](Builder&, const LayerConfig& layer, std::string name) -> BuiltLayer {

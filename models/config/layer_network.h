@@ -1,4 +1,4 @@
-// Makes the network that a list of layers describes (models/config/config.h).
+// Builds the network that a list of layers describes (models/config/config.h).
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// What is wrong with a layer, at its place.
+// An error in a layer, with the layer's position.
 class LayerError : public ConfigErrors {
  public:
   LayerError(const SourceRange& range, const std::string& text);
@@ -23,7 +23,8 @@ class LayerError : public ConfigErrors {
   std::string text_;
 };
 
-// Throws LayerError: a layer that cannot take what comes before it, or the wrong shape at the end.
+// Builds the network. Throws LayerError if a layer does not accept its input, or if the last layer
+// does not return [n, classes].
 std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
                                      const ImageShape& image, int64_t classes, Store& store);
 

@@ -1,5 +1,5 @@
-// A value of an enumeration as configurations hold it: by one of a few names, and checked when it
-// is read, so that code behind it switches over the enumeration and compilers name a missing case.
+// NamedEnum: an enumeration value that a configuration gives by name. The name is checked when it
+// is read. Later code switches over the enumeration, so that compilers report a missing case.
 //
 //   enum class Mode { kGraph, kEager };
 //   template <>
@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-// The names of an enumeration's values, which count from 0, in their order.
+// The names of the values of E, in order. The values count from 0.
 template <class E>
 inline constexpr auto kEnumNames = nullptr;
 
-// Returns them as kEnumNames<E> holds them: as many as there are values up to kLast.
+// Returns the names for kEnumNames<E>: one for each value up to kLast.
 template <auto kLast, class... Texts>
 constexpr auto enum_names(Texts... texts) {
   static_assert(sizeof...(Texts) == static_cast<size_t>(kLast) + 1, "a name for each value");
@@ -34,11 +34,11 @@ const std::vector<std::string>& names_of() {
   return all;
 }
 
-// A value of any enumeration, for code that goes by the names.
+// A value of any enumeration, for code that uses only names.
 class NamedEnumValue {
  public:
   const std::string& text() const { return names_->at(static_cast<size_t>(index_)); }
-  // Does nothing for a name that is not known.
+  // Does nothing for an unknown name.
   void set(const std::string& name) {
     for (size_t i = 0; i < names_->size(); ++i)
       if ((*names_)[i] == name) index_ = static_cast<int>(i);

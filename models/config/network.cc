@@ -21,10 +21,10 @@ namespace tessera {
 
 namespace {
 
-constexpr double kMaxBytes = 0x1p47;  // what a process can address
+constexpr double kMaxBytes = 0x1p47;  // address space of a process
 constexpr double kTiB = 0x1p40;
 
-// Without images to go by: large enough for every network.
+// Used if the images are unknown: large enough for every network.
 constexpr ImageShape kAnyImage{256, 256, 3};
 
 NetworkProblem too_small(const std::string& what) {
@@ -42,7 +42,7 @@ std::string too_many_bytes(double bytes) {
                      bytes / kTiB, kMaxBytes / kTiB);
 }
 
-// Of one image, so that no size overflows; a batch is its multiple.
+// Checks the shapes of one image, so that no size overflows; a batch is a multiple of one image.
 std::optional<NetworkProblem> follow(const Module& network, const Config& config,
                                      const ImageShape& image) {
   const TrainingScope evaluation(false);
@@ -75,7 +75,7 @@ void check_shift(int64_t shift, const Shape& images) {
                                   images[2], images[1]));
 }
 
-// By so many pixels towards the end of the axis; what comes in mirrors what is beside it.
+// Moves x by `by` pixels towards the end of the axis, with reflection padding.
 Tensor moved(const Tensor& x, int axis, int64_t by) {
   const int64_t size = x.shape()[axis], count = std::abs(by);
   Tensors parts;
@@ -131,7 +131,7 @@ Tensor evaluated_logits(const Config& config, const Module& network,
 std::optional<NetworkProblem> find_network_problem(const Config& config,
                                                    const std::optional<ImageShape>& image) {
   const bool is_layered = !config.model.layers.empty();
-  if (is_layered && !image) return {};  // nearly all there is to say depends on the images
+  if (is_layered && !image) return {};  // nearly all checks depend on the images
   const DeviceScope cpu("cpu:0");
   Store store;
   try {
@@ -149,7 +149,7 @@ std::optional<NetworkProblem> find_network_problem(const Config& config,
       if (key == "model." + error.option())
         return NetworkProblem{{key, "model.name"}, error.what()};
     return NetworkProblem{{"model.name"}, error.what()};
-  } catch (const ShapeError& error) {  // no shapes have met yet: one could not be counted
+  } catch (const ShapeError& error) {  // from make_network(): the size of a shape overflows
     return image ? std::optional<NetworkProblem>(
                        too_large(fmt::format("the network is too large: {}", error.what())))
                  : std::nullopt;

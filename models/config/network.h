@@ -13,26 +13,27 @@
 
 namespace tessera {
 
-// For images of this shape. Throws ConfigError as make_model() and make_layered() do.
+// Builds the network for images of this shape. Throws ConfigError like make_model() and
+// make_layered().
 std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store);
 
-// uint8 images as networks take them: (x / 255 - mean) / std.
+// Returns uint8 images normalized for networks: (x / 255 - mean) / std.
 Tensor normalized(const Tensor& images, const Normalization& normalization);
 
-// The logits of uint8 images as evaluation has them: the mean of those of an image, with eval.flip
-// of its mirror image, and with eval.shift of both moved by so many pixels either way.
+// Returns the evaluation logits of uint8 images: the mean over the views of each image that
+// eval.flip and eval.shift add (EvalConfig).
 Tensor evaluated_logits(const Config& config, const Module& network,
                         const Normalization& normalization, const Tensor& images);
 
-// What is wrong with a network.
+// An error in a network.
 struct NetworkProblem {
-  std::vector<const char*> keys;  // that may be at fault, the likeliest first
+  std::vector<const char*> keys;  // possible causes, the likeliest first
   std::string text;
-  std::optional<SourceRange> range = {};  // of the layer, in a list of them; its text names the key
+  std::optional<SourceRange> range = {};  // position of a listed layer; `text` then names the key
 };
 
-// Builds the network and follows the shape of an image through it, without any bytes: milliseconds
-// even for the deepest. image: none where only the data can tell.
+// Builds the network and infers the shapes for one image, without tensor memory: in milliseconds
+// even for the deepest network. `image` is empty if only the data defines the shape.
 std::optional<NetworkProblem> find_network_problem(const Config& config,
                                                    const std::optional<ImageShape>& image);
 

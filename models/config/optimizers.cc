@@ -21,8 +21,8 @@ namespace {
 
 struct Entry {
   const char* name;
-  double lr;  // unless given: PyTorch's default, of lion and lamb timm's; of sgd and lars our own
-  std::vector<std::string> options;  // beside weight_decay, decay_vectors and vector_lr of all
+  double lr;  // default: PyTorch's; lion and lamb: timm's; sgd and lars: Tessera's
+  std::vector<std::string> options;  // in addition to weight_decay, decay_vectors, vector_lr
   std::unique_ptr<Optimizer> (*make)(const OptimizerConfig& config, Store& store);
 };
 

@@ -1,4 +1,4 @@
-// The optimizers that configurations name: their options and how they are made.
+// The optimizers of configurations: their names, options and construction.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@ std::vector<std::string> optimizers_with(const std::string& option);
 
 // Returns the learning rate of a configuration that gives none.
 double usual_lr(const std::string& optimizer);
-// Returns that of all: "sgd 0.1, adamw 0.001, ...".
+// Returns usual_lr() of all optimizers: "sgd 0.1, adamw 0.001, ...".
 std::string usual_lrs();
 
-// For all parameters of the store.
+// Returns the optimizer for all parameters of the store.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, Store& store);
 
 }  // namespace tessera

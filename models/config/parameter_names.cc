@@ -29,7 +29,7 @@ bool is_frozen(const TrainConfig& config, const std::string& name) {
          (!config.freeze_all_but.empty() && !is_in(name, config.freeze_all_but));
 }
 
-// Every name that a parameter could be called by, the short ones first.
+// Returns the names of all parts and parameters, those with the fewest dots first.
 std::vector<std::string> parts_of(const Tensors& parameters) {
   std::vector<std::string> parts;
   std::set<std::string> known;
@@ -56,7 +56,7 @@ std::string unknown_text(const std::string& part, const std::vector<std::string>
       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest), fmt::join(outer, ", "));
 }
 
-// What a layer is for optimizer.layer_decay: "layer1.0" of "layer1.0.conv1.weight", "fc" of
+// Returns the layer for optimizer.layer_decay: "layer1.0" for "layer1.0.conv1.weight", "fc" for
 // "fc.bias".
 std::string layer_of(const std::string& name) {
   const size_t dot = name.find('.');

@@ -1,5 +1,5 @@
-// Parts of a network that configurations name: "layer1" is every parameter whose name is that or
-// begins with "layer1.".
+// Parts of a network that configurations name: "layer1" is the parameter "layer1" and every
+// parameter whose name begins with "layer1.".
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace tessera {
 
-// What a key names that the network does not have, or where nothing is left to train.
+// A key that names a part that the network lacks, or that leaves nothing to train.
 struct UnknownPart {
   const char* key;   // "train.freeze"
-  std::string text;  // with the nearest name
+  std::string text;  // includes the nearest name
 };
 std::optional<UnknownPart> find_unknown_part(const Config& config, const Tensors& parameters);
 
-// Makes buffers of the parameters that train.freeze and train.freeze_all_but say. Throws
-// ConfigError for a part that is not there, and where nothing is left to train.
+// Turns the parameters that train.freeze and train.freeze_all_but select into buffers. Throws
+// ConfigError for an unknown part, and if nothing is left to train.
 void freeze(const TrainConfig& config, Store& store);
 
-// What optimizer.groups and optimizer.layer_decay make of each parameter.
+// Returns the factors of each parameter by optimizer.groups and optimizer.layer_decay.
 std::vector<ParameterScale> parameter_scales(const OptimizerConfig& config,
                                              const Tensors& parameters);
 

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// Goes from `from` at part 0 to `to` at part 1 along half a cosine.
+// Interpolates from `from` at part 0 to `to` at part 1 along half a cosine.
 double half_cosine(double from, double to, double part) {
   return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
 }
@@ -133,7 +133,7 @@ double Schedule::decayed(int64_t step) const {
   return base_;
 }
 
-// step counts from the end of the warm-up.
+// `step` counts from the end of the warm-up.
 double Schedule::restarted(int64_t step) const {
   int64_t length = std::max<int64_t>(1, period_);
   while (step >= length) {

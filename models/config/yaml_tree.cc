@@ -18,13 +18,13 @@ namespace {
 
 using SourcePtr = std::shared_ptr<const SourceText>;
 
-// What yaml-cpp is given: every byte it could stumble over is reported and replaced, one for one,
-// so that its positions are ours.
+// The input of yaml-cpp. Each byte that yaml-cpp might reject is reported and replaced by one byte,
+// so that positions stay the same.
 struct Cleaned {
   std::string text;
   bool is_text = true;      // false: too many bad bytes to be worth parsing
-  std::vector<size_t> bad;  // where bytes were replaced, rising
-  bool had_tabs = false;    // a syntax error may only be a consequence
+  std::vector<size_t> bad;  // positions of replaced bytes, increasing
+  bool had_tabs = false;    // may cause a later syntax error
 };
 
 class Cleaner {
@@ -99,18 +99,18 @@ class Cleaner {
   Cleaned cleaned_;
 };
 
-struct Stop {};  // thrown out of the parser: there is nothing more to learn from this text
+struct Stop {};  // thrown through the parser to abandon the text
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
   TreeBuilder(const SourcePtr& source, const std::vector<size_t>& bad, Diagnostics& errors)
       : source_(source), bad_(bad), errors_(errors) {}
 
-  // What there is when the text ended early, too: containers are closed where they stopped.
+  // Returns the tree. If the text ended early, open containers are closed.
   YamlNode take(bool complete) {
     cut_off_ = !complete;
     if (cut_off_ && !open_.empty() && !open_.back().node.items.empty()) {
-      // A text over several lines is likely to have swallowed what follows a missing bracket.
+      // A scalar over several lines probably contains the text after a missing bracket.
       YamlNode& last = open_.back().node.items.back();
       if (last.is_plain() && last.text.size() != last.range.length)
         last.kind = YamlNode::Kind::kRefused;
@@ -118,7 +118,7 @@ class TreeBuilder final : public YAML::EventHandler {
     while (!open_.empty()) close();
     return std::move(root_);
   }
-  // The innermost bracket that is open, if any.
+  // Returns the innermost open bracket, if any.
   const YamlNode* open_bracket() const {
     if (open_.empty()) return nullptr;
     const char first = at(open_.back().node.range.begin);
@@ -165,10 +165,10 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   struct Open {
     YamlNode node;
-    bool is_key = false;       // this container stands where a key should
-    bool wants_value = false;  // of a map: its last key has none yet
-    bool keep = true;          // of a map: the next value belongs to a right key
-    std::unordered_map<std::string, SourceRange> seen;  // of a map: its keys
+    bool is_key = false;       // the container is in the place of a key
+    bool wants_value = false;  // map: the last key has no value yet
+    bool keep = true;          // map: the next value belongs to a valid key
+    std::unordered_map<std::string, SourceRange> seen;  // map: keys
   };
   static constexpr size_t kNone = std::string_view::npos;
 
@@ -199,7 +199,7 @@ class TreeBuilder final : public YAML::EventHandler {
     return std::min(source_->text.find('\n', begin), source_->text.size()) - begin;
   }
 
-  // A node at the mark; where anchors, aliases and tags stand, it is refused.
+  // Returns a node at the mark; kRefused for anchors, aliases and tags.
   YamlNode made(YamlNode::Kind kind, const YAML::Mark& mark) {
     if (++values_ > kYamlMostValues) {
       errors_.add(range(mark), fmt::format("more than {} values", kYamlMostValues));
@@ -231,7 +231,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Open container;
     container.is_key = wants_key();
     container.node = made(kind, mark);
-    // The properties are reported; the container is read all the same.
+    // Anchors and tags are reported, but the container is still read.
     container.node.kind = kind;
     if (open_.size() >= static_cast<size_t>(kYamlMostDepth)) {
       errors_.add(container.node.range, fmt::format("more than {} levels deep", kYamlMostDepth));

@@ -1,11 +1,10 @@
-// The part of YAML that configurations are written in, as a tree that knows where everything
-// stands.
+// YamlNode: a tree of the YAML subset of configurations, with source positions.
 //
-// Refused, each with its place: bytes that are not UTF-8, control characters, tabs in an
-// indentation, anchors, aliases, merge keys and tags, a second document, keys that are empty, given
-// twice or no words, more than kYamlMostDepth levels, kYamlMostValues values or kYamlMostBytes
-// bytes. The tree is built from the parser's events, so time and memory stay proportional to the
-// text.
+// These are errors, each with its position: bytes that are not UTF-8, control characters, tabs in
+// an indentation, anchors, aliases, merge keys and tags, a second document, keys that are empty,
+// repeated or not scalars, more than kYamlMostDepth levels, kYamlMostValues values or
+// kYamlMostBytes bytes. The tree is built from the parser's events, so time and memory are
+// proportional to the text.
 #pragma once
 
 #include <optional>
@@ -26,16 +25,16 @@ struct YamlNode {
     kScalar,
     kList,
     kMap,
-    kRefused,  // an error is reported already
+    kRefused,  // an error was reported
   };
   Kind kind = Kind::kMissing;
-  SourceRange range;            // of a map or list its first character
-  std::string text;             // of a scalar
-  bool quoted = false;          // "15" is a text, 15 a number
-  std::vector<YamlNode> keys;   // of a map: scalars
-  std::vector<YamlNode> items;  // of a list, or the values of the keys
-  bool repeated = false;        // of a key: an equal one stands before it, which is reported
-  bool has_gaps = false;        // of a map: keys that could not be read are left out
+  SourceRange range;            // map or list: the first character
+  std::string text;             // value of a scalar
+  bool quoted = false;          // "15" is a string, 15 a number
+  std::vector<YamlNode> keys;   // map: scalars
+  std::vector<YamlNode> items;  // list: its entries; map: the values of the keys
+  bool repeated = false;        // key: repeats an earlier key; reported
+  bool has_gaps = false;        // map: keys that could not be read are left out
 
   bool is_scalar() const { return kind == Kind::kScalar; }
   bool is_plain() const { return is_scalar() && !quoted; }
@@ -45,10 +44,10 @@ struct YamlNode {
 
 struct YamlDocument {
   YamlNode root;         // kMissing for an empty text
-  bool complete = true;  // false: the text ends the tree early with a syntax error
+  bool complete = true;  // false: a syntax error ended the tree early
 };
 
-// Reads from byte `begin` of the source on. Reports errors and goes on as far as it can.
+// Parses the source from byte `begin` on. Reports errors and continues as far as possible.
 YamlDocument read_yaml(const std::shared_ptr<const SourceText>& source, size_t begin,
                        Diagnostics& errors);
 

@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What each process takes of an epoch of `count` samples.
+// The part of each process in an epoch of `count` samples.
 struct Shares {
   int64_t count, batch, rank, world;
   bool drop_last;
@@ -34,7 +34,7 @@ struct Shares {
     int64_t rest = count % global();
     return count / global() + (!drop_last && rest >= world ? 1 : 0);
   }
-  // Places [begin, end) in the epoch's order.
+  // Positions [begin, end) in the epoch's order.
   struct Range {
     int64_t begin, end;
   };
@@ -45,8 +45,8 @@ struct Shares {
   int64_t largest() const { return range(0).end - range(0).begin; }
 };
 
-// How the block is cut, in bytes: slots, each with images, labels, samples and, when images are
-// mixed, partners and shares; then the scratches.
+// The layout of the block, in bytes: slots, each with images, labels, samples and, if images are
+// mixed, partners and shares; then the scratch buffers.
 struct BlockPlan {
   size_t slots, images, labels, samples, mixes, scratch_stride, scratches;
   size_t bytes() const {
@@ -72,7 +72,7 @@ BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderO
   return plan;
 }
 
-// What the augmentation keeps in each thread.
+// Returns the bytes that the augmentation keeps, summed over the threads.
 size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
   const auto threads = static_cast<size_t>(std::max(1, options.workers));
   size_t kept = 0;
@@ -83,7 +83,7 @@ size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
   return kept;
 }
 
-// All that a loader asks for: known before it is made, and held from then on.
+// Returns the memory of a loader, which is known before it is made and does not change.
 std::vector<MemoryItem> buffers_of(const std::string& data, const ImageShape& image, int64_t count,
                                    const LoaderOptions& options) {
   const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
@@ -128,7 +128,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
 
 }  // namespace
 
-// Batches are numbered from the last start_epoch(): number n lies in slot n % slots. Always
+// Batches are numbered from the last start_epoch(); batch n is in slot n % slots. Always
 // released_ <= taken_ <= claimed_ <= released_ + slots.
 struct Loader::Impl {
   struct Slot {
@@ -163,20 +163,20 @@ struct Loader::Impl {
   const ImageShape read_shape_, shape_;
   RawMemory& memory_;
 
-  void* block_ = nullptr;  // all slots, then a scratch for each worker
+  void* block_ = nullptr;  // all slots, then a scratch buffer for each worker
   size_t block_bytes_ = 0, scratch_stride_ = 0;
   uint8_t* scratch_ = nullptr;
   std::vector<Slot> slots_;
-  std::vector<int64_t> order_;  // of the epoch that is being claimed; empty without shuffle
+  std::vector<int64_t> order_;  // order of the epoch being claimed; empty without shuffle
   int64_t ordered_epoch_ = -1;
-  std::vector<int64_t> by_class_;     // balanced: the samples, those of a class together
-  std::vector<size_t> class_starts_;  // in them, of the classes that have any; then their end
+  std::vector<int64_t> by_class_;     // balanced: the samples, grouped by class
+  std::vector<size_t> class_starts_;  // in by_class_, non-empty classes only; then its end
 
-  mutable std::mutex mutex_;  // guards all below, and the slots between claim and ready
+  mutable std::mutex mutex_;  // guards all members below, and slots from claim to ready
   std::condition_variable claimable_, progress_;
   uint64_t released_ = 0, taken_ = 0, claimed_ = 0;
-  int64_t claim_epoch_ = 0, claim_index_ = 0;  // of batch number claimed_
-  int64_t next_epoch_ = 0, next_index_ = 0;    // of batch number taken_
+  int64_t claim_epoch_ = 0, claim_index_ = 0;  // position of batch number claimed_
+  int64_t next_epoch_ = 0, next_index_ = 0;    // position of batch number taken_
   int in_hand_ = 0;                            // batches that workers are filling
   bool paused_ = false, stop_ = false;
   LoaderTimes times_;
@@ -195,7 +195,7 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawM
   cut_block();
 }
 
-// Samples of a class stay in their order.
+// Keeps the order of the samples of a class.
 void Loader::Impl::group_by_class() {
   by_class_.resize(order_.size());
   std::iota(by_class_.begin(), by_class_.end(), 0);
@@ -249,7 +249,7 @@ void Loader::Impl::start_workers() {
   }
 }
 
-// Fisher-Yates from the identity, so that an epoch's order depends on (seed, epoch) alone.
+// Computes the order of an epoch from (seed, epoch) alone: Fisher-Yates from the identity.
 void Loader::Impl::order_epoch() {
   if (ordered_epoch_ == claim_epoch_) return;
   ordered_epoch_ = claim_epoch_;
@@ -275,7 +275,7 @@ void Loader::Impl::order_epoch() {
   }
 }
 
-// Takes the next batch and says which samples it has. The lock is held.
+// Claims the next batch and sets its samples. Requires the lock.
 Loader::Impl::Slot& Loader::Impl::claim() {
   Slot& slot = slots_[claimed_++ % slots_.size()];
   auto [begin, end] = shares_.range(claim_index_);
@@ -303,7 +303,7 @@ Loader::Impl::Slot& Loader::Impl::claim() {
   return slot;
 }
 
-// Makes the batch. Called without the lock, which is taken at the end.
+// Makes the batch. Called without the lock; takes it at the end.
 void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   const Batch& batch = slot.batch;
   std::exception_ptr error;
@@ -366,7 +366,7 @@ void Loader::Impl::work(uint8_t* scratch) {
 
 const Batch& Loader::Impl::next() {
   std::unique_lock lock(mutex_);
-  // The caller is done with all but the last ones.
+  // Releases the batches that become invalid.
   const auto held = static_cast<uint64_t>(options_.held) - 1;
   if (released_ + held < taken_) {
     released_ = taken_ - held;
@@ -375,7 +375,7 @@ const Batch& Loader::Impl::next() {
   Slot& slot = slots_[taken_ % slots_.size()];
   auto start = Clock::now();
   if (options_.workers == 0) {
-    if (claimed_ == taken_) {  // else it failed before
+    if (claimed_ == taken_) {  // else it has failed already
       claim();
       lock.unlock();
       fill(slot, scratch(0));

@@ -1,10 +1,9 @@
-// Batches of images, made ready ahead of time by worker threads.
+// Loader: batches of images, prefetched by worker threads.
 //
-// Samples pass in the order of the data set, or shuffled by (seed, epoch). After the last batch of
-// an epoch comes the first of the next, without end, so that reading ahead does not stop there.
-// Each batch is a function of (data set, options, epoch, index): the number of workers and how far
-// they read ahead change no bit of it. All memory is taken in the constructor; next() and
-// start_epoch() allocate nothing.
+// Samples come in the order of the data set, or shuffled by (seed, epoch). The last batch of an
+// epoch is followed by the first of the next, without end, so that prefetching does not stop there.
+// Each batch is a function of (data set, options, epoch, index): it does not depend on workers and
+// read_ahead. The constructor allocates all memory; next() and start_epoch() allocate nothing.
 //
 //   Loader loader(data.train, {.batch = 128, .shuffle = true, .augment = {crop(4)}});
 //   for (int64_t i = 0; i < loader.batches(); ++i) use(loader.next());
@@ -21,90 +20,90 @@
 
 namespace tessera {
 
-// The most that LoaderOptions may ask for.
+// Maxima of LoaderOptions.
 inline constexpr int64_t kMaxBatch = int64_t{1} << 24;
 inline constexpr int kMaxWorkers = 256;
 
 struct LoaderOptions {
   int64_t batch = 128;   // images per batch (of this process)
   bool shuffle = false;  // a new order each epoch, by (seed, epoch)
-  // Shuffle: each sample is drawn from this many of those that are left, in the order of the data
-  // set, so that a disk is read nearly in order; 0: from all.
+  // Shuffle: draws each sample from the next `shuffle_window` of those left, in the order of the
+  // data set, so that a disk is read nearly in order; 0: from all.
   int64_t shuffle_window = 0;
-  // Shuffle: each sample is of a class drawn with equal chances, and any of that class, drawn anew
-  // each time; an epoch has as many as before, some of them more than once and some not at all.
+  // Shuffle: draws a class uniformly, then one of its samples, with replacement. An epoch keeps its
+  // length; some samples are in it more than once and some not at all.
   bool balanced = false;
-  uint64_t seed = 1;        // of the order and of the augmentation
+  uint64_t seed = 1;        // seed of the order and of the augmentation
   int workers = 2;          // threads; 0: batches are made in the thread that calls next()
-  int read_ahead = 4;       // batches ready or in the making besides those handed out, >= 1
-  int held = 1;             // batches that stay valid at once, >= 1: the last ones handed out
+  int read_ahead = 4;       // batches prefetched in addition to those handed out, >= 1
+  int held = 1;             // last batches handed out that stay valid, >= 1
   Transforms augment = {};  // empty for evaluation
-  Mix mix = {};             // of images with each other, after augmentation
-  bool drop_last = false;   // leave out the last batch of an epoch when it is not full
-  // Process `rank` of `world`: all see the same order and each takes its part of every global batch
-  // (world x batch samples); a last one that is not full is divided as evenly as can be.
+  Mix mix = {};             // mixing of images, after augmentation
+  bool drop_last = false;   // leave out the last batch of an epoch if it is not full
+  // Process `rank` of `world`: all use the same order, and each takes its part of every global
+  // batch (world x batch samples). A last batch that is not full is divided as evenly as possible.
   int rank = 0, world = 1;
 };
 
-// Points into the loader's buffers; valid until `held` later calls of next(), or one of
-// start_epoch().
+// A batch in the loader's buffers. Valid until next() has been called `held` more times, or
+// start_epoch() once.
 struct Batch {
   const uint8_t* images = nullptr;   // [count x H x W x C], 64-byte aligned
   const int32_t* labels = nullptr;   // [count]
   const int64_t* samples = nullptr;  // [count], indices in the data set
-  // With mixing, else nullptr: the target is labels[i] with weight shares[i] and partners[i] with
-  // weight 1 - shares[i].
+  // The mixed-in labels and the lambda of mixup; nullptr without mixing. The target is labels[i]
+  // with weight shares[i] and partners[i] with weight 1 - shares[i].
   const int32_t* partners = nullptr;  // [count]
   const float* shares = nullptr;      // [count], in [0, 1]
   int64_t count = 0;                  // options.batch, or fewer in the last batch
   int64_t epoch = 0;                  // from 0
-  int64_t index = 0;                  // of the batch in its epoch, from 0
-  int64_t first = 0;  // place of its first sample in the epoch's order, all processes
+  int64_t index = 0;                  // index of the batch in its epoch, from 0
+  int64_t first = 0;  // position of its first sample in the epoch's order, all processes
   bool last = false;  // the last batch of its epoch
 };
 
 // Seconds since the loader was made.
 struct LoaderTimes {
-  double wait = 0;     // next() waited for a batch, or made it when there are no workers
+  double wait = 0;     // next() waited for a batch or, without workers, made it
   double read = 0;     // reading samples, summed over the workers
-  double decode = 0;   // the same of pictures in files, from the file's bytes on
-  double augment = 0;  // changing them, summed over the workers
-  double mix = 0;      // mixing them with each other, summed over the workers
+  double decode = 0;   // decoding the bytes of picture files, summed over the workers
+  double augment = 0;  // augmenting samples, summed over the workers
+  double mix = 0;      // mixing samples, summed over the workers
 };
 
-// To be used by one thread at a time.
+// Not thread-safe.
 class Loader {
  public:
-  // Starts to read ahead at once, at epoch 0. The batches lie in one block of the given memory,
-  // which must outlive the loader. Throws ConfigError for invalid options.
+  // Starts to prefetch at epoch 0. The batches are in one block of `memory`, which must outlive the
+  // loader. Throws ConfigError for invalid options.
   Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options,
          RawMemory& memory = cpu_memory());
-  ~Loader();  // at any time; waits for the workers to finish the batch in hand
+  ~Loader();  // waits for the workers to finish their current batches
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch. What went wrong while it was made is thrown here, and again by later calls
-  // until start_epoch().
+  // Returns the next batch. Throws the error that making it threw, also in later calls until
+  // start_epoch().
   const Batch& next();
 
-  // Makes (epoch, index) the next batch, as after a resume. What was read ahead is kept if that was
-  // next anyway, else dropped. Throws Error unless epoch >= 0 and index in [0, batches()).
+  // Makes (epoch, index) the next batch, as after a resume. Prefetched batches are kept if it was
+  // next anyway, else dropped. Throws Error unless epoch >= 0 and index is in [0, batches()).
   void start_epoch(int64_t epoch, int64_t index = 0);
 
-  // bytes() of a loader for `count` images of that shape, before it is made.
+  // Returns bytes() of a loader for `count` images of this shape.
   static int64_t planned_bytes(const ImageShape& image, int64_t count,
                                const LoaderOptions& options);
 
   int64_t batches() const;          // per epoch
-  int64_t samples() const;          // per epoch, of this process
-  const ImageShape& shape() const;  // of an image in a batch: after augmentation
+  int64_t samples() const;          // per epoch, in this process
+  const ImageShape& shape() const;  // shape of an image in a batch, after augmentation
   const Dataset& dataset() const;
   const LoaderOptions& options() const;
 
   LoaderTimes times() const;
   double wait_seconds() const { return times().wait; }
   int64_t bytes() const;                         // sum of host_buffers()
-  std::vector<MemoryItem> host_buffers() const;  // of the loader; the data set's not included
+  std::vector<MemoryItem> host_buffers() const;  // without those of the data set
 
  private:
   struct Impl;

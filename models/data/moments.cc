@@ -49,7 +49,7 @@ Normalization Moments::normalization() const {
 
 namespace {
 
-// What the threads of a measurement share.
+// The state that the threads of a measurement share.
 struct Measurement {
   const Dataset& data;
   const int64_t stride;
@@ -72,7 +72,7 @@ struct Measurement {
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (failed < 0 || i < failed) failed = i, error = std::current_exception();
-        next = data.count();  // those in hand are read to their end
+        next = data.count();  // other threads finish their current images
       }
     }
     const std::lock_guard lock(mutex);

@@ -153,7 +153,7 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
   } catch (const Error& error) {
     fail_weights(path, error.what());
   }
-  // In parts, from where the values lie: a copy of them all would be memory that nobody planned.
+  // Writes the parts from the arrays themselves: a copy of all values would be unplanned memory.
   std::map<uint64_t, std::span<const std::byte>> parts_at;
   for (size_t i = 0; i < arrays.size(); ++i)
     if (tensors[i].bytes > 0)

@@ -1,12 +1,11 @@
-// ArrayFile: a safetensors file of ours, which is weights or a checkpoint; what reading the two has
-// in common.
+// ArrayFile: an open safetensors file. Tessera's own files are weights or checkpoints:
 //
 //   metadata  format           "tessera weights" or "tessera checkpoint"
 //             format_version   "2"; version 1 was HDF5
-//             layout           of the values: "conv2d OHWI, linear OI, flatten HWC"
-//   tensors   the arrays, by our own names, and the checksum (sealed_file.h)
+//             layout           "conv2d OHWI, linear OI, flatten HWC"
+//   tensors   the arrays, by Tessera's names, and the checksum (sealed_file.h)
 //
-// Whoever reads the values in another layout converts them.
+// Readers that need another layout convert the values.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +20,26 @@
 
 namespace tessera {
 
-// A safetensors file, ours or not, whose checksum was found right if it has one.
+// A safetensors file of Tessera or of another program. Its checksum is verified if it has one.
 struct ArrayFile {
   std::unique_ptr<ByteSource> bytes;
   SafetensorsContents contents;  // without the checksum
 
-  // A text of the metadata; "" if there is none.
+  // Returns an entry of the metadata; "" if there is none.
   std::string text(const std::string& name) const;
   bool is_own() const { return text("format").starts_with("tessera "); }
   const SafeTensor* find(const std::string& name) const;
 };
 
-// need_seal: false lets a file of another program pass, which has no checksum. Throws Error without
-// the file's name, also for a file of ours of another version or layout.
+// Opens and verifies a file. need_seal = false also accepts a file without a checksum, from another
+// program. Throws Error without the file's name, also for a Tessera file of another version or
+// layout.
 ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal);
 
-// The metadata that a file of ours begins with.
+// Returns the metadata with which every Tessera file begins.
 SafetensorsMetadata own_metadata(const std::string& format);
 
-// Every difference between what is wanted and what is there, one a line; "" when there is none.
+// Lists every difference between the wanted and the found arrays, one per line; "" if none.
 std::string differences(const std::vector<ArraySpec>& wanted, const std::vector<SafeTensor>& found);
 
 bool is_hdf5(const ByteSource& file);
@@ -47,17 +47,16 @@ bool is_hdf5(const ByteSource& file);
 // Throws CheckpointError, "weights 'PATH': WHAT".
 [[noreturn]] void fail_weights(const std::string& path, const std::string& what);
 
-// Weights are named arrays in such a file: one tensor per array under its dotted
-// name ("layer1.0.conv.w"). The metadata has besides `step`, and `inference`
-// (models/run/inference.h). No tensors of the engine here.
+// A weights file has one tensor per array under the array's dotted name ("layer1.0.conv.w"). Its
+// metadata also has `step` and `inference` (models/run/inference.h).
 //
-// Written as models/data/formats/sealed_file.h says: whole or not at all, with a checksum. A file
-// that another program wrote has no checksum and is taken as it is.
+// The file is written completely or not at all, with a checksum
+// (models/data/formats/sealed_file.h). A file of another program is accepted without a checksum.
 //
-// All functions throw CheckpointError, which names the file and what is wrong with it; a damaged or
-// hostile file is an error, never a crash. Thread-safe.
+// All functions throw CheckpointError with the file and the reason. A damaged or hostile file is an
+// error, never a crash. Thread-safe.
 //
-// An array is of float32 or float64 and a name without '/'.
+// An array has dtype float32 or float64 and a name without '/'.
 struct ConstArray : ArraySpec {
   const void* data = nullptr;  // dense, row-major
 };
@@ -66,18 +65,18 @@ struct MutableArray : ArraySpec {
   void* data = nullptr;
 };
 
-// `path` is the old file or the whole new one at any moment. Names must be unique.
-// `step`: after how many steps of training. `inference`: the text; none is written where it is
-// empty.
+// Writes a weights file. `path` is the old or the complete new file at any time. Requires unique
+// names. `step` is the number of training steps done. An empty `inference` is not written.
 void write_weights(const std::string& path, std::span<const ConstArray> arrays,
                    std::optional<int64_t> step = {}, const std::string& inference = "");
-// Return what was given then; none where nothing was, or another program wrote the file.
+// Return the arguments of write_weights(); empty if none was given or another program wrote the
+// file.
 std::optional<int64_t> weights_step(const std::string& path);
 std::string weights_inference(const std::string& path);
 
-// Fills every array. The file must hold exactly these names, shapes and dtypes; each one that is
-// missing, too many or different is listed. When anything is wrong no array has been touched,
-// unless the disk fails while the values are read.
+// Fills every array. Requires exactly these names, shapes and dtypes in the file; the error lists
+// each missing, extra or different array. After an error the arrays are unchanged, unless the disk
+// failed while values were read.
 void read_weights(const std::string& path, std::span<const MutableArray> arrays);
 
 }  // namespace tessera

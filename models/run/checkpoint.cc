@@ -62,13 +62,13 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// Where in the file a tensor stands.
+// Returns the group of a tensor in the file.
 const char* group_of(Role role) {
   if (role == Role::parameter) return "weights";
   return role == Role::optimizer_state ? "optimizer" : "statistics";
 }
 
-// The tensors with the names they have in the file.
+// Returns the tensors with their names in the file.
 std::vector<NamedTensor> named(const Tensors& tensors) {
   constexpr std::string_view kOptimizer = "optimizer.";
   std::vector<NamedTensor> all;
@@ -111,7 +111,7 @@ void check(const TrainingState& s) {
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
 }
 
-// The places of all tensors in a file, and what stands before them.
+// The offsets of all tensors in a file, and the bytes before them.
 struct CheckpointLayout {
   CheckpointLayout(const std::vector<NamedTensor>& all, const std::string& config,
                    const std::string& inference) {

@@ -1,17 +1,18 @@
-// One checkpoint: everything that training needs to go on as if it had never stopped, in a
-// safetensors file of ours (models/run/array_file.h).
+// Checkpoint files: everything that a training needs to resume as if it had never stopped, as
+// safetensors (models/run/array_file.h).
 //
 //   weights/<name>       parameters                         as in weights.safetensors
 //   statistics/<name>    running statistics of batch norm
 //   optimizer/<name>     momenta, step counts, averages (ema.<name>)
 //   training/<field>     TrainingState, int64 or float64 scalars: step, epoch, batch, seed ...
 //   metadata config      the resolved configuration, YAML
-//            inference   what inference needs besides, JSON (models/run/inference.h)
+//            inference   the inference description, JSON (models/run/inference.h)
 //            written_by  "tessera 1.0"
 //
-// Random numbers need no state but the seed and the position: their keys are made of both. All that
-// decides about bits is there; times and paths, but for those in the configuration, are not: equal
-// trainings give equal files. The last 23 bytes are a checksum (models/data/formats/sealed_file.h).
+// Random numbers need only the seed and the position as state, because their keys are made of both.
+// A checkpoint contains everything that affects the bits, but no times, and only the paths of the
+// configuration: equal trainings give equal files. The last 23 bytes are a checksum
+// (models/data/formats/sealed_file.h).
 //
 // Errors are CheckpointErrors (exit code 5) that name the file.
 #pragma once
@@ -32,48 +33,48 @@ namespace tessera {
 // Version of the formulas of schedules (models/config/schedule.h).
 inline constexpr int64_t kScheduleVersion = 1;
 
-// Where a training stands, besides the values of tensors.
+// The state of a training, in addition to the values of tensors.
 struct TrainingState {
   int64_t step = 0;     // steps done
-  int64_t epoch = 0;    // of the next batch
+  int64_t epoch = 0;    // epoch of the next batch
   int64_t batch = 0;    // the next batch's index in its epoch; step = epoch * batches + batch
-  int64_t batches = 1;  // of an epoch
-  int64_t images = 0;   // of an epoch
+  int64_t batches = 1;  // batches per epoch
+  int64_t images = 0;   // images per epoch
   int64_t seed = 0;
-  int64_t evaluation_due = 0;  // 1: stopped before the evaluation that follows this step; 2: with
-                               // data.validation, before that of the test set at the end
-  double lr = 0;               // of the last step
+  int64_t evaluation_due = 0;  // 1: the evaluation after this step is due; 2: with data.validation,
+                               // the test set is due at the end
+  double lr = 0;               // learning rate of the last step
   // Sums over the images since the last line of the metrics.
   int64_t log_images = 0;
   double log_loss = 0, log_correct = 0;
-  // The same since the epoch began.
+  // Sums over the images since the epoch began.
   int64_t epoch_images = 0;
   double epoch_loss = 0, epoch_correct = 0;
   // The last line of training metrics.
   double train_loss = 0, train_accuracy = 0;
-  // Batches that train.non_finite left out: in all, and the last ones in a row.
+  // Batches that train.non_finite skipped: in total, and without interruption up to now.
   int64_t skipped = 0, skipped_in_a_row = 0;
-  // The best evaluation so far: its step, -1 for none, and what was compared.
+  // The best evaluation so far: its step (-1: none) and the compared value.
   int64_t best_step = -1;
   double best_value = 0;
-  int64_t since_best = 0;  // evaluations
-  // Of schedule: plateau (models/config/schedule.h); a factor of 0 is 1.
+  int64_t since_best = 0;  // evaluations since the best
+  // The state of Plateau (models/config/schedule.h); a factor of 0 means 1.
   double plateau_factor = 0, plateau_best = 0;
   int64_t plateau_bad = 0, plateau_cooldown = 0;
-  int64_t schedule_version = kScheduleVersion;  // of the formulas that it began with
+  int64_t schedule_version = kScheduleVersion;  // version with which the training began
 
   bool operator==(const TrainingState&) const = default;
 };
 
-// A checkpoint file in memory but for its checksum, made once before training: its tensors have
-// fixed places, so taking a checkpoint copies values and nothing else. Not thread-safe.
+// A checkpoint file in memory, without its checksum. Made once before training: tensors have fixed
+// offsets, so take() only copies values. Not thread-safe.
 class CheckpointImage {
  public:
-  // How large an image would be, without making it. `inference_bytes`: of the text as JSON writes
-  // it, between its quotes.
+  // Returns the size of an image without making one. `inference_bytes` is the size of the text in
+  // JSON, between its quotes.
   static size_t planned_bytes(const Tensors& tensors, const std::string& config,
                               size_t inference_bytes = 0);
-  // Takes all its memory, in one request. Throws OutOfMemory. `inference`: may be empty.
+  // Allocates all memory at once. `inference` may be empty. Throws OutOfMemory.
   CheckpointImage(Tensors tensors, const std::string& config, const std::string& inference = "",
                   RawMemory& memory = cpu_memory());
   // Copies the state and all tensors; waits for their device. Allocates nothing.
@@ -87,15 +88,15 @@ class CheckpointImage {
   };
   Region region_;
   std::vector<Copy> copies_;
-  std::vector<std::byte*> fields_;  // of TrainingState, in its order
+  std::vector<std::byte*> fields_;  // fields of TrainingState, in order
 };
 
-// A file whose checksum is right and which says where training stood. Reading takes memory for
-// names and shapes only; values go from the file into tensors in small pieces.
+// An open checkpoint file with a verified checksum. Reading allocates memory for names and shapes
+// only; values are copied from the file into tensors in small chunks.
 class CheckpointFile {
  public:
   explicit CheckpointFile(const std::string& path, FileSystem& files = file_system());
-  // For bytes from elsewhere; `name`: what errors call them.
+  // Reads `bytes`; `name` is their name in errors.
   CheckpointFile(std::unique_ptr<ByteSource> bytes, const std::string& name);
 
   const std::string& path() const { return path_; }
@@ -105,8 +106,8 @@ class CheckpointFile {
   std::string inference() const { return file_.text("inference"); }
   std::string written_by() const { return file_.text("written_by"); }
 
-  // Fills all tensors. The file must hold exactly these; each one that is missing, too many or
-  // different is listed, and then no tensor has been touched.
+  // Fills all tensors. Requires exactly these tensors in the file; else the error lists each
+  // missing, extra or different tensor, and all tensors are unchanged.
   void load(const Tensors& tensors) const;
 
  private:

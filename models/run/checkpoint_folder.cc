@@ -22,7 +22,7 @@ constexpr std::string_view kNameBefore = "step-", kNameAfter = ".safetensors",
                            kPartial = ".partial";
 constexpr size_t kMaxName = 40;
 
-// "step-000000500.safetensors"
+// A file name: "step-000000500.safetensors".
 struct Name {
   explicit Name(int64_t step) {
     std::snprintf(text, sizeof(text), "step-%09lld.safetensors", static_cast<long long>(step));
@@ -30,7 +30,7 @@ struct Name {
   char text[kMaxName + 1];
 };
 
-// The step of exactly such a name.
+// Returns the step of a name of exactly this form.
 std::optional<int64_t> step_of(std::string_view name) {
   int64_t step = 0;
   if (!name.starts_with(kNameBefore) || !name.ends_with(kNameAfter)) return {};
@@ -41,7 +41,7 @@ std::optional<int64_t> step_of(std::string_view name) {
   return Name(step).text == name ? std::optional(step) : std::nullopt;
 }
 
-// A path on the stack; empty when it is too long.
+// A path on the stack; empty if too long.
 struct Path {
   Path(const std::string& dir, const char* name) {
     const int length = std::snprintf(text, sizeof(text), "%s/%s", dir.c_str(), name);
@@ -156,7 +156,7 @@ CheckpointWriter::CheckpointWriter(const CheckpointFolder& folder, CheckpointIma
       keep_(static_cast<size_t>(std::max(1, keep))),
       synchronise_first_(std::move(synchronise_first)),
       steps_(folder.steps()) {
-  steps_.reserve(steps_.size() + keep_ + 3);  // the best one and a new one come on top
+  steps_.reserve(steps_.size() + keep_ + 3);  // plus the best and a new one
   folder_.remove_partial_files();
   thread_ = start_thread("writing checkpoints", "set checkpoint.keep=0", [this] { work(); });
 }
@@ -211,7 +211,7 @@ void CheckpointWriter::work() {
     lock.unlock();
     const CheckpointReport report = persist(state_);
     lock.lock();
-    // A failure that nobody has asked about yet is not hidden by a success.
+    // A success does not replace the unread report of a failure.
     const FileError metrics_before = report_ ? report_->metrics_fault : FileError();
     if (!report_ || !report_->fault || report.fault) report_ = report;
     if (metrics_before) report_->metrics_fault = metrics_before;
@@ -242,12 +242,12 @@ CheckpointReport CheckpointWriter::persist(const TrainingState& state) {
   return report;
 }
 
-// Leaves checkpoints newer than `step`: they belong to a training that was left behind, are not
-// ours to remove, and are overwritten when this one comes by.
+// Removes old checkpoints. Leaves those newer than `step`: they belong to an abandoned training and
+// are overwritten when this training reaches them.
 FileError CheckpointWriter::prune(int64_t step, int64_t best) {
   FileError fault;
   auto end = std::upper_bound(steps_.begin(), steps_.end(), step);
-  size_t others = 0;  // that may go, beside the best
+  size_t others = 0;  // removable, without the best
   for (auto at = steps_.begin(); at != end; ++at) others += *at != best;
   const bool best_is_among_newest =
       std::count(end - std::min<ptrdiff_t>(static_cast<ptrdiff_t>(keep_), end - steps_.begin()),

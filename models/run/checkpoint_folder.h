@@ -1,14 +1,14 @@
-// The checkpoints of a run, and how they are written so that nothing can be lost.
+// CheckpointFolder and CheckpointWriter: the checkpoints of a run, which no crash can lose.
 //
 //   RUN/checkpoints/step-000000500.safetensors   after 500 steps (models/run/checkpoint.h)
-//   RUN/checkpoints/latest                       the name of the one to go on from
-//   RUN/checkpoints/best                         the name of the best one, if one is wanted
+//   RUN/checkpoints/latest                       the name of the checkpoint to resume from
+//   RUN/checkpoints/best                         the name of the best checkpoint, if wanted
 //
-// Writing, in this order, each file as write_durably() does it (to NAME.partial, fsync, rename,
-// fsync of the folder): the checkpoint; `best` if it is the best; `latest`; then what is older than
-// the newest `keep` is removed, never the best one. So whenever the process is killed or the
-// machine stops, `latest` names a whole checkpoint, or one before it is whole. A write that fails
-// leaves all that was there before.
+// A save writes, in this order: the checkpoint; `best` if the checkpoint is the best; `latest`.
+// Then it removes checkpoints older than the newest `keep`, except the best. Each file is written
+// with write_durably() (to NAME.partial, fsync, rename, fsync of the folder). So after any crash
+// `latest` names a complete checkpoint, or an earlier checkpoint is complete. A failed write leaves
+// all earlier files.
 //
 // Names are made from step numbers and never taken from a file, so nothing outside the folder is
 // read or written.
@@ -33,17 +33,18 @@ class CheckpointFolder {
   FileSystem& files() const { return files_; }
   std::string path(int64_t step) const;
 
-  std::vector<int64_t> steps() const;  // that have a file, rising
-  // What the little file `name` ("latest", "best") names; none when it is missing or damaged.
+  std::vector<int64_t> steps() const;  // steps with a file, increasing
+  // Returns the step that the file `name` ("latest", "best") names; empty if that file is missing
+  // or damaged.
   std::optional<int64_t> named(const char* name) const;
-  // In the order in which to try: the latest, what is older, newest first, then what is newer.
+  // Returns the steps in the order to try: the latest, older ones, newest first, then newer ones.
   std::vector<int64_t> candidates() const;
 
-  // Throws RunFolderError when it cannot be made.
+  // Creates the folder. Throws RunFolderError if that fails.
   void make() const;
   void remove_partial_files() const;
 
-  // For the writer; these allocate nothing and throw nothing.
+  // For the writer; these functions do not allocate or throw.
   FileError write(int64_t step, std::span<const std::byte> image) const noexcept;
   FileError point(const char* name, int64_t step) const noexcept;
   FileError remove(int64_t step) const noexcept;
@@ -53,43 +54,44 @@ class CheckpointFolder {
   FileSystem& files_;
 };
 
-// The folder of the checkpoints of a run.
+// Returns the checkpoint folder of a run.
 std::string checkpoints_path(const std::string& run_dir);
-// The checkpoint that a path means: the one that FOLDER/latest or FOLDER/best names, else the path
-// itself.
+// Returns the checkpoint that FOLDER/latest or FOLDER/best names; any other path is returned
+// unchanged.
 std::string checkpoint_file(const std::string& path, FileSystem& files = file_system());
 
-// How the writing of a checkpoint ended.
+// The result of writing a checkpoint.
 struct CheckpointReport {
   int64_t step = 0;
-  bool saved = false;  // the checkpoint is on the disk, whatever went wrong later
+  bool saved = false;  // the checkpoint is on the disk, even if a later write failed
   FileError fault;
-  FileError metrics_fault;  // of synchronising the files before it, which is written all the same
+  FileError metrics_fault;  // failed fsync before the checkpoint, which is still written
   double seconds = 0;       // in the background
 };
 
-// Writes checkpoints in a thread of its own. One at a time: a save waits for the one before. After
-// construction it asks for no memory. To be used by one thread.
+// Writes checkpoints in a background thread, one at a time: save() waits for the previous save.
+// Allocates nothing after construction. Not thread-safe.
 class CheckpointWriter {
  public:
-  // `folder`, which must be there and no other process's (models/run/run_lock.h), and the files to
-  // be synchronised before each checkpoint (for metrics that must not be behind it) must outlive
-  // it. keep >= 1. At the start no checkpoint is the best.
+  // Requires an existing `folder` that no other process uses (models/run/run_lock.h), and keep
+  // >= 1. The files `synchronise_first` are synchronised before each checkpoint, so that metrics
+  // are not older than the checkpoint. The folder and these files must outlive the writer. At the
+  // start no checkpoint is the best.
   CheckpointWriter(const CheckpointFolder& folder, CheckpointImage image, int keep,
                    std::vector<int> synchronise_first = {});
-  ~CheckpointWriter();  // finishes what is in hand
+  ~CheckpointWriter();  // finishes a running save
 
-  // The training goes on from a checkpoint of the folder: `latest` names it from now on.
+  // Makes `latest`, and `best` if its file exists, name the checkpoints of a resumed training.
   void adopt(const TrainingState& state);
-  // Copies everything, and returns while it is being written.
+  // Copies the state and all tensors, and returns while the copy is being written.
   void save(const TrainingState& state);
-  // The report of a save that has ended since the last call, if one has.
+  // Returns the report of a save that ended since the last call, if any.
   std::optional<CheckpointReport> finished();
-  // Waits for the save in hand, if there is one.
+  // Waits for a running save, if any, and returns its report.
   std::optional<CheckpointReport> wait();
 
-  double wait_seconds() const { return wait_seconds_; }  // that save() waited for the one before
-  double copy_seconds() const { return copy_seconds_; }  // that save() copied
+  double wait_seconds() const { return wait_seconds_; }  // time that save() waited for a save
+  double copy_seconds() const { return copy_seconds_; }  // time that save() copied
 
  private:
   void work();
@@ -100,10 +102,10 @@ class CheckpointWriter {
   CheckpointImage image_;
   const size_t keep_;
   const std::vector<int> synchronise_first_;
-  std::vector<int64_t> steps_;  // with a file, rising; has room for all to come
+  std::vector<int64_t> steps_;  // steps with a file, increasing; has capacity for all later steps
   double wait_seconds_ = 0, copy_seconds_ = 0;
 
-  std::mutex mutex_;  // guards what is below; the thread has image_ and steps_ while busy_
+  std::mutex mutex_;  // guards the members below; the thread owns image_ and steps_ while busy_
   std::condition_variable changed_;
   bool busy_ = false, stop_ = false;
   TrainingState state_;

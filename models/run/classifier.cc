@@ -33,7 +33,7 @@ std::vector<std::string> names_in(const std::string& inference, int64_t classes)
   return names;
 }
 
-// A NaN is the largest, as for argmax().
+// Compares logits; a NaN is the largest, as for argmax().
 bool is_less(float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
 
 CompileOptions fresh_options() {
@@ -59,7 +59,7 @@ struct Classifier::Impl {
   std::vector<std::string> names;
   std::string weights;
   std::shared_ptr<const CompiledGraph> compiled;
-  std::mutex mutex;  // guards the two below
+  std::mutex mutex;  // guards free and bytes
   std::vector<std::unique_ptr<Program>> free;
   Bytes bytes;
 

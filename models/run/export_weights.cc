@@ -34,7 +34,7 @@ std::string export_safetensors(const TrainedNetwork& trained, const std::string&
     values.push_back(
         weights[i].in_their_order(trained.store.find(layouts[i].name).to_vector<float>()));
   }
-  // The first is what readers of PyTorch's ask for.
+  // Readers for PyTorch require "format".
   const std::string front = safetensors_front(
       tensors, {{"format", "pt"}, {"model", config.model.name}, {"inference", trained.inference}});
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
@@ -47,7 +47,7 @@ std::string export_safetensors(const TrainedNetwork& trained, const std::string&
 
 namespace {
 
-// "layers/conv2d_1/vars/0"
+// The parts of "layers/conv2d_1/vars/0".
 struct KerasWeight {
   std::string layer;
   size_t place = 0;
@@ -58,7 +58,7 @@ KerasWeight parts_of(const std::string& name) {
   return {name.substr(begin, end - begin), static_cast<size_t>(name.back() - '0')};
 }
 
-// What Keras 2 calls it within its layer.
+// Returns the weight's name within its layer in Keras 2.
 std::string older_leaf(const KerasWeight& weight) {
   if (weight.layer.find("norm") != std::string::npos) {
     constexpr const char* kNames[] = {"gamma", "beta", "moving_mean", "moving_variance"};
@@ -68,7 +68,7 @@ std::string older_leaf(const KerasWeight& weight) {
   return weight.layer.starts_with("depthwise") ? "depthwise_kernel" : "kernel";
 }
 
-// The names of the file's arrays. Its lists of layers and of their weights are written.
+// Writes the lists of layers and of their weights. Returns the names of the file's arrays.
 std::vector<std::string> older_names(const std::vector<ForeignWeight>& weights, Hdf5Writer& file) {
   std::vector<std::string> layers, names;
   std::map<std::string, std::map<size_t, std::string>> of_layer;

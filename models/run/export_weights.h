@@ -1,4 +1,4 @@
-// The weights of a trained network for other programs: PyTorch and Keras.
+// Exports the weights of a trained network to PyTorch and Keras.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace tessera {
 
-// For PyTorch, as safetensors: parameters and running statistics in PyTorch's order of dimensions,
-// under torchvision's names where the network is torchvision's, else under our paths with PyTorch's
-// last parts. `path` is the old file or the whole new one at any moment. Throws CheckpointError
-// where it cannot be written. Returns whose names they are: "torchvision's resnet50", "our own".
+// Writes parameters and running statistics as safetensors for PyTorch, in PyTorch's dimension
+// order. Names are torchvision's for a network of torchvision, else module paths with PyTorch's
+// last parts. `path` is the old or the complete new file at any time. Returns the origin of the
+// names: "torchvision's resnet50", "our own". Throws CheckpointError if `path` cannot be written.
 std::string export_safetensors(const TrainedNetwork& trained, const std::string& path);
 
 enum class KerasForm {
   now,     // ".weights.h5"
-  before,  // ".h5", which Keras 2 reads, and Keras 3 too
+  before,  // ".h5", which Keras 2 and 3 read
 };
 
-// For Keras, as model.save_weights() of a network of the same layers in the same order writes them.
-// `path` is the old file or the whole new one. Throws CheckpointError where it cannot be written.
+// Writes weights as Keras's model.save_weights() does for the same layers in the same order. `path`
+// is the old or the complete new file. Throws CheckpointError if `path` cannot be written.
 void export_keras(const TrainedNetwork& trained, const std::string& path, KerasForm form);
 
 }  // namespace tessera

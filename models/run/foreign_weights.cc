@@ -20,7 +20,7 @@ namespace tessera {
 
 namespace {
 
-// An image whose values became the columns of a matrix, in our order.
+// An image whose values became the columns of a matrix, in HWC order.
 struct Flattened {
   int64_t height, width, channels;
 };
@@ -30,7 +30,7 @@ std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
   return shape;
 }
 
-// Follows flattened images through the graph and notes what reads each weight.
+// Follows flattened images through the graph and records which op reads each weight.
 class Reading {
  public:
   Reading(const Graph& graph, std::map<std::string, WeightLayout*> weights)
@@ -51,7 +51,7 @@ class Reading {
     }
   }
 
-  std::string head;  // the module that reads weights last
+  std::string head;  // the module of the last convolution or matmul
 
  private:
   WeightLayout* weight_of(ValueId id) const {
@@ -72,7 +72,7 @@ class Reading {
       images_[node.outputs[0]] = {from[1], from[2], from[3]};
   }
 
-  // Through what leaves columns where they are.
+  // Follows the image through an op that keeps the columns.
   void hand_on(const Node& node) {
     const auto image = image_read(node);
     if (!image) return;
@@ -123,7 +123,7 @@ ForeignWeight as_pytorchs(const WeightLayout& layout, const NameTable& table,
           layout.channels, layout.pixels};
 }
 
-// Layers of Keras: their class in snake case and a number from the second of a class on.
+// Names of Keras layers: the class in snake case, and a number from the second of a class on.
 class KerasNames {
  public:
   explicit KerasNames(const std::vector<WeightLayout>& layouts) {
@@ -133,7 +133,7 @@ class KerasNames {
     }
   }
 
-  // Modules are numbered as their first tensor comes.
+  // Numbers modules in the order of their first tensors.
   ForeignWeight operator()(const WeightLayout& layout) {
     const std::string module = module_of(layout.name), leaf = leaf_of(layout.name);
     auto [known, is_new] = names_.try_emplace(module);
@@ -157,7 +157,7 @@ class KerasNames {
   }
 
  private:
-  // One filter for each channel, which in Keras is a layer of its own.
+  // Returns true for one filter per channel, which is a layer of its own in Keras.
   static bool is_depthwise(const WeightLayout& layout) {
     return layout.groups > 1 && layout.groups == layout.shape[0];
   }
@@ -183,7 +183,7 @@ class KerasNames {
   std::map<std::string, int> counts_;
 };
 
-// By name.
+// Numbers of elements by name.
 using Elements = std::map<std::string, uint64_t>;
 
 Elements elements_in(const WeightSource& source) {
@@ -199,7 +199,7 @@ Tensors tensors_of(const Store& store) {
   return all;
 }
 
-// The layer of the logits may be for another number of classes in the file.
+// Returns the fraction of equal tensors. The logits layer may have other classes in the file.
 double likeness(const Elements& file, const Tensors& tensors, const std::string& head, bool own,
                 const NameTable& names) {
   size_t same = 0;
@@ -217,7 +217,7 @@ double likeness(const Elements& file, const Tensors& tensors, const std::string&
   return static_cast<double>(same) / static_cast<double>(std::max(file.size(), tensors.size()));
 }
 
-// The network as it was published: for images of 224 x 224 pixels, or of CIFAR's size.
+// Returns the options of the published network: images of 224 x 224 pixels, or of CIFAR's size.
 ModelOptions published_options(const std::string& network) {
   if (name_tables(network).empty()) return {};
   return {.height = 224, .width = 224, .channels = 3, .classes = 1000};
@@ -281,7 +281,7 @@ std::vector<ForeignWeight> foreign_weights(WeightForm form,
 
 std::string what_weights_look_like(const WeightSource& source, const std::string& but) {
   constexpr double kAlike = 0.9;
-  if (source.form() == WeightForm::keras) return "";  // whose names are those of any network
+  if (source.form() == WeightForm::keras) return "";  // Keras names fit any network
   const bool is_own = source.form() == WeightForm::own;
   const Elements file = elements_in(source);
   double best = kAlike;
@@ -292,7 +292,7 @@ std::string what_weights_look_like(const WeightSource& source, const std::string
     try {
       made = make_model(network, published_options(network), store);
     } catch (const Error&) {
-      continue;  // not for images of this size
+      continue;  // the network refuses images of this size
     }
     const Tensors tensors = tensors_of(store);
     const std::string& last = persistent_name(store.parameters().back());

@@ -1,5 +1,5 @@
-// Parameters and running statistics of a store with their values on the host: in place, or for
-// those of a GPU in a copy.
+// HostWeights: parameters and running statistics of a store with their values on the host. Values
+// on the CPU are used in place, values on a GPU are copied.
 #pragma once
 
 #include <utility>

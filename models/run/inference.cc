@@ -17,7 +17,7 @@ Json numbers(const std::vector<float>& values) {
   return values.empty() ? Json() : Json::list(items);
 }
 
-// How a picture, or a value of a file, becomes the bytes of the input.
+// Returns how a picture, or a value of a file, becomes the bytes of the input.
 Json preparation(const Config& config, const ImageShape& image) {
   const DataConfig& data = config.data;
   if (data.name == "image_folder")
@@ -29,7 +29,7 @@ Json preparation(const Config& config, const ImageShape& image) {
   return {};
 }
 
-// The same in numbers, for any picture: examples/prepare.py makes the input with them.
+// Returns the preparation of any picture in numbers, for examples/prepare.py.
 Json picture(const ImageShape& image) {
   const Json size = Json::list({image.height, image.width});
   return Json::object({

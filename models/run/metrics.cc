@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kWorst = 10;
 
-// `weight(c)` of each class; all 0 give 0.
+// Returns the averages weighted by weight(c); 0 if all weights are 0.
 template <typename Weight>
 ClassAverage average(const std::vector<ClassMetrics>& classes, const Weight& weight) {
   ClassAverage sum;
@@ -31,7 +31,7 @@ ClassAverage average(const std::vector<ClassMetrics>& classes, const Weight& wei
   return {sum.precision / all, sum.recall / all, sum.f1 / all};
 }
 
-// Left-aligned in so many columns; fmt counts bytes where locales differ.
+// Pads the text to `width` columns; fmt would count bytes in some locales.
 std::string padded(const std::string& text, size_t width) {
   const size_t length = utf8_length(text);
   return text + std::string(length < width ? width - length : 0, ' ');
@@ -130,7 +130,7 @@ double mean_of(double sum, int64_t images) {
 }
 
 void Calibration::add(double confidence, bool is_correct) {
-  // The product of a float32 is exact, so an edge is on the side that the header says.
+  // The product with a float32 is exact, so bin edges are as the header says.
   const double above = std::isfinite(confidence) ? std::ceil(confidence * kBins) - 1 : 0;
   Bin& bin = bins[static_cast<size_t>(std::clamp<double>(above, 0, kBins - 1))];
   ++bin.images;

@@ -30,7 +30,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, "x"));
 }
 
-// What a file holds, against what a network wants of it under the names of one program.
+// Compares the tensors of a file with those of a network, under the names of one program.
 class Comparison {
  public:
   Comparison(const WeightSource& source, const std::vector<WeightLayout>& layouts,
@@ -56,7 +56,7 @@ class Comparison {
     return found_.size() - static_cast<size_t>(std::count(found_.begin(), found_.end(), kNone));
   }
 
-  // Whether the last layer begins anew: the file has none, or one for other classes.
+  // Returns true if the file has no logits layer, or one for another number of classes.
   bool head_is_new() const {
     bool is_new = false;
     for (size_t i = 0; i < layouts_.size(); ++i)
@@ -76,7 +76,7 @@ class Comparison {
     return "";
   }
 
-  // A line for each difference.
+  // Returns one line per difference.
   std::string differences() const {
     std::vector<std::string> lines;
     const bool new_head = head_is_new();
@@ -110,7 +110,7 @@ class Comparison {
     return source_.form() == WeightForm::pytorch ? layouts_[i].takes(tensor_of(i).shape)
                                                  : tensor_of(i).shape == weights_[i].shape;
   }
-  // Outputs come first, in Keras last.
+  // Compares shapes without outputs, which come first, in Keras last.
   bool is_of_other_classes(size_t i) const {
     std::vector<int64_t> wanted = weights_[i].shape, found = tensor_of(i).shape;
     if (found.empty() || classes_in(wanted) == classes_in(found)) return false;
@@ -125,13 +125,13 @@ class Comparison {
     if (shape.empty()) return 0;
     return source_.form() == WeightForm::keras ? shape.back() : shape.front();
   }
-  // num_batches_tracked is a count of PyTorch's that nothing reads.
+  // Ignores num_batches_tracked, a PyTorch counter that nothing reads.
   bool is_left_over(size_t i) const {
     const std::string& name = source_.tensors()[i].name;
     return !used_[i] && !name.ends_with("num_batches_tracked") && !names_.is_unused(name);
   }
 
-  // Also long or malicious names.
+  // Makes long or malicious names printable.
   static std::string printable(const std::string& name) {
     constexpr size_t kMax = 200;
     const std::string text = utf8_printable(name);
@@ -174,11 +174,11 @@ class Comparison {
   const std::vector<WeightLayout>& layouts_;
   const NameTable names_;
   const std::vector<ForeignWeight> weights_;
-  std::vector<int64_t> found_;  // of each layout, in the file
-  std::vector<bool> used_;      // of each tensor in the file
+  std::vector<int64_t> found_;  // tensor of the file for each layout
+  std::vector<bool> used_;      // one for each tensor of the file
 };
 
-// Values of one tensor. `put` takes the place in ours and the value.
+// Reads the values of one tensor. `put` takes the index in the network and the value.
 template <class Put>
 void read_in_order(const WeightSource& source, size_t index, const ForeignWeight& weight,
                    bool is_variance, Put put) {
@@ -200,7 +200,7 @@ void read_in_order(const WeightSource& source, size_t index, const ForeignWeight
   }
 }
 
-// Whether it fits and is finite.
+// Stores a value; returns true if the stored value is finite.
 template <class T>
 bool put_value(void* data, int64_t place, double value) {
   const T stored = static_cast<T>(value);
@@ -210,7 +210,7 @@ bool put_value(void* data, int64_t place, double value) {
 
 bool is_variance(const WeightLayout& layout) { return layout.name.ends_with(".running_var"); }
 
-// Drops what DataParallel, Lightning and torch.compile put before every name, and returns it.
+// Drops and returns the prefixes that DataParallel, Lightning and torch.compile add to every name.
 std::string drop_wrappers(WeightSource& source, const std::vector<WeightLayout>& layouts) {
   std::string dropped;
   const auto drops = [&](const char* prefix) {
@@ -273,8 +273,8 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
   return told;
 }
 
-// "keras.applications' DenseNet121", or "" for what is none of these. What they add to variances
-// where ours add another eps is added to the variances themselves.
+// Returns "keras.applications' DenseNet121", or "" for other weights. If Keras's eps differs from
+// Tessera's, the difference is added to the variances.
 std::string Pretrained::match_application(const Config& config) {
   more_variance_ = 0;
   const KerasApplication* known = keras_application(source_->layers());
@@ -296,7 +296,7 @@ void Pretrained::check() const {
 
 void Pretrained::load(const Store& store) const {
   const HostWeights weights(store);
-  weights.fetch();  // what the file does not have stays
+  weights.fetch();  // values that the file lacks stay
   std::map<std::string, const MutableArray*> arrays;
   for (const MutableArray& array : weights.arrays) arrays[array.name] = &array;
   for (const auto& [layout, source] : pairs_) {

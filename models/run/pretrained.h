@@ -1,9 +1,9 @@
-// Weights that were trained elsewhere, for the network of a configuration: model.weights.
+// Pretrained weights for the network of a configuration: model.weights.
 //
-// Names are those of the network itself, of a program that has it too
-// (models/zoo/names/name_tables.h), or Keras's numbers of its layers. The layer that makes the
-// logits stays as it is initialised where the file has it for another number of classes, or not at
-// all. Everything else must be there, of the right shape, and nothing more.
+// The file uses the names of the network, those of another program with the same network
+// (models/zoo/names/name_tables.h), or Keras's numbers of layers. The layer that computes the
+// logits keeps its initial values if the file has another number of classes for it, or no such
+// layer. All other tensors must be in the file with the right shape, and no others.
 #pragma once
 
 #include <memory>
@@ -20,20 +20,20 @@ class Store;  // engine/store.h
 
 class Pretrained {
  public:
-  // Opens the file and reads what is in it. Throws CheckpointError.
+  // Opens the file and reads its table of tensors. Throws CheckpointError.
   explicit Pretrained(const std::string& path);
 
-  // Says what goes where; reads no values. Throws CheckpointError with a line for each tensor that
-  // is missing, left over or of another shape, and which network the file looks like. Returns a
-  // line about what was found.
+  // Matches the tensors of file and network; reads no values. Returns a line about the match.
+  // Throws CheckpointError with a line for each tensor that is missing, left over or of another
+  // shape, and the network that the file resembles.
   std::string match(const Config& config, const ImageShape& image);
 
-  // Reads all values. Throws CheckpointError for one that load() would refuse: not finite, or a
+  // Reads all values. Throws CheckpointError for a value that load() refuses: not finite, or a
   // negative variance.
   void check() const;
 
-  // Fills the store of the network that was matched. Throws CheckpointError, also for a value that
-  // is not finite and for a negative variance.
+  // Fills the store of the matched network. Throws CheckpointError, also for a value that is not
+  // finite and for a negative variance.
   void load(const Store& store) const;
 
  private:
@@ -45,7 +45,7 @@ class Pretrained {
 
   std::unique_ptr<WeightSource> source_;
   std::vector<WeightLayout> layouts_;
-  std::vector<ForeignWeight> weights_;  // of each layout, in the file
+  std::vector<ForeignWeight> weights_;  // one per layout, as in the file
   std::vector<Pair> pairs_;
   double more_variance_ = 0;  // added to running variances
 };

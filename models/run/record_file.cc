@@ -41,8 +41,8 @@ void RecordFile::append(std::string_view record) {
                                      path_, std::strerror(error_)));
 }
 
-// Each write begins behind the last whole record, or is not tried: a disk may be full in the middle
-// of one, and refuse to take the half back.
+// Writes after the last complete record. Does not write if a partial record cannot be removed: a
+// full disk may refuse that too.
 bool RecordFile::put(std::string_view bytes) {
   const std::string_view head = size_ == 0 ? std::string_view(head_) : std::string_view();
   if (take_back() && write(head) && write(bytes)) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 8, kTop = 28, kBottom = 40;
 
-// The first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
+// Returns the first of 1, 2, 5, 10, ... that divides a range into at most `parts` parts.
 double tick_of(double range, int parts) {
   double tick = std::pow(10, std::floor(std::log10(range / parts)));
   for (double factor : {1.0, 2.0, 5.0, 10.0}) {
@@ -30,14 +30,14 @@ std::vector<double> linear_ticks(double low, double high, int parts) {
   return ticks;
 }
 
-// 1, 2, 5, 10, ... or, where they leave a gap that is too wide, as many as on a linear scale.
+// Returns 1, 2, 5, 10, ..., or the ticks of a linear scale if there are fewer than three.
 std::vector<double> log_ticks(double low, double high) {
   std::vector<double> ticks;
   for (double ten = std::pow(10, std::floor(std::log10(low))); ten <= high; ten *= 10)
     for (double factor : {1.0, 2.0, 5.0})
       if (ten * factor >= low && ten * factor <= high) ticks.push_back(ten * factor);
   if (ticks.size() < 3) return linear_ticks(low, high, 5);
-  if (ticks.size() > 9)  // the powers of ten alone
+  if (ticks.size() > 9)  // only the powers of ten
     std::erase_if(ticks, [](double v) {
       const double power = std::log10(v);
       return std::abs(power - std::round(power)) > 1e-6;
@@ -62,7 +62,7 @@ Range range_of(const std::vector<Curve>& curves) {
   return range;
 }
 
-// A dot where there is but one point: a line to nowhere is not seen.
+// Draws a line, or a dot for a single point.
 template <typename X, typename Y>
 std::string line_of(const Curve& curve, const X& x, const Y& y) {
   if (curve.points.size() == 1)
@@ -167,13 +167,13 @@ std::string pairs_html(const ConfusionMatrix& confusion, const std::vector<std::
   return html + "</table>\n";
 }
 
-// How dark a wrong cell is: a single image is seen, and the worst cell is darkest.
+// Returns the shade of a wrong cell: a single image is visible, the worst cell is darkest.
 double wrong_shade(int64_t count, int64_t most) {
   return 0.18 + 0.72 * std::sqrt(static_cast<double>(count) / static_cast<double>(most));
 }
 
-// Of the classes that occur: a square for each pair that has images, with its count where there is
-// room.
+// A drawing of the confusion matrix: a square for each pair that has images, with its count if
+// there is space.
 class MatrixPicture {
  public:
   MatrixPicture(const ConfusionMatrix& confusion, const std::vector<ClassMetrics>& classes,
@@ -224,7 +224,7 @@ class MatrixPicture {
 
   int64_t label_of(int64_t place) const { return classes_[static_cast<size_t>(place)].label; }
 
-  // Of a row and of a column.
+  // Returns the labels of a row and of a column.
   std::string labels(int64_t place) const {
     const int64_t at = left_ + place * cell_ + cell_ / 2 + font_ / 3;
     return fmt::format(
@@ -233,7 +233,7 @@ class MatrixPicture {
         left_ - 4, at, html_escaped(label(label_of(place))));
   }
 
-  // "" where there are no images.
+  // Returns "" if there are no images.
   std::string cell(int64_t row, int64_t column) const {
     const int64_t t = label_of(row), p = label_of(column), count = m_.count(t, p);
     if (count == 0) return "";
@@ -260,7 +260,7 @@ class MatrixPicture {
   int64_t most_wrong_ = 1, font_ = 0, left_ = 0;
 };
 
-// Accuracy of each bin as a bar, its distance from the mean confidence beside the diagonal.
+// Draws the accuracy of each bin as a bar, with the distance from the mean confidence.
 std::string reliability_svg(const Calibration& calibration) {
   constexpr double kSide = 280, kLeft = 56, kTop = 28, kWidth = 352, kHeight = 352;
   constexpr double kBar = kSide / Calibration::kBins;

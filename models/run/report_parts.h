@@ -1,5 +1,4 @@
-// Parts of report.html and of other pages: curves as SVG with axis titles, and what an evaluation
-// came to.
+// Parts of report.html and of other pages: curves as SVG with axis titles, metrics of evaluations.
 #pragma once
 
 #include <string>
@@ -19,24 +18,25 @@ struct Curve {
 };
 
 struct Chart {
-  const char* title;    // above it, and for screen readers
+  const char* title;    // above the chart, and for screen readers
   const char* y_title;  // along the axis
   std::vector<Curve> curves;
-  bool log = false;  // of y, where all values are above 0
-  double best = -1;  // an epoch that is marked; below 0: none
+  bool log = false;  // logarithmic y axis, if all values are above 0
+  double best = -1;  // marked epoch; below 0: none
   const char* x_title = "epoch";
 };
 
-// x to the right from 0 on, the value upwards; "" where there is nothing to draw.
+// Returns SVG with x from 0 on; "" if there is nothing to draw.
 std::string chart_svg(const Chart& chart);
 
-// The sections that tell what an evaluation came to. Each is "" where there is nothing to show.
+// Sections for the metrics of an evaluation. Each function returns "" if there is nothing to show.
 //
-// Precision, recall and F1 of each class, with what it is mistaken for, and their averages.
+// Returns precision, recall and F1 of each class, with its most frequent wrong prediction, and
+// their averages.
 std::string classes_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names);
-// The pairs that are confused most, and all as a picture where at most 100 classes occur.
+// Returns the most confused pairs, and a drawing of the matrix if at most 100 classes occur.
 std::string confusion_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names);
-// The expected calibration error and the reliability diagram.
+// Returns the expected calibration error and the reliability diagram.
 std::string calibration_html(const Calibration& calibration);
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ constexpr std::string_view kCsvNames =
                            kFormerCsvNames =
                                "epoch,step,phase,loss,accuracy,lr,images_per_second\n";
 
-// Of a line of either file, as write() writes them.
+// Returns the step of a line that write() wrote, in CSV or JSON.
 std::optional<int64_t> step_of(std::string_view line) {
   constexpr std::string_view kName = "\"step\": ";
   const bool json = line.starts_with('{');
@@ -67,7 +67,7 @@ std::optional<int64_t> step_of(std::string_view line) {
   return step;
 }
 
-// The folder, or the nearest one above it that is there.
+// Returns the folder, or its nearest existing parent.
 std::filesystem::path nearest(const std::string& dir) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(dir, error);
@@ -150,7 +150,7 @@ std::vector<std::string> RunFolder::incomplete() const {
   return all;
 }
 
-// To where the first line begins that is not whole or is of a later step.
+// Returns the offset of the first line that is incomplete, of a later step or due again.
 int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
                                std::optional<int64_t> steps_done) const {
   if (!steps_done) return 0;
@@ -205,7 +205,7 @@ void RunFolder::add_command(const std::string& command, bool goes_on) const {
 }
 
 std::string run_file(const std::string& run_dir, const char* name) {
-  std::error_code error;  // what is no file is not read: a device would never end
+  std::error_code error;  // reads only regular files: a device would never end
   const std::string path = run_dir + "/" + name;
   if (!std::filesystem::is_regular_file(path, error)) return "";
   std::ifstream in(path, std::ios::binary);
@@ -229,7 +229,7 @@ void RunFolder::write(const Metrics& metrics) {
                 {"lr", metrics.lr},
                 {"images_per_second", metrics.images_per_second},
                 {"data_wait", metrics.data_wait}};
-  Line csv, json;  // on the stack, not as Json, whose values allocate: a training step must not
+  Line csv, json;  // not Json, which allocates: a training step must not
   csv.number(metrics.epoch, "");
   csv.add(",{},{}", metrics.step, metrics.phase);
   json.add("{{\"epoch\": ");

@@ -1,26 +1,24 @@
-// The run folder: what a training writes about itself while it goes.
+// RunFolder: the folder of files that a training writes while it runs.
 //
 //   config.resolved.yaml   every key of the configuration, with the normalization that is used
-//   inference.json         what inference needs besides weights.safetensors
-//   (models/run/inference.h) metrics.csv
-//   epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait metrics.jsonl          the same,
-//   one JSON object a line train/, test/          the same for TensorBoard, events.out.tfevents.*
-//   as runs of their own, so validation/            that loss and accuracy of all share a chart
-//   (validation: only with
-//                          data.validation); of training also batches/loss, batches/accuracy
+//   inference.json         the inference description (models/run/inference.h)
+//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait
+//   metrics.jsonl          metrics.csv as one JSON object per line
+//   train/, test/,         metrics for TensorBoard, events.out.tfevents.* as separate runs, so that
+//   validation/            loss and accuracy of all share a chart (validation: only with
+//                          data.validation); train also has batches/loss, batches/accuracy
 //                          (within an epoch), host/process_bytes, host/free_bytes
 //                          (runtime/host_memory.h)
 //   memory.csv             name,bytes of each block of memory that the training holds
-//   env.json, command.txt  what it ran on, and how it was started; a line more for each time that
-//                          it went on
+//   env.json, command.txt  the environment, and the command lines: one more per resume
 //   plan.json, plan.html   the plan of the training step, for machines and for people
-//   model.txt              the model as a table, and what the step needs
+//   model.txt              the model as a table, and the memory of the step
 //   report.html            curves, confusion matrix, result; when training ends
 //   weights.safetensors    written by others, at weights_path()
 //   checkpoints/           written by others (models/run/checkpoint_folder.h)
 //
-// A line is on its way to the disk when write() returns, so a killed run keeps what it logged. A
-// full disk costs the lines of that time and not the training (models/run/record_file.h).
+// A line is in the file when write() returns, so a killed run keeps its lines. While the disk is
+// full, lines are lost and the training continues (models/run/record_file.h).
 #pragma once
 
 #include <cmath>
@@ -47,55 +45,53 @@ struct Metrics {
   int64_t step = 0;             // steps done
   const char* phase = "train";  // train | validation | test
   double loss = 0;              // mean over the images since the last line of this phase, or epoch
-  double accuracy = 0;          // part of them that is right, in [0, 1]
-  double lr = 0;                // of the last step done
+  double accuracy = 0;          // fraction of these images that is correct, in [0, 1]
+  double lr = 0;                // learning rate of the last step
   double images_per_second = 0;
-  bool whole = true;       // of all images of the epoch so far, or of the test; not in the files
-  double data_wait = NAN;  // share of the time since the last line in which steps waited for data
+  bool whole = true;  // covers all images of the epoch so far, or of the test; not in the files
+  double data_wait = NAN;  // fraction of the time since the last line spent waiting for data
 };
 
-// One writer for a folder. Not thread-safe.
+// The only writer of a folder. Not thread-safe.
 class RunFolder {
  public:
-  // Makes the folder and its parents, writes the configuration and starts the metrics anew; or,
-  // when training goes on after `steps_done` steps, keeps the lines up to there and drops what
-  // follows, also a line that was being written when the process was killed. TensorBoard, which
-  // reads all event files of the folder, is told the same. Throws Error naming the path when that
-  // cannot be done. `files`: what the metrics and the report are written with.
-  // `remarks`: comments below the configuration. `due`: phases that are to be evaluated after that
-  // step; their lines of it, if the process was killed behind them, are dropped too.
+  // Creates the folder and its parents, writes the configuration and starts empty metrics. If the
+  // training resumes after `steps_done` steps, keeps the lines up to that step and drops later and
+  // incomplete lines, also for TensorBoard, which reads all event files of the folder. `files`
+  // writes the metrics and the report. `remarks` are comments below the configuration. `due` are
+  // the phases to be evaluated after that step; existing lines of these phases at that step are
+  // dropped too. Throws Error naming the path if writing fails.
   explicit RunFolder(const Config& config, std::optional<int64_t> steps_done = {},
                      FileSystem& files = file_system(), const std::string& remarks = "",
                      std::vector<std::string_view> due = {});
 
-  // Writes a file of the folder anew, whole or not at all. Throws Error when the disk refuses.
+  // Writes a file of the folder, completely or not at all. Throws Error if writing fails.
   void put(const char* name, const std::string& text) const { put(name, std::span(&text, 1)); }
   void put(const char* name, std::span<const std::string> pieces) const;
-  // The same for a long text that `write` hands over in pieces; not whole when the process is
-  // killed.
+  // Writes a long text in the pieces that `write` supplies; incomplete if the process is killed.
   using Piece = std::function<void(std::string_view)>;
   void put(const char* name, const std::function<void(const Piece&)>& write) const;
-  // The same as the first for what a training can do without: where the disk refuses, that is a
-  // warning and one of incomplete().
+  // Like put(), for a file that a training does not need: a failure is a warning and an entry of
+  // incomplete().
   void put_if_possible(const char* name, const std::string& text) {
     put_if_possible(name, std::span(&text, 1));
   }
   void put_if_possible(const char* name, std::span<const std::string> pieces);
-  // Writes command.txt anew or, when training goes on, puts a line to it: the first stays.
+  // Writes command.txt or, if the training resumes, appends a line.
   void add_command(const std::string& command, bool goes_on) const;
-  // Writes memory.csv anew. Throws Error when the disk refuses.
+  // Writes memory.csv. Throws Error if writing fails.
   void write_memory(const std::vector<MemoryItem>& blocks) const;
 
   // Appends a line to both metrics files, without allocating. A value that is not finite is an
-  // empty field in CSV and null in JSON. Where the disk refuses, a line is missing: a warning for
-  // the first of a file, and one of incomplete().
+  // empty field in CSV and null in JSON. If writing fails, a line is missing: a warning for the
+  // first line of a file, and an entry of incomplete().
   void write(const Metrics& metrics);
 
   const std::string& dir() const { return dir_; }
   std::string weights_path() const { return dir_ + "/weights.safetensors"; }
-  // The open metrics files, for fsync().
+  // Returns the open metrics files, for fsync().
   std::vector<int> descriptors() const;
-  // What the disk refused so far, a line for each file.
+  // Returns a line for each file with failed writes.
   std::vector<std::string> incomplete() const;
 
  private:
@@ -113,21 +109,21 @@ class RunFolder {
   std::unique_ptr<EventWriter> train_events_, test_events_;
   std::unique_ptr<EventWriter> validation_events_;  // nullptr without data.validation
   std::optional<RecordFile> csv_, jsonl_;
-  bool former_csv_;  // begun by a program that wrote no data_wait
+  bool former_csv_;  // begun by a version without data_wait
   std::vector<std::string> not_written_;
 };
 
-// What a training needs of its folder, asked before it does anything; nothing is written. Throws
-// RunFolderError: the folder is a file or cannot be made or written; require_room: its disk has
-// less than so many bytes left.
+// Check the folder before a training starts; write nothing. Throw RunFolderError if the
+// folder is a file or cannot be created or written; require_room: if its disk has less than `bytes`
+// free.
 void require_run_folder(const std::string& dir);
 void require_room(const std::string& dir, int64_t bytes);
-// Bytes left on the disk that the folder is or will be on.
+// Returns the free bytes of the disk of the folder, which need not exist.
 int64_t room_for(const std::string& dir);
 
 // Returns the text of a file of the folder; "" if it is no regular file or cannot be read.
 std::string run_file(const std::string& run_dir, const char* name);
-// Where trainer eval --run DIR finds things.
+// Return the paths that trainer eval --run DIR reads.
 std::string resolved_config_path(const std::string& run_dir);
 std::string weights_path(const std::string& run_dir);
 

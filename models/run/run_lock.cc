@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "events.out.tfevents.<seconds>.<process>", as EventWriter names them: other programs have names
-// of other kinds.
+// Returns true for names by EventWriter, "events.out.tfevents.<seconds>.<process>". Other programs
+// use other names.
 bool is_own_events(std::string_view name) {
   constexpr std::string_view kPrefix = "events.out.tfevents.", kDigits = "0123456789";
   if (!name.starts_with(kPrefix)) return false;
@@ -50,7 +50,7 @@ void remove_file(const std::string& path, FileSystem& files) {
 std::vector<std::string> hdf5_files(const std::string& dir) {
   const auto is_checkpoint = [](std::string_view name) {
     const size_t digits =
-        name.size() - std::min<size_t>(name.size(), 8);  // beside "step-" and ".h5"
+        name.size() - std::min<size_t>(name.size(), 8);  // without "step-" and ".h5"
     return name.starts_with("step-") && name.ends_with(".h5") && digits >= 9 &&
            name.substr(5, digits).find_first_not_of("0123456789") == name.npos;
   };
@@ -83,7 +83,7 @@ void RunLock::make() {
   take();
 }
 
-// A file system that knows no locks is used without one.
+// Locks the folder. On a file system without locks, the folder stays unlocked.
 void RunLock::take() {
   locked_ = ::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (locked_ < 0) refuse_run_file(dir_, "open", errno);
@@ -118,7 +118,7 @@ void refuse_hdf5_run(const std::string& dir, FileSystem& files) {
       dir, old.back()));
 }
 
-// The configuration goes last: until then it is plain that this is a run folder.
+// Removes the configuration last, because it identifies a run folder.
 void remove_run_files(const std::string& dir, FileSystem& files) {
   const CheckpointFolder checkpoints(checkpoints_path(dir), files);
   checkpoints.remove_partial_files();

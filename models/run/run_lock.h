@@ -1,4 +1,4 @@
-// Whose a run folder is, and what an earlier training left there.
+// RunLock: the lock of a run folder, and functions for files of an earlier training in the folder.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace tessera {
 
-// One process at a time trains in a folder, whatever it keeps there. Not thread-safe.
+// Lets one process at a time train in a folder. Not thread-safe.
 class RunLock {
  public:
-  // Takes the folder when it is there; makes none. Throws ConfigError when another process trains
-  // in it, RunFolderError when it cannot be opened.
+  // Locks the folder if it exists; does not create it. Throws ConfigError if another process trains
+  // in the folder, RunFolderError if the folder cannot be opened.
   explicit RunLock(std::string dir);
-  // Makes the folder and takes it, unless that was done. Throws as the constructor does.
+  // Creates and locks the folder unless it is locked already. Throws like the constructor.
   void make();
 
   ~RunLock();
@@ -28,18 +28,18 @@ class RunLock {
   int locked_ = -1;
 };
 
-// What tells that a folder holds a training.
+// The traces of a training in a folder.
 struct EarlierTraining {
-  std::optional<int64_t> checkpoint;  // the last one's step
-  bool weights = false;               // of a training that reached its end
-  bool metrics = false;               // a line of them
+  std::optional<int64_t> checkpoint;  // step of the last checkpoint
+  bool weights = false;               // final weights of a training
+  bool metrics = false;               // a line of metrics
 };
 EarlierTraining earlier_training(const std::string& dir, FileSystem& files = file_system());
-// Throws ConfigError, which says what to do with its weights, if an earlier version of the
-// program left the training in the folder: its weights and checkpoints were HDF5.
+// Throws ConfigError, with a remedy, if an earlier version of the program trained in the folder,
+// whose weights and checkpoints were HDF5.
 void refuse_hdf5_run(const std::string& dir, FileSystem& files = file_system());
-// Removes every file that a training writes, and nothing else: a person's own files stay. Throws
-// RunFolderError naming the file that cannot be removed.
+// Removes every file that a training writes, and no other file. Throws RunFolderError naming the
+// file that cannot be removed.
 void remove_run_files(const std::string& dir, FileSystem& files = file_system());
 
 }  // namespace tessera

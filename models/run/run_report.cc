@@ -18,21 +18,21 @@ namespace tessera {
 
 namespace {
 
-// The phase as a text that stays; nullptr for another word.
+// Returns the phase as a static string; nullptr for another word.
 const char* phase_of(std::string_view word) {
   for (const char* phase : {"train", "validation", "test"})
     if (word == phase) return phase;
   return nullptr;
 }
 
-// Whether the best epoch was chosen on images that were kept apart from the test images.
+// Returns true if the best epoch was chosen on validation images.
 bool validated(const std::vector<Metrics>& metrics) {
   return std::ranges::any_of(
       metrics, [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
 }
 
-// Of the training's loss and accuracy: whole epochs, and the last line; where there are fewer than
-// two of those, all lines.
+// Returns the lines of a phase. For loss and accuracy of training only whole epochs and the last
+// line, unless there are fewer than two whole epochs.
 Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
                double Metrics::*value, double scale) {
   Curve all{phase_of(phase), colour, {}}, whole = all;
@@ -79,12 +79,12 @@ std::string config_html(const RunReport& report) {
   return fmt::format("<h2>Configuration</h2>\n<pre>{}</pre>\n", html_escaped(report.config));
 }
 
-// The images that the best checkpoint was chosen on.
+// Returns the phase on whose images the best checkpoint was chosen.
 std::string_view chosen_on(const RunReport& report) {
   return validated(report.metrics) ? "validation" : "test";
 }
 
-// The epoch after which the best checkpoint was written; -1: there is none.
+// Returns the epoch after which the best checkpoint was written; -1 if there is none.
 double best_epoch(const RunReport& report) {
   for (const Metrics& m : report.metrics)
     if (m.step == report.best_step && m.phase == chosen_on(report)) return m.epoch;
@@ -188,12 +188,12 @@ std::string report_html(const RunReport& report) {
 
 std::vector<Metrics> read_metrics(const std::string& path) {
   std::ifstream in(path);
-  std::error_code error;  // a device would never end
+  std::error_code error;  // reading a device would never end
   if (!in || !std::filesystem::is_regular_file(path, error))
     throw DataError(fmt::format("{}: cannot be read", path));
   std::vector<Metrics> metrics;
   std::string line;
-  std::getline(in, line);  // the names
+  std::getline(in, line);  // column names
   while (std::getline(in, line)) {
     std::vector<std::string> fields(1);
     for (char c : line) {
@@ -238,7 +238,7 @@ void put_chunk(Bytes& to, std::string_view type, const Bytes& data) {
       to, static_cast<uint32_t>(crc32(0, to.data() + start, static_cast<uInt>(to.size() - start))));
 }
 
-// Packs as one block that is stored as it is: no working memory is asked for when training is over.
+// Packs the bytes as one uncompressed zlib block, which needs no working memory.
 Bytes stored(const Bytes& bytes) {
   const auto size = static_cast<uint16_t>(bytes.size());
   Bytes packed{0x78, 0x01, 1};
@@ -250,7 +250,7 @@ Bytes stored(const Bytes& bytes) {
   return packed;
 }
 
-// Rows of `width` pixels, each behind a filter byte of 0; less than 64 KiB in all.
+// Returns a PNG of rows of `width` pixels, each after a filter byte of 0; less than 64 KiB in all.
 Bytes png(const Bytes& rows, int width, int height, int channels) {
   Bytes file{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, header;
   put_number(header, static_cast<uint32_t>(width));

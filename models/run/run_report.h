@@ -1,5 +1,5 @@
-// report.html of a run folder: what a training came to, as one small page without scripts. Of an
-// evaluation the same, without metrics.
+// report.html of a run folder: one small page without scripts, with the results of a training or,
+// without metrics, of an evaluation.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@ namespace tessera {
 
 struct RunReport {
   std::string title;             // "resnet20 on cifar10"
-  std::string summary;           // plain text: of the model, of memory; may be empty
-  std::vector<Metrics> metrics;  // as in metrics.csv
-  const char* phase = "test";    // of which images the following is: test | validation
+  std::string summary;           // plain text about model and memory; may be empty
+  std::vector<Metrics> metrics;  // lines of metrics.csv
+  const char* phase = "test";    // images of the members below: test | validation
   ConfusionMatrix confusion;
   Calibration calibration;
   std::vector<std::string> classes;  // names; may be empty
-  double top1 = 0, top5 = -1;        // of these, in [0, 1]; -1: not known
-  int64_t best_step = -1;            // after which the best checkpoint was written; -1: none
-  // Rows of a table: what was trained on what, when, how long; name and plain text.
+  double top1 = 0, top5 = -1;        // accuracies in [0, 1]; -1: unknown
+  int64_t best_step = -1;            // step of the best checkpoint; -1: none
+  // Rows of a table with model, data, dates and durations: name and plain text.
   std::vector<std::pair<std::string, std::string>> facts;
-  std::string config;                       // as YAML; may be empty
+  std::string config;                       // YAML; may be empty
   std::vector<Misclassification> mistakes;  // the worst first
 };
 
 std::string report_html(const RunReport& report);
-// The same in pieces: with its pictures the page is larger than what is asked for at once when
-// training is over.
+// Returns the report in pieces: with its pictures the page is larger than any allocation at the end
+// of training should be.
 std::vector<std::string> report_pieces(const RunReport& report);
 
-// metrics.csv of a run folder. Lines that are not whole are passed over. Throws DataError when the
-// file cannot be read or is no ordinary one.
+// Reads metrics.csv of a run folder. Skips incomplete lines. Throws DataError if the file cannot be
+// read or is not a regular file.
 std::vector<Metrics> read_metrics(const std::string& path);
 
-// A small picture within a page, "data:image/png;base64,...": an image [H x W x C] of one or three
-// channels, made smaller by whole factors until no side has more than `most` (up to 128) pixels. ""
-// for other counts of channels.
+// Returns "data:image/png;base64,..." for an image [H x W x C] of one or three channels, reduced by
+// an integer factor so that no side has more than `most` (up to 128) pixels. "" for other numbers
+// of channels.
 std::string thumbnail_uri(const uint8_t* image, const ImageShape& shape, int most = 64);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Fields of the messages Event, Summary, Summary.Value and SessionLog.
+// Field numbers of the messages Event, Summary, Summary.Value and SessionLog.
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 constexpr int kSummaryValue = 1, kTag = 1, kSimpleValue = 2;
 constexpr int kStatus = 1, kStart = 1;
@@ -38,7 +38,7 @@ uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc, 15) + 0xa282ead8u;
 }
 
-// A protobuf message in the making; of a size that the stack holds.
+// A builder of a protobuf message, on the stack.
 class Message {
  public:
   static constexpr size_t kMax = 512;
@@ -78,7 +78,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// A message as it stands in the file.
+// A message as stored in the file.
 class Record {
  public:
   explicit Record(const Message& message) {
@@ -102,7 +102,7 @@ class Record {
   size_t size_ = 0;
 };
 
-// The version, and from which step on what came before counts no more.
+// Returns two records: the version, and the step from which points of earlier files are dropped.
 std::string head(int64_t first_step) {
   Message version, log, start;
   version.number(kWallTime, now());
@@ -116,7 +116,8 @@ std::string head(int64_t first_step) {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// Now, or later than the files of the folder: TensorBoard reads them in the order of their names.
+// Returns the current second, or the first one after all files of the folder: TensorBoard reads
+// files in the order of their names.
 int64_t next_second(const std::string& folder) {
   auto second = static_cast<int64_t>(now());
   std::error_code error;

@@ -19,7 +19,7 @@ namespace tessera {
 
 namespace {
 
-// Sets file and text.
+// Sets to.weights and to.inference.
 void find_weights(const std::string& run_dir, const std::string& checkpoint, TrainedNetwork& to) {
   refuse_hdf5_run(run_dir);
   if (!checkpoint.empty()) {

@@ -1,5 +1,4 @@
-// The network of a run folder with its weights, for what is written for other programs. It needs no
-// data.
+// TrainedNetwork: the network of a run folder with its weights, without data.
 #pragma once
 
 #include <memory>
@@ -14,15 +13,15 @@ namespace tessera {
 
 struct TrainedNetwork {
   Config config;
-  std::string weights;    // the file they are from
+  std::string weights;    // path of the weights file
   std::string inference;  // models/run/inference.h
   ImageShape image;
   Store store;
   std::unique_ptr<Module> network;
 };
 
-// The weights at the end of training, or with `checkpoint` those of one: "best", "latest" or a
-// file. Stands on the CPU. Throws ConfigError where there is no such folder, CheckpointError.
+// Loads the final weights, or those of `checkpoint`: "best", "latest" or a file. The network is on
+// the CPU. Throws ConfigError if the folder does not exist, CheckpointError.
 std::unique_ptr<TrainedNetwork> trained_network(const std::string& run_dir,
                                                 const std::string& checkpoint);
 

@@ -17,14 +17,14 @@ namespace tessera {
 
 namespace {
 
-// The files that Keras wrote before version 3, and still writes as model.save_weights('x.h5') and
-// model.save('x.h5'): which tensor is which stands in attributes, not in its name.
+// Files of Keras before version 3, and of model.save_weights('x.h5') and model.save('x.h5') today.
+// Attributes, not names, identify the tensors:
 //
 //   the root, or model_weights of a whole model    layer_names, in the order of the model
 //   the group of a layer                           weight_names, in the order of the layer
 //
-// A long list is cut into layer_names0, layer_names1 and so on. Names are told as Keras 3 has them,
-// "layers/conv2d_1/vars/0": each kind of layer is numbered in the order of the model.
+// A long list is split into layer_names0, layer_names1 and so on. Names are translated to Keras
+// 3's, "layers/conv2d_1/vars/0": each kind of layer is numbered in the order of the model.
 
 using KerasArrays = std::vector<std::pair<std::string, Hdf5DataInfo>>;
 
@@ -34,7 +34,7 @@ bool has_list(const Hdf5File& file, const std::string& group) {
   return file.has(group + "@layer_names") || file.has(group + "@layer_names0");
 }
 
-// The list `name` of a group, or its parts one behind the other.
+// Returns the list `name` of a group, or its parts concatenated.
 std::vector<std::string> list_of(const Hdf5File& file, const std::string& group,
                                  const std::string& name) {
   const std::string place = fmt::format("{}@{}", group, name);
@@ -64,8 +64,8 @@ std::string keras_module(const std::string& name) {
   return slash == name.npos ? "" : name.substr(0, slash);
 }
 
-// The class of a layer, as far as its weights tell. A depthwise convolution of Keras 3 has the
-// leaves of any other and filters of one output each, so its name counts too.
+// Returns the class of a layer, derived from its weights. A depthwise convolution of Keras 3 has
+// the leaves of other convolutions and filters with one output, so its name is checked too.
 std::string kind_of(const std::string& layer, const std::vector<Weight>& weights) {
   const auto weight = [&](const char* leaf) {
     const auto found = std::ranges::find(weights, leaf, &Weight::leaf);
@@ -89,13 +89,13 @@ std::string kind_of(const std::string& layer, const std::vector<Weight>& weights
 
 bool is_older_keras(const Hdf5File& file) { return has_list(file, "/") || has_list(file, kWhole); }
 
-// The layers, in the order of the model, also those without weights.
+// Returns the layers in the order of the model, including those without weights.
 std::vector<std::string> older_keras_layers(const Hdf5File& file) {
   return list_of(file, root_of(file), "layer_names");
 }
 
-// `arrays`, by their paths in the file, with the names that Keras 3 would give. Throws Error: an
-// array that is missing, named twice, or beside the layers.
+// Returns `arrays`, which are named by paths in the file, with the names of Keras 3. Throws Error
+// if an array is missing, named twice, or in no layer.
 KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) {
   const std::string root = root_of(file);
   std::map<std::string, Hdf5DataInfo> left;
@@ -104,7 +104,7 @@ KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) 
   std::map<std::string, int> counts;
   KerasArrays found;
   for (const std::string& layer : older_keras_layers(file)) {
-    // A model within the model has its layers' weights in one list.
+    // A nested model has the weights of its layers in one list.
     std::vector<std::pair<std::string, std::vector<Weight>>> modules;
     std::map<std::string, size_t> known;
     for (const std::string& name : list_of(file, root + layer, "weight_names")) {
@@ -134,7 +134,7 @@ KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) 
   return found;
 }
 
-// The name of a weight in a file of ours, which in a checkpoint stands in two of its groups.
+// Returns the name of a weight in a Tessera file, without the group that a checkpoint adds.
 std::string own_name(const std::string& name) {
   for (const std::string_view group : {"weights/", "statistics/"})
     if (name.starts_with(group)) return name.substr(group.size());
@@ -168,8 +168,8 @@ class SafetensorsWeightSource final : public WeightSource {
   ArrayFile file_;
 };
 
-// Keras has its tensors in groups of groups, layers/conv2d_1/vars/0. What earlier versions of this
-// program wrote is read too.
+// Reads files of Keras, which nests groups (layers/conv2d_1/vars/0), and of earlier versions of
+// this program.
 class Hdf5WeightSource final : public WeightSource {
  public:
   explicit Hdf5WeightSource(const std::string& path)

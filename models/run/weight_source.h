@@ -1,9 +1,9 @@
-// A file of weights, whoever wrote it: names, shapes and values of its tensors.
+// WeightSource: names, shapes and values of the tensors in a weights file of any program.
 //
-// Read are safetensors files, ours (weights and checkpoints) and others, and through libhdf5 those
-// of Keras (.weights.h5 of Keras 3, .h5 of before) and what earlier versions of this program wrote.
-// What is in it tells which it is, not its name. Nothing a safetensors file says is believed; all
-// errors are CheckpointError and name the file.
+// Supported are safetensors files (Tessera's weights and checkpoints, and others) and, with
+// libhdf5, files of Keras (.weights.h5 of Keras 3, .h5 of earlier ones) and of earlier versions of
+// Tessera. The content of a file decides its format; its name does not. Everything in a safetensors
+// file is checked. All errors are CheckpointError and name the file.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,32 @@ namespace tessera {
 struct SourceTensor {
   std::string name, dtype;  // "float32", "F16": as the format spells it
   std::vector<int64_t> shape;
-  bool usable = true;  // its values can be weights
+  bool usable = true;  // values can be weights
   uint64_t elements() const;
 };
 
-// Whose names and order of dimensions a file has.
+// The program whose names and dimension order a file has.
 enum class WeightForm { own, pytorch, keras };
 
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const std::string& path() const { return path_; }
-  // Sorted by name.
+  // Returns the tensors, sorted by name.
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   WeightForm form() const { return form_; }
-  // Drops a prefix that all names have. Returns false, and drops nothing, if one has not.
+  // Drops a prefix of all names. Returns false, and drops nothing, if a name lacks it.
   bool drop_prefix(std::string_view prefix);
-  // In their order, where the file tells: those of Keras before version 3 do.
+  // Returns the layers in order, if the file lists them, as Keras did before version 3.
   const std::vector<std::string>& layers() const { return layers_; }
-  // Some of the values of tensors()[index], from the element `first` on.
+  // Reads values of tensors()[index], from the element `first` on.
   void read(size_t index, uint64_t first, std::span<double> to) const;
 
  protected:
   WeightSource(std::string path, WeightForm form) : path_(std::move(path)), form_(form) {}
-  // Adds a tensor behind those before it by name. Throws Error for a name that is there already.
+  // Adds a tensor; requires calls in order of names. Throws Error for a repeated name.
   void add(SourceTensor tensor);
-  // Throws Error.
+  // Implements read(). Throws Error.
   virtual void read_from(size_t index, uint64_t first, std::span<double> to) const = 0;
 
   std::string path_;

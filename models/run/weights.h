@@ -1,5 +1,4 @@
-// Weights of a store in a file: what `weights.safetensors` of a run folder is, for programs of
-// one's own.
+// Saves and loads the weights of a store, in the format of `weights.safetensors` in a run folder.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +9,19 @@
 
 namespace tessera {
 
-// What saving and loading take of the host's memory: a copy of the values that stand on a GPU.
-// `persistent`: of a store, optimizer state included, which does not count.
+// Returns the host memory that saving and loading allocate: a copy of the values on a GPU.
+// `persistent` may include optimizer state, which does not count.
 size_t weights_copy_bytes(const Tensors& persistent);
 
-// Parameters and running statistics of the store, by their names, without optimizer state.
-// A safetensors file, one tensor each; it is the old one or the whole new one at any moment.
-// `step`: after how many steps of training, and `inference`: what is needed besides to use them
-// (docs/inference.md), its metadata. Throw CheckpointError, which names the file.
+// Writes the parameters and running statistics of the store by name, without optimizer state, as
+// safetensors. `path` is the old or the complete new file at any time. The metadata has `step`, the
+// number of training steps done, and `inference`, the inference description (docs/inference.md).
+// Throws CheckpointError, which names the file.
 void save_weights(Store& store, const std::string& path, std::optional<int64_t> step = {},
                   const std::string& inference = "");
-// The file must hold exactly these names, shapes and dtypes; otherwise nothing has been changed and
-// the error lists each that is missing, too many or different.
+// Reads weights into the store. Requires exactly these names, shapes and dtypes in the file;
+// else throws CheckpointError, which lists each missing, extra or different tensor, and changes
+// nothing.
 void load_weights(Store& store, const std::string& path);
 
 }  // namespace tessera

@@ -40,7 +40,7 @@ double us_of(AlgorithmRun& run) {
       .count();
 }
 
-// The one that the program runs first.
+// Moves the algorithm that the program runs to the front.
 std::vector<Algorithm> in_order(std::vector<Algorithm> all, const std::string& chosen) {
   const auto first = std::ranges::find(all, chosen, &Algorithm::name);
   std::rotate(all.begin(), first, first == all.end() ? first : first + 1);
@@ -61,7 +61,7 @@ std::vector<AlgorithmTime> timed(const Op& op, const Specs& in, const std::vecto
   return times;
 }
 
-// Milliseconds for each MiB of scratch that this one needs less than the one that runs.
+// Returns the extra milliseconds per MiB of scratch that this algorithm saves over the current one.
 std::optional<double> price(const AlgorithmTime& one, const AlgorithmTime& running) {
   if (one.scratch_bytes >= running.scratch_bytes) return std::nullopt;
   return (one.us - running.us) / 1000 /
@@ -78,10 +78,10 @@ Json algorithm_json(const AlgorithmTime& one, const AlgorithmTime& running) {
 
 struct Use {
   ConvRequest request;
-  int times = 0;  // in a training step of the full batch
+  int times = 0;  // per training step of the full batch
 };
 
-using Uses = std::map<std::string, Use>;  // by what is asked, in words
+using Uses = std::map<std::string, Use>;  // by the request as text
 
 void add_uses(Uses& uses, CompiledStep& step, int times) {
   const Graph& graph = step.compiled_graph()->graph;

@@ -1,6 +1,6 @@
-// The algorithms of a training step's ops: what each takes in time and scratch. On a CPU trainer
-// profile --algorithms, on a GPU trainer tune. Those of a CPU round differently, so no budget
-// chooses among them; cpu.kernels and cpu.winograd do.
+// AlgorithmTimes: time and scratch of each algorithm of a training step's ops (trainer profile
+// --algorithms on a CPU, trainer tune on a GPU). CPU algorithms round differently, so memory.budget
+// does not choose among them; cpu.kernels and cpu.winograd do.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace tessera {
 
-// One algorithm of an op by itself, on operands of random numbers: to time it and to look at what
-// it computes. On the CPU, with the threads of cpu_context(). Not thread-safe.
+// One algorithm of an op by itself, on random operands, to time it and to examine its result. Runs
+// on the CPU with the threads of cpu_context(). Not thread-safe.
 class AlgorithmRun {
  public:
-  // `in` are the op's inputs; what is not of floats is zeros. With `like`, they are its operands,
-  // cast.
+  // `in` are the specs of the op's inputs; inputs that are not floating point are zeros. If `like`
+  // is given, its operands are cast and used.
   AlgorithmRun(const Op& op, const Specs& in, const Algorithm& algorithm,
                const AlgorithmRun* like = nullptr);
 
@@ -43,39 +43,41 @@ class AlgorithmRun {
 struct AlgorithmTime {
   std::string name;  // native | winograd4 | direct | eigen | ...
   int64_t scratch_bytes = 0;
-  double us = 0;  // the median
+  double us = 0;  // median
 };
 
-// An op that has several, and others of the step with the same settings and shapes.
+// An op with several algorithms; counts the ops of the step with equal attributes and shapes.
 struct OpAlgorithms {
-  size_t node = 0;  // the first, in the program
+  size_t node = 0;  // the first of them in the program
   int count = 1;
-  std::string op, place, shape;                // as in a profile
-  std::vector<AlgorithmTime> algorithms = {};  // the one that runs first
+  std::string op, place, shape;                // see ProfiledOp
+  std::vector<AlgorithmTime> algorithms = {};  // first the one that runs
 };
 
 struct AlgorithmTimes {
-  std::vector<OpAlgorithms> ops;  // in the order that they run
+  std::vector<OpAlgorithms> ops;  // in execution order
 
   std::string text() const;
   std::string json() const;
 };
 
-// Runs each alone, on random numbers, `rounds` times in turn with the others. Throws what profile()
-// throws, and ConfigError where the device is no CPU.
+// Runs each algorithm alone, on random numbers, `rounds` times, alternating with the others. Throws
+// what profile() throws, and ConfigError if the device is not a CPU.
 AlgorithmTimes algorithm_times(const Run& run, int64_t rounds);
 
-// Measures how the convolutions of a configuration are computed best on its GPU: trainer tune.
+// The fastest cuDNN plans for the convolutions of a configuration (trainer tune).
 struct Tuning {
-  size_t convolutions = 0;  // that are different
-  size_t plans = 0;         // that ran
-  // Time of the convolutions of one training step: by cuDNN's own choice, and by the fastest.
+  size_t convolutions = 0;  // distinct ones
+  size_t plans = 0;         // plans that ran
+  // The time of all convolutions of one training step, with cuDNN's own choice and with the fastest
+  // plans.
   double rule_microseconds = 0, tuned_microseconds = 0;
 };
 
-// For every step of the configuration's training; gpu.plans: tuned finds what is kept. Each is told
-// in a line. Takes memory of the GPU for one convolution at a time, within memory.gpu_limit, and
-// gives it back; runs no step. Throws DeviceError where the configuration does not run on a GPU.
+// Tunes every step of the configuration's training, and prints a line for each convolution;
+// gpu.plans: tuned then uses the stored result. Uses GPU memory for one convolution at a time,
+// within memory.gpu_limit, and frees it; runs no step. Throws DeviceError if the configuration does
+// not run on a GPU.
 Tuning tune_plans(const Run& run, const std::function<void(const std::string&)>& say);
 
 }  // namespace tessera

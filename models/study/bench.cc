@@ -34,7 +34,7 @@ struct TimedStep {
 
 using Clock = std::chrono::steady_clock;
 
-// Sorted, without the first call.
+// Returns sorted times, without the first call.
 std::vector<double> times_of(const Classifier& net, int64_t calls) {
   std::vector<uint8_t> images(static_cast<size_t>(net.image().bytes() * net.batch()));
   for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint8_t>(i * 31 % 251);
@@ -90,7 +90,7 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
   result.compile_ms = session.compile_milliseconds();
   result.peak_bytes = context(session.device()).memory().statistics().peak_bytes;
-  if (session.device().is_cpu())  // where the batches stand too, which are not the step's
+  if (session.device().is_cpu())  // includes the batches, which the step does not need
     result.peak_bytes -=
         static_cast<size_t>(GeneratedBatches::planned_bytes(batch, session.image()));
   result.arena_bytes = session.arena_bytes();
@@ -178,7 +178,7 @@ std::string BenchResult::json() const {
 InferenceBench bench_inference(const Run& run, int64_t calls) {
   const SettingsScope settings(run.settings());
   const Config& config = run.config();
-  run.device();  // throws where there is none
+  run.device();  // throws if the device cannot be used
   TrainedNetwork network;
   network.config = config;
   network.image = training_image(config, DataNeed());

@@ -1,4 +1,5 @@
-// How fast a configuration's training step runs.
+// bench(): measures the speed of a configuration's training step, bench_inference() that of its
+// network.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +15,14 @@
 namespace tessera {
 
 struct BenchResult {
-  double images_per_second = 0;  // of the median step
+  double images_per_second = 0;  // at the median step
   double step_ms_p50 = 0, step_ms_p95 = 0;
   double first_step_ms = 0, compile_ms = 0;
-  double loss = 0;                          // of the last step
-  std::vector<double> losses;               // of the first four
-  int64_t parameters = 0;                   // numbers that are trained
-  size_t peak_bytes = 0;                    // asked of the machine for tensors, at most
-  size_t arena_bytes = 0, total_bytes = 0;  // as planned; all: with parameters and slots
+  double loss = 0;                          // in the last step
+  std::vector<double> losses;               // those of the first four steps
+  int64_t parameters = 0;                   // trainable elements
+  size_t peak_bytes = 0;                    // allocated for tensors, at most
+  size_t arena_bytes = 0, total_bytes = 0;  // planned; the total includes parameters and slots
   int threads = 0;
   std::string kernels;  // native or eigen
   std::string device;   // "cpu:0"
@@ -33,12 +34,12 @@ struct BenchResult {
 // pass.
 BenchResult bench(const Run& run, int64_t steps, const CompileOptions& options = {});
 
-// bench() several times over, each with memory of its own, and the ops whose time varies.
+// The results of several runs of bench(), each with its own memory, and the ops whose time varies.
 struct RepeatedBench {
   std::vector<double> step_ms = {};  // the median step of each repetition
-  Spread step = {};                  // of these
-  // Ops whose slowest run took at least a tenth of the median more than the fastest, those with the
-  // largest difference first; none in eager mode, which has no program to observe.
+  Spread step = {};                  // over step_ms
+  // The ops whose slowest run exceeds the fastest by at least a tenth of the median, largest
+  // difference first; none in eager mode, which has no program to observe.
   std::vector<ProfiledOp> varying = {};
   BenchResult last = {};
   std::string text() const;
@@ -48,13 +49,13 @@ struct RepeatedBench {
 RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
                                const CompileOptions& options = {});
 
-// How fast the network of a configuration answers, with weights as they are initialised.
+// The latency of a configuration's network with its initial weights.
 struct InferenceBench {
-  double load_ms = 0;             // from the weights in memory to the first answer's program
-  double p50_ms = 0, p99_ms = 0;  // of one image, from bytes to logits
-  double images_per_second = 0;   // of the median batch
+  double load_ms = 0;             // from weights in memory to the program of the first call
+  double p50_ms = 0, p99_ms = 0;  // for one image, from bytes to logits
+  double images_per_second = 0;   // for the median batch
   int64_t batch = 0;              // data.batch
-  Classifier::Bytes one, many;    // of the plan for one image, for a batch
+  Classifier::Bytes one, many;    // planned, for one image and for a batch
   int threads = 0;
   std::string kernels;  // native or eigen
   std::string json() const;

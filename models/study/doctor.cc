@@ -32,11 +32,11 @@ namespace tessera {
 
 namespace {
 
-// What is found on the way, and needed by what is looked at next.
+// State that one check leaves for the next.
 struct ConfigExamination {
   const Config& config;
   const Run run{config};
-  bool planned = false;  // whether the run has its session, and fits
+  bool planned = false;  // the run has its session and fits
 };
 
 Finding device_of(ConfigExamination& about) {
@@ -77,7 +77,7 @@ Finding model_of(ConfigExamination& about) {
   }
 }
 
-// The memory was asked about before: what is wrong with it is said once.
+// Checks the data. A memory problem that an earlier check found is not reported again.
 Finding data_of(ConfigExamination& about) {
   const Config& config = about.config;
   DataSource source = data_source(config);
@@ -105,7 +105,7 @@ Finding data_of(ConfigExamination& about) {
   return found;
 }
 
-// Those to begin with.
+// Checks the initial weights.
 Finding weights_of(ConfigExamination& about) {
   const Config& config = about.config;
   Pretrained pretrained(config.model.weights);
@@ -125,7 +125,7 @@ Finding run_folder_of(ConfigExamination& about) {
   if (!about.planned) return {"run folder", text};
   const Tensors& tensors = about.run.session().store().persistent();
   require_room(config.run.dir, Checkpointing::bytes_on_disk(config, tensors));
-  // Those that stay, the best, the one being written, and the weights at the end.
+  // Counts the kept ones, the best, the one being written, and the final weights.
   const int64_t most =
       total_bytes(Checkpointing::planned_buffers(config, tensors)) * (config.checkpoint.keep + 3);
   const bool scarce = free < most;
@@ -135,7 +135,7 @@ Finding run_folder_of(ConfigExamination& about) {
           0, scarce};
 }
 
-// That which --resume goes on from, on whatever device it was made.
+// Checks the checkpoint that --resume uses, on whatever device it was made.
 Finding checkpoint_of(ConfigExamination& about) {
   const Config& config = about.config;
   const CheckpointFolder folder(checkpoints_path(config.run.dir));

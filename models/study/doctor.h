@@ -1,4 +1,4 @@
-// Whether this machine can run a training, asked before it starts.
+// examine(), dry_run() and examine_machine(): check, before a training starts, whether it can run.
 #pragma once
 
 #include <functional>
@@ -14,37 +14,37 @@ struct TrainOptions;  // models/training/trainer.h
 
 struct Finding {
   std::string what;      // "device", "memory", "data", "run folder", "checkpoint"
-  std::string text;      // what was found, or what is wrong and the remedy
-  int exit_code = 0;     // 0: well; else what the training would end with
-  bool warning = false;  // well, but to be known
+  std::string text;      // the finding, or the problem and its remedy
+  int exit_code = 0;     // 0: good; else the exit code of such a training
+  bool warning = false;  // good, but worth reading
 };
 
-// Looks at everything a training needs, whatever was found wrong before: the device and the memory,
-// each data file, the run folder and the room on its disk, and the checkpoint that --resume would
-// go on from, also one that was made on another device. Writes nothing. Decodes every picture of a
+// Checks everything that a training needs, and continues after a problem: the device and the
+// memory, each data file, the run folder and the free space on its disk, and the checkpoint that
+// --resume would use, even one made on another device. Writes nothing. Decodes every picture of a
 // folder once.
 std::vector<Finding> examine(const Config& config);
 
-// Does what a training does before its first step, without writing anything: opens the data, builds
-// the model and plans its steps, then says what training would do. Throws what train() would throw
-// before its first step with these options, but that another process may be training in the run
-// folder: that it does not look for, as it would have to lock it.
+// Does everything that a training does before its first step, without writing: opens the data,
+// builds the model and plans its steps, then prints what the training would do. Throws what train()
+// would throw before its first step, except if another process is training in the run folder:
+// checking that would lock the folder.
 void dry_run(const Config& config, const std::function<void(const std::string& line)>& print,
              const TrainOptions& options);
 
 struct MachineReport {
   std::vector<Finding> findings;
-  std::string verdict, remedy;  // the remedy of the worst finding; empty where all is well
-  Json figures;                 // what the findings stand on, for machines
-  int exit_code = 0;            // of the first problem
+  std::string verdict, remedy;  // remedy: that of the worst finding, or empty
+  Json figures;                 // the details of the findings, as JSON
+  int exit_code = 0;            // that of the first problem
 };
 
-// Tells whether this machine can train at all, without a configuration (machine_check.cc). Program
-// and libraries, with versions built against and running, processor, threads, memory and swap, GPUs
-// and why they cannot be used; in builds with CUDA its libraries: which is loaded, which copies
-// there are, whether it is the one built with, and the run path; each part of cuDNN is loaded in a
-// child process, which a damaged one may end. Then a short training of a product and a convolution,
-// timed and held against another way to compute them. Takes a second.
+// Checks whether this computer can train at all, without a configuration (machine_check.cc).
+// Reports the program and its libraries, with the versions built against and running, processor,
+// threads, memory and swap, GPUs and why they cannot be used; in builds with CUDA its libraries:
+// the loaded file, all copies, whether it is the one built with, and the run path. Loads each part
+// of cuDNN in a child process, because a damaged one may crash. Then trains briefly, with a matrix
+// product and a convolution, timed and compared with another implementation. Takes a second.
 MachineReport examine_machine();
 
 }  // namespace tessera

@@ -66,7 +66,7 @@ void check_channels(const PublishedSet& set, const std::string& inference) {
         set.name, set.shape.channels == 1 ? "one channel" : "three channels", told->channels));
 }
 
-// Adds the size that pictures of a folder are brought to.
+// Adds the size to which pictures of a folder are resized.
 void add_picture_size(const Config& run, const std::string& inference,
                       std::vector<std::string>& overrides) {
   const std::optional<ImageShape> told = input_in(inference);
@@ -86,7 +86,7 @@ std::string list(const std::vector<float>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
-// That of the configuration, and of the few runs whose configuration has none that of `inference`.
+// Adds the configuration's normalization, or that of `inference` for the few runs without one.
 void add_normalization(const Config& run, const std::string& inference,
                        std::vector<std::string>& overrides) {
   if (!run.data.mean.empty()) return;
@@ -125,7 +125,7 @@ void add_normalization(const Config& run, const std::string& inference,
 std::vector<std::string> data_overrides(const std::string& data, const Config& run,
                                         const std::string& inference) {
   const auto [name, root] = named(data);
-  // In quotes, with what YAML would take for its own escaped.
+  // Quoted, with characters that are special in YAML escaped.
   std::vector<std::string> overrides{"data.name=" + name, "data.root=" + Json(root).text(),
                                      "~data.train_count", "~data.test_count", "~data.validation"};
   if (name != run.data.name) {
@@ -182,13 +182,13 @@ bool is_same_data(const DataConfig& a, const DataConfig& b) {
          (a.root == b.root || std::filesystem::equivalent(a.root, b.root, error));
 }
 
-// What chose the best checkpoint of the run, where it was not the data that now test it.
+// Names the images that chose the run's best checkpoint. Requires that they are not the test data.
 const char* fairly_chosen(const Config& trained) {
   return trained.data.validation.any() ? ", the best on the validation images"
                                        : ", the best on the test images of the training";
 }
 
-// Says what it loaded. `trained`: the configuration of the training.
+// Loads the weights and returns their description. `trained` is the configuration of the training.
 std::string load_trained(Session& session, const Config& config, const Config& trained,
                          const std::string& run_dir, const std::string& checkpoint,
                          TrainResult& result) {
@@ -233,7 +233,7 @@ std::string load_trained(Session& session, const Config& config, const Config& t
                                        *latest));
 }
 
-// Where other data have images of another size than the run's; else "".
+// Returns a remark if other data have images of another size than the run's; else "".
 std::string size_remark(const Config& config, const Config& trained, const std::string& inference,
                         const Dataset& test) {
   const std::optional<ImageShape> told = input_in(inference);
@@ -276,8 +276,8 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   Run run(config, Purpose::evaluation);
   const SettingsScope settings(run.settings());
   require_fit_ahead(run);
-  // The resolved configuration tells the normalization, but for runs of programs that measured
-  // none.
+  // The resolved configuration has the normalization, except in runs of older programs that
+  // measured none.
   run.open([&](const Dataset& test) { return former_normalization(config, test); });
   require_fit(run);
   Session& session = run.session();

@@ -1,4 +1,4 @@
-// The trained network of a run folder on its test data, or on other data.
+// evaluate_run(): evaluates the trained network of a run folder on its test data or on other data.
 #pragma once
 
 #include <memory>
@@ -14,40 +14,41 @@ namespace tessera {
 
 struct RunReport;  // models/run/run_report.h
 
-// Returns, as overrides of the configuration, what `--data DATA` means for a run, whose
-// configuration and text `inference` (models/run/inference.h) are given. DATA is a folder of class
+// Returns the overrides of the configuration that `--data DATA` means for a run with the
+// configuration `run` and the text `inference` (models/run/inference.h). DATA is a folder of class
 // folders or one that has them in test or val, an HDF5 file, or NAME=PATH with a name of
-// data_names(). Pictures are brought to the run's size and channels; the normalization, and how
-// files are read where they are of the run's kind, stay the run's. Throws ConfigError, DataError
-// where nothing is there.
+// data_names(). Pictures are resized to the run's size and converted to its channels. The run's
+// normalization is kept, as are its options for reading files of the same kind. Throws ConfigError,
+// and DataError if nothing is found.
 std::vector<std::string> data_overrides(const std::string& data, const Config& run,
                                         const std::string& inference);
 
-// The data with the labels that the run gives to classes of these names; as it is where that
-// changes nothing, or where one of both names none. `print` is told how classes go. Throws
-// DataError naming what classes the run does not have, with those that may be meant; ConfigError
-// where there are too many.
+// Returns the data with labels mapped by class name to those of the run. Returns `data` itself if
+// that changes nothing, or if either names no classes. Calls `print` with the mapping. Throws
+// DataError with the names of classes that the run lacks, and similar names; ConfigError if there
+// are too many.
 std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std::string& inference,
                                                 std::shared_ptr<const Dataset> data,
                                                 const Print& print);
 
 struct EvaluateOptions {
-  // "": weights.safetensors of the run, else those of a checkpoint: "best", "latest" or a file.
+  // "": weights.safetensors of the run; else a checkpoint: "best", "latest" or a file.
   std::string checkpoint = {};
-  std::string data = {};  // other data than the run's, as data_overrides() takes it
+  std::string data = {};  // other data than the run's; see data_overrides()
   std::vector<std::string> overrides = {};
   bool report = false;
 };
 
-// Of the training's figures those of the test, the weights' step and the seconds.
+// The result of an evaluation. TrainResult has only the test metrics, the step of the weights and
+// the seconds.
 struct RunEvaluation : TrainResult {
   Calibration calibration;
   std::vector<std::string> class_names;     // empty, or one per class
-  std::shared_ptr<const RunReport> report;  // null unless it was asked for
+  std::shared_ptr<const RunReport> report;  // null unless EvaluateOptions::report
 };
 
-// Evaluates a run folder. Where the run and the data name their classes, these go by name. Throws
-// as train() does.
+// Evaluates a run folder. Classes are matched by name if both the run and the data name them.
+// Throws what train() throws.
 RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& options,
                            const Print& print);
 

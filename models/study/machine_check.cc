@@ -42,7 +42,7 @@ double milliseconds_of(const std::function<void()>& call) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Collects findings; a check that throws is a problem of its own.
+// Collects findings; a check that throws becomes a finding.
 class Examination {
  public:
   MachineReport report() && {
@@ -94,12 +94,12 @@ void look_at_program(Examination& all) {
   all.figure("program", environment);
 }
 
-// One that the product stands on.
+// A library that the program is linked with.
 struct LibraryVersion {
   std::string name, built, running;
 };
 
-// Of those that tell both, apart from CUDA's.
+// Returns the libraries, except those of CUDA, that report both versions.
 std::vector<LibraryVersion> library_versions() {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
@@ -128,7 +128,7 @@ void look_at_libraries(Examination& all) {
   all.figure("libraries", Json::list(figures));
 }
 
-// Of /proc/cpuinfo, those that matter for kernels.
+// Returns the features in /proc/cpuinfo that matter for kernels.
 std::string cpu_features() {
   std::ifstream info("/proc/cpuinfo");
   std::string found;
@@ -195,7 +195,7 @@ void look_at_gpus(Examination& all) {
   all.add("GPU", text, driver_mismatch());
 }
 
-// A library of the vendor, under its name and that of its figures.
+// Checks a library of CUDA; `title` and `figure` name it in the text and in the JSON.
 [[maybe_unused]] void look_at_library(Examination& all, const char* title, const char* figure,
                                       const CudaLibrary& library) {
   const std::vector<std::string> copies = library_copies(library.name, {library.built_folder});
@@ -228,7 +228,7 @@ void look_at_gpus(Examination& all) {
                                    {"copies", Json::list(list)}}));
 }
 
-// Lists a part of cuDNN in a line of its own if it has a fault or several copies.
+// Reports a part of cuDNN on its own line if it has a fault or several copies.
 void look_at_dnn_parts(Examination& all) {
   const std::vector<CudaPart> parts = cuda_dnn_parts();
   if (parts.empty()) return;
@@ -301,7 +301,7 @@ struct Smoke {
   double milliseconds = 0, error = 0;
 };
 
-// Computes in float32 by the kernels in use and holds that against float64 by Eigen's.
+// Computes in float32 with the current kernels and compares with float64 by Eigen's.
 class SmokeTest {
  public:
   std::vector<Smoke> run() {
@@ -319,7 +319,7 @@ class SmokeTest {
             compare("its gradients", backward), copies()};
   }
 
-  // What has kernels there.
+  // Runs the tests that have GPU kernels.
   std::vector<Smoke> run_on(Device gpu) {
     Smoke there{"copies of 32 MiB there and back"};
     const std::vector<float> values(size_t{8} << 20, 1.5f);
@@ -347,7 +347,7 @@ class SmokeTest {
     Tensors found;
     {
       const DeviceScope scope(device);
-      found = compute(DType::f32);  // the first call fills caches
+      found = compute(DType::f32);  // the first call warms up
       smoke.milliseconds = milliseconds_of([&] {
         found = compute(DType::f32);
         context(device).synchronize();
@@ -357,7 +357,7 @@ class SmokeTest {
     other.cpu.kernels = CpuKernels::eigen;
     const SettingsScope eigen(other);
     const DeviceScope cpu(Device{});
-    const Tensors exact = compute(DType::f64);  // of the same random numbers, not yet rounded
+    const Tensors exact = compute(DType::f64);  // from the same random numbers, unrounded
     for (size_t i = 0; i < found.size(); ++i)
       smoke.error = std::max(smoke.error, largest_difference(found[i], exact[i]));
     return smoke;
@@ -375,7 +375,7 @@ class SmokeTest {
 
 void smoke_test(Examination& all, const char* name, const char* figure,
                 const std::vector<Smoke>& results) {
-  constexpr double kTolerance = 1e-4;  // of the largest value
+  constexpr double kTolerance = 1e-4;  // relative to the largest value
   std::string text;
   std::vector<Json> figures;
   bool wrong = false;

@@ -44,7 +44,7 @@ PlanPicture eager_picture(const Run& run, const std::string& title) {
     batches.fill(session, step, index, batch);
     step.submit();
   };
-  step_once(0);  // fills the allocator's cache, as every step but the first finds it
+  step_once(0);  // fills the allocator's cache, as for every step but the first
   const AllocationTrace trace;
   step_once(1);
   return trace.picture(title);

@@ -1,4 +1,5 @@
-// What a configuration's training step needs, asked before anything runs.
+// plan(), eager_picture() and budget_curve(): the memory that a configuration's training needs,
+// computed before it runs.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +12,41 @@
 
 namespace tessera {
 
-// What a training step needs, in the arena that it shares with the other steps of the training,
-// and, in its parts, what the whole training does, as far as is known without opening the data.
-// Throws ConfigError for an unknown pass.
+// Returns the memory plan of a training step, in the arena that it shares with the other steps, and
+// the needs of the whole training, part by part, as far as known without opening the data. Throws
+// ConfigError for an unknown pass.
 PlanReport plan(const Run& run);
 
-// What a training step asks for in eager mode, whatever config.mode says: nothing is known of it
-// ahead, so two steps run on generated batches, and the second is recorded
-// (engine/allocation_trace.h).
+// Returns a recording of the allocations of a training step in eager mode, whatever config.mode
+// says. Eager allocations cannot be predicted, so two steps run on generated batches, and the
+// second is recorded (engine/allocation_trace.h).
 PlanPicture eager_picture(const Run& run, const std::string& title);
 
-// Bytes against time: what a training needs at least of each, as memory.budget trades one for the
-// other. All sizes in bytes, of the memory that memory.budget is of.
+// The Pareto curve of memory and time: the least time of a training for each memory.budget. All
+// sizes in bytes, of the memory that memory.budget limits.
 struct BudgetCurve {
   struct Point {
-    int64_t budget = 0;     // what memory.budget would say
-    int64_t bytes = 0;      // what the training then asks for
-    BudgetRecord training;  // of the step for a full batch
+    int64_t budget = 0;     // value of memory.budget
+    int64_t bytes = 0;      // need of the training under that budget
+    BudgetRecord training;  // describes the step for a full batch
   };
   std::string title;        // "resnet50, batch 32"
   std::string strategy;     // memory.recompute
-  double milliseconds = 0;  // that finding all of it took
+  double milliseconds = 0;  // spent on computing the curve
   std::vector<Point>
-      points;  // from the smallest budget there is to the one that nothing is saved for
+      points;  // from the smallest possible budget to the smallest that needs no recomputation
 
   std::string text() const;  // a table
   std::string json() const;
-  std::string svg() const;   // a picture of its own
+  std::string svg() const;   // a standalone drawing
   std::string html() const;  // a page with both
 };
 
-// So many budgets, at least 2, evenly apart. Whatever memory.budget says. Throws what planning
-// throws.
+// Computes the curve for `count` budgets, at least 2, evenly spaced. Ignores memory.budget. Throws
+// what planning throws.
 BudgetCurve budget_curve(const Run& training, int count = 20);
 
-// Returns what could be computed again in a step for a full batch (memory/recompute/recompute.h),
+// Returns the recomputation problem of a step for a full batch (memory/recompute/recompute.h),
 // without a budget.
 RecomputeProblem training_problem(const Run& training);
 

@@ -38,7 +38,7 @@ class Stopwatch {
   const Clock::time_point start_ = Clock::now();
 };
 
-// The spans of a program's nodes, step after step; room for all is taken at once.
+// The spans of a program's nodes, step after step; allocated once for all steps.
 class NodeTimes final : public NodeObserver {
  public:
   NodeTimes(const Stopwatch& watch, size_t nodes, int64_t steps)
@@ -110,7 +110,7 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
     step.collect();
     return TimeSpan{begin, watch.now()};
   };
-  constexpr double kWarm = 200'000;  // microseconds, for clocks and caches where steps are short
+  constexpr double kWarm = 200'000;  // microseconds; warms up clocks and caches
   for (int64_t i = 0; i < warmup || (warmup > 0 && watch.now() < kWarm); ++i) run();
   for (int64_t i = 0; i < profile.steps; ++i) {
     profile.plain_steps.push_back(run());
@@ -138,10 +138,10 @@ struct Timed {
 using TimesByOp = std::map<std::string, Timed>;
 
 struct ProfileFile {
-  std::vector<std::pair<std::string, std::string>> settings;  // what times depend on
+  std::vector<std::pair<std::string, std::string>> settings;  // settings that affect times
   double step_ms = 0;
   TimesByOp kinds;
-  TimesByOp ops;  // by name, place and phase, numbered where these repeat
+  TimesByOp ops;  // by name, place and phase, numbered if not unique
 };
 
 ProfileFile read(const std::string& text, const std::string& name) {
@@ -159,7 +159,7 @@ ProfileFile read(const std::string& text, const std::string& name) {
     std::map<std::string, int> seen;
     for (const Json& op : root["ops"].items()) {
       std::string title = op_title(op["op"].string(), op["place"].string());
-      if (op["phase"].string() == "backward") title += ", backward";  // gradients made of products
+      if (op["phase"].string() == "backward") title += ", backward";  // gradients of products
       if (const int n = seen[title]++; n > 0) title += fmt::format(" ({})", n + 1);
       file.ops[title] = {op["us"]["median"].number(), op["algorithm"].string(),
                          op["shape"].string()};
@@ -175,7 +175,7 @@ struct Change {
   std::string title;
   std::optional<Timed> before, after;
   double difference() const { return (after ? after->us : 0) - (before ? before->us : 0); }
-  // Tells what else has changed.
+  // Returns the other differences as text.
   std::string remark() const {
     if (!before) return fmt::format("  only in the second: {} {}", after->algorithm, after->shape);
     if (!after) return fmt::format("  only in the first: {} {}", before->algorithm, before->shape);
@@ -268,7 +268,7 @@ double Profile::ops_us() const {
 
 Profile profile(const Run& given, const ProfileOptions& options) {
   const SettingsScope settings(given.settings());
-  // An op's time is its own only when it is waited for.
+  // An op's time is separate from others only if the op is waited for.
   const Run run = run_to_time(given.with([](Config& config) { config.gpu.synchronous = true; }),
                               options.compile);
   Profile profile{.device = run.device().name(),
@@ -311,7 +311,7 @@ const std::vector<SampleNetwork>& sample_networks() {
 std::string profile_machine(const Config& config, const ProfileOptions& options,
                             std::span<const SampleNetwork> networks,
                             const std::function<void(const SampleNetwork&)>& started) {
-  // A machine that others use has slow minutes; each network is timed in several.
+  // A shared computer has slow minutes, so each network is timed in several rounds.
   constexpr int64_t kRounds = 3;
   ProfileOptions part = options;
   part.steps = (options.steps + kRounds - 1) / kRounds;

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// What one line tells of: an op or all of a kind.
+// The work of one line: an op or all ops of a kind.
 struct Work {
   double us = 0;
   Cost cost;
@@ -38,7 +38,7 @@ Work work_of(const ProfiledOp& op) {
 
 using Kinds = std::vector<std::pair<std::string, Work>>;
 
-// Those that take longest first.
+// Returns the kinds of ops, slowest first.
 Kinds kinds_of(const Profile& profile) {
   std::map<std::string, Work> by_name;
   for (const ProfiledOp& op : profile.ops) by_name[op.op].add(op);
@@ -131,7 +131,7 @@ Json kind_json(const Profile& profile, const std::string& name, const Work& work
                        {"gbytes", rounded(work.gbytes(), 3)}});
 }
 
-// An event that is over, of the format of traces; times in microseconds.
+// Returns a completed event in the trace format; times in microseconds.
 Json event(const std::string& name, const char* category, int row, const TimeSpan& span,
            std::vector<Json::Member> details) {
   return Json::object({{"name", name},
@@ -195,7 +195,7 @@ std::string Profile::json() const {
       .text(1);
 }
 
-// Event after event: as one value all of them would take many times the bytes of the text.
+// Writes one event at a time: all events as one Json would take many times the bytes of the text.
 std::string Profile::trace() const {
   constexpr int kStepRow = 1, kOpRow = 2;
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" +

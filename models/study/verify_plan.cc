@@ -23,7 +23,7 @@
 namespace tessera {
 namespace {
 
-// What a run leaves behind, with names: results of each step, then all persistent values.
+// The results of a run by name: those of each step, then all persistent values.
 struct Trace {
   std::vector<std::string> names;
   std::vector<std::vector<std::byte>> values;
@@ -37,7 +37,7 @@ struct Trace {
   }
 };
 
-// One way to run the same steps; takes no memory for them until it runs.
+// One way to run the same steps; allocates their memory only in run().
 class Variant {
  public:
   Variant(const char* name, const Run& run, const CompileOptions& options)
@@ -45,11 +45,11 @@ class Variant {
         run_(run.as(Purpose::verification, DataNeed(), options)),
         session_(prepared_session(run_)) {}
 
-  // Throws PlanInfeasible when it needs more than memory.limit.
+  // Throws PlanInfeasible if the variant needs more than memory.limit.
   void require_fit() const;
-  // Runs as many steps. Once: the session's memory is given back.
+  // Runs the steps. Call it once: it frees the session's memory.
   Trace run(int64_t steps);
-  // Throws InternalError where the traces differ in a bit.
+  // Throws InternalError if the traces differ in a bit.
   void require_same(const Trace& mine, const Trace& expected) const;
 
  private:
@@ -59,7 +59,8 @@ class Variant {
 };
 
 void Variant::require_fit() const {
-  // The session, the batches, and the values of a run beside those that they are compared with.
+  // The session, the batches, and two copies of the values: those of this run and the expected
+  // ones.
   const Tensors persistent = session_->store().persistent();
   const std::optional<HostLimit> limited = host_limit(run_.config());
   const int64_t free = host_memory().free,
@@ -124,7 +125,7 @@ VerifyResult verify_plan(const Run& run, int64_t steps) {
   const Run planned = run.with([](Config& config) { config.mode = Mode::kGraph; });
   const Run unplanned = planned.with([](Config& config) {
     config.memory.planner = "none";
-    config.memory.budget.reset();  // so that what is computed again is compared, too
+    config.memory.budget.reset();  // so that recomputed values are compared with kept ones
   });
   CompileOptions replayed, watched;
   replayed.replay_plan = true;

@@ -1,4 +1,4 @@
-// Whether kernels keep to the bytes that the plan gives them.
+// verify_plan(): checks that kernels use only the bytes that the plan gives them.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@ namespace tessera {
 
 struct VerifyResult {
   int64_t steps = 0;
-  size_t plan_bytes = 0;       // of the plan as it will train
-  size_t arena_bytes = 0;      // with red zones
-  size_t unplanned_bytes = 0;  // of the run that shares nothing
+  size_t plan_bytes = 0;       // in training
+  size_t arena_bytes = 0;      // including red zones
+  size_t unplanned_bytes = 0;  // without sharing
 };
 
-// Runs `steps` steps of training on generated batches, every third one smaller and followed by an
-// evaluation, in three ways: with planner `none`; with the plan as it will train, its ownership
-// replayed; and with the plan watched: dead bytes poisoned, red zones between blocks, ownership
-// replayed. Throws InternalError where a kernel does not keep to its bytes, and where a loss or any
-// persistent value differs in a bit; PlanInfeasible before anything runs when the training or one
-// of these ways needs more than memory.limit.
+// Runs `steps` training steps on generated batches, every third one smaller and followed by an
+// evaluation, in three ways: with planner `none`; with the training's plan and its ownership
+// replayed; and with that plan watched: dead bytes poisoned, red zones between blocks, ownership
+// replayed. Throws InternalError if a kernel uses bytes of others, or if a loss or a persistent
+// value differs in a bit. Throws PlanInfeasible before anything runs if the training or one of
+// these ways needs more than memory.limit.
 VerifyResult verify_plan(const Run& run, int64_t steps = 9);
 
 }  // namespace tessera

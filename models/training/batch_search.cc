@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMaxTried = int64_t{1} << 20;
 
-// Nanoseconds of an image in the first step of the run, by estimate.
+// Returns the estimated nanoseconds per image in the first step of the run.
 double time_of_image(const Run& run) {
   const auto costs = costs_named(run.config().memory.costs);
   const RunSteps steps = run.steps();
@@ -36,7 +36,7 @@ int64_t images_of(const Run& run) {
                                               : run.config().data.batch;
 }
 
-// Images that a batch may have.
+// Returns the largest possible batch.
 int64_t max_images(const Run& run) {
   if (run.purpose() == Purpose::timing) return kMaxTried;
   const DataNeed& data = run.data_need();
@@ -44,13 +44,13 @@ int64_t max_images(const Run& run) {
   return count > 0 ? std::min(count, kMaxTried) : kMaxTried;
 }
 
-// Guesses the batch that takes the limit: bytes grow nearly like a line, which is drawn through the
-// two known batches around the limit, or both on one side of it, or one and nothing.
+// Guesses the batch that uses the limit exactly, by linear interpolation of the bytes: through the
+// two known batches around the limit, or two on one side, or one and (0, 0).
 int64_t guess(const std::map<int64_t, int64_t>& seen, int64_t fits, int64_t fails, int64_t limit) {
   auto low = seen.find(fits), high = seen.find(fails);
   if (low != seen.end() && high == seen.end() && low != seen.begin()) high = low--;
   if (low == seen.end() && std::next(high) != seen.end()) low = high++;
-  std::pair<int64_t, int64_t> a, b;  // batch and bytes
+  std::pair<int64_t, int64_t> a, b;  // (batch, bytes)
   if (low != seen.end()) a = *low;
   if (high != seen.end()) b = *high;
   if (b.first == 0) std::swap(a, b);
@@ -100,7 +100,7 @@ BatchSearch::BatchSearch(const Run& run, double slowdown, bool on_gpu)
     : on_gpu_(on_gpu), slowdown_(slowdown), most_(max_images(run)) {}
 
 BatchSearch::Found BatchSearch::largest(const Run& run, int64_t limit, int64_t compile) {
-  // A budget that is smaller decides, and how little a training can be brought to.
+  // A smaller budget decides, and then the minimum to which recomputation can reduce a training.
   if (run.config().memory.budget && !slowdown_ && run.device().is_cpu() != on_gpu_)
     if (const int64_t budget = budget_bytes(run); budget <= limit) {
       limit = budget;
@@ -124,7 +124,7 @@ BatchSearch::Found BatchSearch::largest(const Run& run, int64_t limit, int64_t c
   for (int64_t round = 0; fails - fits > 1; ++round, --compile) {
     if (compile <= 0) return {fits, false};
     int64_t next = guess(seen, fits, fails, limit);
-    // The middle where the line does not close in.
+    // Bisect if interpolation does not converge.
     if (round % 4 == 3 && (fits == 0 || fails <= most_)) next = fits + (fails - fits) / 2;
     look(std::clamp(next, fits + 1, fails - 1));
   }

@@ -23,8 +23,8 @@ namespace tessera {
 
 namespace {
 
-// What may differ: these keys decide about how long, how fast and where, not about what is
-// computed. Another device or other kernels differ in the last bits alone.
+// Returns true for keys that may differ on resume: they decide the length, the speed and the device
+// of a training, not its results. Another device or other kernels differ only in the last bits.
 bool may_differ(std::string_view key) {
   constexpr std::string_view kOfBits[] = {"train.accumulate", "train.freeze",
                                           "train.freeze_all_but"};
@@ -39,8 +39,8 @@ bool may_differ(std::string_view key) {
          std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
-// Keys and values of a text that print_config() made, by its lines alone: it may come from another
-// version, or from an enemy.
+// Parses keys and values of a text of print_config() line by line; the text may come from another
+// version, or from an attacker.
 std::map<std::string, std::string> values_of(std::string_view text) {
   std::map<std::string, std::string> values;
   std::string group, key;
@@ -64,8 +64,8 @@ std::map<std::string, std::string> values_of(std::string_view text) {
   return values;
 }
 
-// A checkpoint's configuration may leave the normalization to the data, and that of now give the
-// numbers which those came to, as the resolved one of its run does.
+// Fills in the normalization that a checkpoint measured, if its configuration leaves that to the
+// data and the current one gives numbers, as the resolved configuration of its run does.
 void add_measured(const CheckpointFile& checkpoint, const std::map<std::string, std::string>& now,
                   std::map<std::string, std::string>& then) {
   const auto known = normalization_in(checkpoint.inference());
@@ -106,7 +106,7 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
   };
   std::map<std::string, std::string> all = now;
   all.insert(then.begin(), then.end());
-  // Nothing reads the settings of GPUs on a CPU, where they are refused.
+  // On a CPU, GPU settings are not read, and are refused.
   const bool between_devices =
       value(now, "device").starts_with("cpu") || value(then, "device").starts_with("cpu");
   std::string wrong;
@@ -138,8 +138,8 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
   refuse_to_overwrite();
 }
 
-// "auto" is how a job is started that may be killed at any time: what it wrote before its first
-// checkpoint is begun anew, but not what it ended with.
+// A job that runs with resume "auto" may be killed at any time. Metrics written before its first
+// checkpoint are then overwritten; final weights are not.
 void Checkpointing::refuse_to_overwrite() const {
   if (overwrite_ || resumes_here()) return;
   refuse_hdf5_run(config_.run.dir, folder_.files());
@@ -159,7 +159,7 @@ void Checkpointing::clear() const {
   if (overwrite_ && !resumes_here()) remove_run_files(config_.run.dir, folder_.files());
 }
 
-// By the epochs of the checkpoint; restore() sees to it that they are those of the data.
+// Uses the batches per epoch of the checkpoint; restore() checks that the data have as many.
 void Checkpointing::check_length() const {
   const TrainingState& state = beginning_->state();
   const int64_t total = config_.train.total_steps(state.batches);
@@ -259,7 +259,7 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
   check_data(state.batches, state.images);
   beginning_->load(tensors);
   state = beginning_->state();
-  // What was compared then is not what is compared now, or was no number.
+  // Forget the best step if another metric chose it, or its value is not finite.
   if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best.text() ||
       !std::isfinite(state.best_value))
     state.best_step = -1;
@@ -279,8 +279,8 @@ void Checkpointing::start(const Tensors& tensors, TrainingState& state, std::vec
   writer_->adopt(state);
 }
 
-// Through the tensors, which then hold the beginning again: the image is all the memory there is
-// for a checkpoint.
+// Copies the best checkpoint through the tensors, then restores them, because the image is the only
+// memory for a checkpoint.
 bool Checkpointing::carry_best(const Tensors& tensors, const TrainingState& state) {
   const std::filesystem::path from = beginning_->path();
   const CheckpointFolder theirs(from.has_parent_path() ? from.parent_path().string() : ".",

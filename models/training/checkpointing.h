@@ -1,5 +1,5 @@
-// A training's dealings with its checkpoints: what it begins from, when the next one is due, which
-// is the best, and what is said when one cannot be written.
+// Checkpointing: the checkpoints of a training. Finds the one to resume from, decides when the next
+// is due and which is the best, and reports those that cannot be written.
 #pragma once
 
 #include <chrono>
@@ -15,70 +15,72 @@
 
 namespace tessera {
 
-// To be used by one thread.
+// Not thread-safe.
 class Checkpointing {
  public:
-  // Looks for what to begin from; changes nothing on the disk, and locks nothing. Damaged
-  // checkpoints are named in a warning and the one before is tried. Throws ConfigError: the run
-  // folder holds a training that was to be neither resumed nor overwritten, or the configuration
-  // contradicts the checkpoint (the keys are named); CheckpointError: none of the checkpoints can
-  // be read, or the one asked for is not there.
+  // Finds the checkpoint to begin from; changes nothing on the disk and locks nothing. Skips
+  // damaged checkpoints with a warning. Throws ConfigError if the run folder holds a training that
+  // was to be neither resumed nor overwritten, or if the configuration contradicts the checkpoint
+  // (names the keys); CheckpointError if no checkpoint can be read or the requested one does not
+  // exist.
   Checkpointing(const Config& config, const TrainOptions& options, const Print& print);
 
-  // The checkpoint to begin from; nullptr: from the start.
+  // Returns the checkpoint to begin from; nullptr: from the start.
   const CheckpointFile* beginning() const { return beginning_.get(); }
-  // The steps done whose metrics are in the run folder already.
+  // Returns the number of steps whose metrics are in the run folder already.
   std::optional<int64_t> metrics_kept() const;
 
-  // Throws as the constructor does when the folder holds a training that would be lost.
+  // Throws the constructor's ConfigError if the folder holds a training that would be lost.
   void refuse_to_overwrite() const;
-  // With TrainOptions::overwrite: removes what an earlier training wrote. The folder must be locked
-  // (models/run/run_lock.h).
+  // Removes the files of an earlier training if TrainOptions::overwrite is set. Requires that the
+  // folder is locked (models/run/run_lock.h).
   void clear() const;
 
-  // In this order, the first three before anything is written. Throws CheckpointError when the data
-  // are not those of the checkpoint to begin from.
+  // The functions below are called in this order, the first three before anything is written.
+  // Throws CheckpointError if the data are not those of the checkpoint to begin from.
   void check_data(int64_t batches, int64_t images) const;
-  // Warns if the bits may be others than where the checkpoint to begin from was written; with
-  // resume.exact throws CheckpointError. Requires that the device is configured.
+  // Warns if this computer or build may give other bits than the one that wrote the checkpoint;
+  // with resume.exact throws CheckpointError. Requires that the device is configured.
   void check_machine(Device device) const;
-  // Takes the memory for checkpoints. `inference`: the text, of its room (models/run/inference.h).
+  // Allocates the memory for checkpoints; `inference` is the padded text (models/run/inference.h).
   void reserve(Tensors tensors, int64_t steps_per_epoch, const std::string& inference);
-  // Fills the tensors and the state when there is something to begin from.
+  // Fills the tensors and the state from the checkpoint to begin from, if there is one.
   void restore(const Tensors& tensors, TrainingState& state) const;
-  // Starts the thread that writes them, in the folder as clear() left it. `metrics`: open files.
-  // The best checkpoint of another folder is copied; where it cannot be, the state forgets it.
+  // Starts the thread that writes checkpoints, in the folder as clear() left it. `metrics` are open
+  // files. Copies the best checkpoint from another folder; if that fails, resets state.best_step.
   void start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics);
 
-  // Notes the result of an evaluation in the state. What is not finite is never the best.
+  // Records the result of an evaluation in the state. A value that is not finite is never the best.
   void evaluated(TrainingState& state, double loss, double accuracy);
-  // Whether one is to be saved after this step. Says what became of the one before.
+  // Returns true if a checkpoint is due after this step. Reports the result of the previous one.
   bool due(const TrainingState& state) const;
-  // Where one is due. Allocates nothing unless something went wrong.
+  // Saves a checkpoint. Requires due(). Allocates nothing unless an error occurs.
   void save(const TrainingState& state);
-  // Saves and waits until it is on the disk. Throws CheckpointError when it cannot be written.
+  // Saves a checkpoint and waits until it is on the disk. Throws CheckpointError if it cannot be
+  // written.
   void save_now(const TrainingState& state);
 
-  // With data.validation, unless checkpoint.use is last: saves as save_now() does, then puts the
-  // values of the best checkpoint into the tensors. Returns false, after a warning if a file cannot
-  // be written or read, and leaves the tensors as they are.
+  // Saves as save_now() does, then loads the best checkpoint into the tensors. Returns false, with
+  // the tensors unchanged, if there is no data.validation, checkpoint.use is last, the best step is
+  // unknown or is this one, or a file cannot be written or read (after a warning).
   bool take_best(const Tensors& tensors, const TrainingState& state);
-  // Puts the values back that take_best() saved. Throws CheckpointError.
+  // Restores the values that take_best() saved. Throws CheckpointError.
   void put_back(const Tensors& tensors, int64_t step) const;
 
-  // What reserve() takes for a configuration and its tensors, and what it took.
+  // The memory that reserve() allocates for a configuration and its tensors; host_buffers() is the
+  // memory that it has allocated.
   static std::vector<MemoryItem> planned_buffers(const Config& config, const Tensors& tensors);
-  // What a training writes at least: a checkpoint, weights no larger than it, reports.
+  // Returns the minimum disk space of a training: a checkpoint, weights no larger than it, reports.
   static int64_t bytes_on_disk(const Config& config, const Tensors& tensors);
   const std::vector<MemoryItem>& host_buffers() const { return buffers_; }
   const CheckpointWriter* writer() const { return writer_.get(); }
   std::string path(int64_t step) const { return folder_.path(step); }
-  // For a person whose training cannot end as it should: "the last checkpoint is '...': ...".
+  // Returns a hint for the error that ends a training: "the last checkpoint is '...': ...".
   std::string last_checkpoint_hint() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Where nothing was found, training starts afresh.
+  // False if no checkpoint was found: training then starts from scratch.
   bool resumes_here() const { return in_own_folder_ && beginning_ != nullptr; }
   void check_length() const;
   void find_beginning(const TrainOptions& options);
@@ -92,7 +94,7 @@ class Checkpointing {
   CheckpointFolder folder_;
   std::unique_ptr<CheckpointFile> beginning_;
   bool in_own_folder_ = false;
-  std::optional<CheckpointImage> image_;  // until the writer has it
+  std::optional<CheckpointImage> image_;  // until it is moved to the writer
   std::unique_ptr<CheckpointWriter> writer_;
   std::vector<MemoryItem> buffers_;
   int64_t every_steps_ = 0;
@@ -100,8 +102,8 @@ class Checkpointing {
   Clock::time_point last_ = Clock::now();
 };
 
-// Throws ConfigError naming the keys that decide about the bits of a training and differ from those
-// of the checkpoint.
+// Throws ConfigError if the configuration and the checkpoint differ in a key that changes the bits
+// of a training; names all such keys.
 void check_same_training(const Config& config, const CheckpointFile& checkpoint);
 
 }  // namespace tessera

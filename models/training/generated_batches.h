@@ -1,4 +1,4 @@
-// Batches of random bytes, for steps that need no data.
+// GeneratedBatches: batches of random bytes, for steps that need no data.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@ class CompiledStep;  // graph/compile.h
 class Session;       // session.h
 struct Config;       // models/config/config.h
 
-// A few of them, so that no step repeats the one before.
+// A few batches in rotation, so that no step repeats the one before.
 class GeneratedBatches {
  public:
-  // Of config.data.batch images of the shape that the session takes, in its staging memory.
+  // Generates batches of config.data.batch images, in the session's image shape and staging memory.
   GeneratedBatches(const Config& config, const Session& session);
-  // What it takes of the machine.
+  // Returns the bytes that the constructor allocates.
   static int64_t planned_bytes(int64_t batch, const ImageShape& image);
 
-  // The arguments of training step `index` for `count` images, at most a batch, to be submitted.
-  // Allocates nothing.
+  // Writes the arguments of training step `index` for `count` images, at most a batch; submit the
+  // step next. Allocates nothing.
   void fill(Session& session, CompiledStep& step, int64_t index, int64_t count) const;
-  // Those of an evaluation.
+  // Writes the arguments of an evaluation step.
   void fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const;
 
  private:

@@ -19,8 +19,8 @@
 namespace tessera {
 namespace {
 
-// What is timed and what is verified is the step of the training: its arena has what the training
-// leaves it, with loaders, data and checkpoints.
+// Returns the need that the budget applies to. Timing and verification use the need of the
+// training, so their step gets the arena that loaders, data and checkpoints leave to it.
 MemoryNeed need_that_counts(Session& session, const Run& run) {
   if (run.purpose() == Purpose::training || run.purpose() == Purpose::evaluation)
     return memory_need(session, run);
@@ -28,8 +28,8 @@ MemoryNeed need_that_counts(Session& session, const Run& run) {
       run.as(Purpose::training).with([](Config& config) { config.memory.budget.reset(); }));
 }
 
-// What all steps need that are made for a run, the largest of their least arenas: a step that fits
-// a budget fits a larger one.
+// Returns the largest of the minimal arenas of all steps of a run. A step that fits a budget also
+// fits a larger one.
 int64_t min_arena(const Run& run, int64_t of_first) {
   CompileOptions options = run.options();
   for (options.arena_budget = of_first;;) try {
@@ -40,13 +40,12 @@ int64_t min_arena(const Run& run, int64_t of_first) {
     }
 }
 
-// Raises `least` by what checkpoints take more for holding it: a budget's text is a part of the
-// configuration in them.
+// Raises `least` by the bytes that its own text adds to checkpoints, which hold the configuration.
 int64_t with_its_own_text(const Run& run, const Tensors& persistent, int64_t least) {
   if (!run.device().is_cpu()) return least;
   const int64_t now = total_bytes(other_blocks(run, persistent));
   int64_t budget = least;
-  for (int i = 0; i < 4; ++i) {  // until its length does not change any more
+  for (int i = 0; i < 4; ++i) {  // until its length no longer changes
     const Run told = run.with([&](Config& c) { c.memory.budget = ByteSize{budget}; });
     budget = least + total_bytes(other_blocks(told, persistent)) - now;
   }
@@ -55,7 +54,7 @@ int64_t with_its_own_text(const Run& run, const Tensors& persistent, int64_t lea
 
 }  // namespace
 
-int64_t machine_room(int64_t used) {
+int64_t available_memory(int64_t used) {
   static const int64_t at_first = host_memory().free;
   return std::min(at_first, used + host_memory().free);
 }
@@ -63,7 +62,7 @@ int64_t machine_room(int64_t used) {
 int64_t budget_bytes(const Run& run) {
   const ByteSize& budget = *run.config().memory.budget;
   if (!budget.is_automatic()) return budget.bytes;
-  if (run.device().is_cpu()) return machine_room();
+  if (run.device().is_cpu()) return available_memory();
   RawMemory& memory = context(run.device()).memory();
   const size_t free = memory.available();
   if (free == RawMemory::kNoLimit) return INT64_MAX;
@@ -72,7 +71,7 @@ int64_t budget_bytes(const Run& run) {
 
 std::unique_ptr<Session> session_within_budget(const Run& run) {
   CompileOptions within = run.options();
-  within.dump_after.clear();  // of the graph that will run
+  within.dump_after.clear();  // dump only the graph that will run
   std::unique_ptr<Session> session = run.make_session(within);
   const MemoryNeed need = need_that_counts(*session, run);
   const int64_t budget = budget_bytes(run),
@@ -126,7 +125,7 @@ std::unique_ptr<ArenaBudget> BudgetTrade::arena_of(const CompiledGraph& compiled
                                        *find_recompute_strategy(memory.recompute), *costs_);
 }
 
-// A step that fits as it is sets none.
+// A step that fits without recomputation sets no floor.
 void BudgetTrade::raise_floor(const CompiledGraph& compiled) {
   if (static_cast<int64_t>(compiled.arena_bytes()) > floor_)
     floor_ = std::max(floor_, arena_of(compiled)->lowest().arena);

@@ -27,14 +27,14 @@ namespace {
 
 std::string by_class(const MemoryNeed& need, bool on_gpu) {
   std::string text;
-  if (on_gpu || need.gpu_blocks.empty())  // the step runs there
+  if (on_gpu || need.gpu_blocks.empty())  // the step runs on the device of `need`
     for (const auto& [name, bytes] : need.report.classes)
       text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
   for (const MemoryItem& block : on_gpu ? need.gpu_blocks : need.blocks) {
     auto bytes = static_cast<int64_t>(block.bytes);
     std::string name = block.name;
     if (name == "arena" || name == "slots") continue;
-    if (name == "persistent") {  // the step's are among the classes
+    if (name == "persistent") {  // those of the step are among the classes
       bytes -= need.report.persistent;
       name = "optimizer, not used by this step";
       if (bytes == 0) continue;
@@ -44,19 +44,20 @@ std::string by_class(const MemoryNeed& need, bool on_gpu) {
   return text;
 }
 
-// A probe compiles four programs: 16 ms in all for ResNet-20, 150 ms for DenseNet-121; with a
-// budget several times as long. The line through the last two mostly finds the batch with five.
+// A probe compiles four programs: 16 ms in all for ResNet-20, 150 ms for DenseNet-121; several
+// times as long with a budget. Interpolation between the last two mostly finds the batch in five
+// probes.
 constexpr int64_t kMaxProbes = 12;
 
-// The most that a run may take, and who says so.
+// The memory that a run may use at most, and the source of that bound.
 struct Bound {
   int64_t bytes;
   std::string name, words;  // "memory.limit", "the limit is 2.00 GiB"
   bool on_gpu = false;
 };
 
-// Of what the machine has: all that is free and what this process has already, for the run. Nothing
-// where that is not known. Where a limit was set, all memory: it is for its owner to say.
+// Returns the memory of this computer: all that is free, plus what this process already uses; all
+// memory if a limit is set, since its owner decides. Nullopt if the free memory is unknown.
 std::optional<Bound> machine_bound(bool is_limited) {
   const HostMemory memory = host_memory();
   if (memory.free <= 0) return {};
@@ -72,7 +73,7 @@ std::optional<Bound> limit_bound(const Config& config) {
   return Bound{limit->bytes, limit->key, "the limit is " + byte_text(limit->bytes)};
 }
 
-// Of the GPU that the run is on: what was set, or what is free there; nothing on the CPU.
+// Returns memory.gpu_limit or the free memory of the run's GPU; nullopt on the CPU.
 std::optional<Bound> gpu_bound(const Run& run) {
   const Device device = run.device();
   if (device.is_cpu()) return {};
@@ -99,7 +100,7 @@ void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<B
       need.report.peak_tensors_text(), remedies_text(run, bound->bytes, bound->on_gpu)));
 }
 
-// The name of the memory that had no more: "gpu:0" of "arena region: gpu:0: out of memory: ...".
+// Returns the memory that was exhausted: "gpu:0" for "arena region: gpu:0: out of memory: ...".
 std::string_view memory_of(std::string_view text) {
   text = text.substr(0, text.find(": out of memory"));
   const size_t before = text.rfind(": ");
@@ -129,13 +130,13 @@ void require_fit(const Run& run) {
   refuse_excess(run, need, gpu_bound(run));
 }
 
-// Other data have to be opened to know more, which then is done once.
+// Uses only what is known of unopened data, because data are opened only once.
 void require_fit_ahead(const Run& given) {
   const Run run = given.with([](Config&) {});
   const Config& config = run.config();
   const bool limited = host_limit(config) || config.memory.gpu_limit;
-  // What opening the data would take in memory must not come first; of files it takes little, and
-  // they are looked at once.
+  // Data that will be kept in memory are checked before they are opened. File-based data need
+  // little memory.
   const bool in_files = config.data.name == "image_folder" || config.data.name == "hdf5";
   if (!limited && (in_files || !run.device().is_cpu())) return;
   run.session();
@@ -181,7 +182,7 @@ void limit_eager_memory(const Run& run, Session& session) {
 void with_memory_advice(const Run& run, const std::function<void()>& action) {
   try {
     action();
-  } catch (const PlanInfeasible&) {  // says so itself
+  } catch (const PlanInfeasible&) {  // has its own advice
     throw;
   } catch (OutOfMemory& error) {
     const Device device = run.device();
@@ -211,7 +212,7 @@ std::string swap_text(int64_t swapped) {
 std::string headroom_text(const Run& run, int64_t used) {
   const Config& config = run.config();
   const std::optional<HostLimit> limited = host_limit(config);
-  const int64_t there = limited ? limited->bytes : machine_room(used);
+  const int64_t there = limited ? limited->bytes : available_memory(used);
   const std::string whose = limited ? "of " + limited->key : "that this machine has free";
   if (config.mode == Mode::kEager)
     return fmt::format(

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// The bound is that of the step whose arena is the largest, which is named where it is not the
+// Reports the lower bound of the step with the largest arena, and names that step if it is not the
 // first.
 void bound_arena(PlanReport& report, Session& session, const RunSteps& steps) {
   int64_t most = report.plan.bytes;

@@ -1,4 +1,4 @@
-// What a run will ask of the machine, byte for byte.
+// MemoryNeed: the memory that a run needs, byte for byte.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@ namespace tessera {
 
 class CompiledStep;  // graph/compile.h
 
-// Everything of some size that will be asked for: persistent values, slots, the arena, the loaders'
-// batches, the data set and the checkpoint.
+// All memory of notable size that a run allocates: persistent tensors, slots (I/O buffers), the
+// arena, the loaders' batches, the data set and the checkpoint.
 struct MemoryNeed {
-  std::vector<MemoryItem> blocks;      // of the host's memory
-  std::vector<MemoryItem> gpu_blocks;  // of the GPU's, where it runs on one
-  PlanReport report;          // of the training step, for an evaluation of the evaluation step
-  bool complete = true;       // false: opening the data may tell of more
-  int64_t bytes() const;      // of the host
-  int64_t gpu_bytes() const;  // of the GPU
+  std::vector<MemoryItem> blocks;      // in host memory
+  std::vector<MemoryItem> gpu_blocks;  // on the GPU, if the run uses one
+  PlanReport report;          // describes the training step; for an evaluation, the evaluation step
+  bool complete = true;       // false: opening the data may add more
+  int64_t bytes() const;      // on the host
+  int64_t gpu_bytes() const;  // on the GPU
 };
 
-// Returns what the run needs, in graph mode even where its mode is eager. With the need of opened
-// data it is exact: what is asked for then is this, to the byte. Throws what Run::session() does.
+// Returns the need of the run, in graph mode even if its mode is eager. If the data are opened, it
+// equals the memory that the run allocates, to the byte. Throws what Run::session() throws.
 MemoryNeed memory_need(const Run& run);
-// The same with the steps of another session, in graph mode.
+// Overload for the steps of another session, in graph mode.
 MemoryNeed memory_need(Session& session, const Run& run);
-// Returns the step for the full batch: of training where there is one, else of evaluation.
+// Returns the step for the full batch: the training step if there is one, else the evaluation step.
 CompiledStep& first_step(Session& session, const RunSteps& steps);
 
-// What the loaders of a training or an evaluation ask for, a block for each.
+// Returns a block for each loader of a training or an evaluation.
 std::vector<MemoryItem> loader_blocks(const Run& run, Device device = {});
-// What the run asks for besides Session::regions(), a block for each holder. `persistent`: the
-// session's tensors, whose values need not be there.
+// Returns the memory that the run needs in addition to Session::regions(), a block for each
+// purpose. `persistent` are the session's tensors; they need no values.
 std::vector<MemoryItem> other_blocks(const Run& run, const Tensors& persistent);
 
 }  // namespace tessera

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// Measured and counted time of some ops.
+// The measured and the counted time of some ops.
 struct Times {
   double measured = 0, counted = 0;
   void add(const Times& more) {
@@ -29,17 +29,17 @@ struct Times {
   double ratio() const { return counted > 0 ? measured / counted : 1; }
 };
 
-// Ops of one kind: where they stand by what they compute and move, in octaves, and how much longer
-// than counted they take. How much depends on where: on what fits into caches and registers.
+// Ops of one kind: for each, its position (operations and bytes, in octaves) and its ratio of
+// measured to counted time. The ratio depends on the position, because of caches and registers.
 class Samples {
  public:
   void add(const Cost& cost, double ratio) { all_.push_back({position_of(cost), std::log(ratio)}); }
 
-  // The mean of the nearest, in proportion to their nearness.
+  // Returns the mean of the nearest samples, weighted by proximity.
   double ratio(const Cost& cost) const {
     constexpr size_t kNearest = 3;
-    constexpr double kSame = 0.02;  // a distance at which two are as good as one
-    std::array<std::pair<double, double>, kNearest> nearest;  // distance squared, logarithm
+    constexpr double kSame = 0.02;  // two samples closer than this count alike
+    std::array<std::pair<double, double>, kNearest> nearest;  // (squared distance, log ratio)
     nearest.fill({HUGE_VAL, 0});
     const Position position = position_of(cost);
     for (const Sample& sample : all_) {
@@ -68,7 +68,7 @@ class Samples {
 
   static Position position_of(const Cost& cost) {
     const auto octave = [](int64_t amount) {
-      constexpr double kSmall = 64;  // below it nothing is told apart
+      constexpr double kSmall = 64;  // amounts below it are not distinguished
       return std::log2(static_cast<double>(amount) + kSmall);
     };
     return {octave(cost.flops), octave(cost.bytes_read), octave(cost.bytes_written)};
@@ -91,7 +91,7 @@ class ProfileCosts final : public CostModel {
   int64_t nanoseconds(const Graph& graph, const Node& node) const override {
     const Specs in = graph.input_specs(node);
     const Cost cost = node.op->cost(in);
-    return std::max<int64_t>(  // one that takes no time at all could be repeated without end
+    return std::max<int64_t>(  // at least 1: an op without cost could be repeated endlessly
         1, std::llround(ratio(graph, node, in, cost) *
                         static_cast<double>(counted_.nanoseconds(cost))));
   }
@@ -122,7 +122,7 @@ class ProfileCosts final : public CostModel {
       return kinds_.find(kind(std::string(node.op->name()), std::string(algorithm)));
     };
     auto like = named(chosen.name);
-    // Older profiles call all of a convolution's algorithms "native" that are not of these.
+    // Older profiles call all other algorithms of a convolution "native".
     if (like == kinds_.end() && chosen.name != "eigen" && !chosen.name.starts_with("winograd"))
       like = named("native");
     return like != kinds_.end() ? like->second.ratio(cost) : all_.ratio();

@@ -1,4 +1,4 @@
-// memory.costs: what steps cost, counted or as they were measured.
+// memory.costs: cost models for recomputation, counted or measured.
 #pragma once
 
 #include <memory>
@@ -8,20 +8,21 @@
 
 namespace tessera {
 
-// What the JSON of a profile begins with, and that of profiles of several networks, so that another
-// version is not taken for this one.
+// The first entry in the JSON of a profile, and of profiles of several networks; it identifies the
+// version of the format.
 inline constexpr const char* kProfileFormat = "tessera profile 1";
 inline constexpr const char* kMachineFormat = "tessera machine 1";
 
-// The times that a profile found (trainer profile --json, or --machine for those of several
-// networks): of an op, by name, place, phase and what it computes and moves. One that is not there
-// takes what is counted times the ratio, measured over counted, of the nearest of its name and
-// algorithm, by operations and bytes; where there are none, of all. In older profiles "native" is
-// any algorithm of a convolution but Winograd's and Eigen's. Throws DataError, which names the
-// file, where the text is no profile.
+// Returns a cost model with the times of a profile (trainer profile --json, or --machine for
+// several networks). An op is found by name, module path, phase and cost. An op that is not in the
+// profile costs its counted time times a ratio, measured over counted: that of the nearest ops, by
+// operations and bytes, of the same name and algorithm, or else that of all ops. In older profiles
+// "native" is any algorithm of a convolution except Winograd's and Eigen's. Throws DataError, which
+// names the file, if the text is not a profile.
 std::shared_ptr<const CostModel> profile_costs(const std::string& text, const std::string& name);
 
-// "counted", or the path of such a profile. Throws DataError where it cannot be read.
+// Returns the cost model for `costs`: "counted", or the path of a profile. Throws DataError if the
+// file cannot be read.
 std::shared_ptr<const CostModel> costs_named(const std::string& costs);
 
 }  // namespace tessera

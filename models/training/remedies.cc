@@ -22,10 +22,10 @@ namespace {
 using Changes = Remedy::Changes;
 using Need = BatchSearch::Need;
 
-constexpr size_t kLines = 4;  // that change the same
+constexpr size_t kLines = 4;  // per kind of change
 
-// A setting that takes less memory and changes no bit of what is learned. `price`: what it counts
-// for, as nothing estimates how long loading takes or what a checkpoint is worth.
+// A setting that needs less memory and changes no learned bit. `price` is a fixed cost, because the
+// time of loading and the value of a checkpoint are not estimated.
 struct Saving {
   const char* words;
   double price;
@@ -49,7 +49,7 @@ class Search {
  public:
   Search(const Run& run, int64_t limit, bool on_gpu, double seconds)
       : run_(run.as(run.purpose(), run.data_need()).with([](Config& config) {
-          config.mode = Mode::kGraph;  // nothing is known ahead of what eager steps need
+          config.mode = Mode::kGraph;  // the memory of eager steps cannot be predicted
         })),
         limit_(limit),
         on_gpu_(on_gpu),
@@ -59,7 +59,7 @@ class Search {
     now_ = search_.need(run_);
     of_a_plan_ = elapsed();
     if (training() && run_.config().eval.batch > 0) {
-      // Evaluations take batches of a part, as they do unless told.
+      // Evaluations use the batch of a part, as they do by default.
       Run other = run_.with([](Config& config) { config.eval.batch = 0; });
       if (const Need less = search_.need(other); there(less) < there(now_)) {
         run_ = std::move(other), now_ = less;
@@ -68,7 +68,7 @@ class Search {
     }
     const RunSteps steps = run_.steps();
     batch_ = steps.train.empty() ? steps.evaluation.front() : steps.train.front();
-    std::set<int64_t> saved;  // what saves as much as one before is that one, and already set
+    std::set<int64_t> saved;  // savings: an equal one is already set
     for (const Saving& saving : kSavings) {
       const int64_t less = there(now_) - there(search_.need(run_.with(saving.make)));
       if (less >= 0 && saved.insert(less).second) savings_.push_back(&saving);
@@ -77,7 +77,7 @@ class Search {
   }
 
   std::vector<Remedy> find() {
-    // A saving that is enough alone is not tried with others.
+    // A saving that is enough alone is not combined with others.
     std::erase_if(savings_, [&](const Saving* saving) {
       const auto has = [&](const Remedy& alone) {
         const std::string word = alone.overrides.substr(alone.overrides.rfind(' ') + 1);
@@ -108,7 +108,7 @@ class Search {
   double elapsed() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  // How many plans of the size of the one that does not fit there is time for.
+  // Returns the number of plans, as large as the one that does not fit, that the time allows.
   double plans_left() const { return (seconds_ - elapsed()) / of_a_plan_; }
   int64_t there(const Need& need) const { return on_gpu_ ? need.gpu_bytes : need.bytes; }
   bool fits(const Need& need) const {
@@ -135,7 +135,8 @@ class Search {
     return true;
   }
 
-  // What a training needs with the budget of `run`: more than there is where none is found.
+  // Returns the need of a training with the budget of `run`; more than the budget if no plan is
+  // found.
   Need within_budget(const Run& run) {
     Need need = search_.need(run);
     CompileOptions options;
@@ -152,8 +153,8 @@ class Search {
     return need;
   }
 
-  // All that there is, with each saving that may yet be worth its price; then less, which leaves
-  // room for others.
+  // Tries the whole limit as the budget, with each saving that may be worth its price; then smaller
+  // budgets, which leave room for others.
   void find_budgets() {
     double best = INFINITY;
     const auto look = [&](const Saving& saving, int64_t bytes) {
@@ -165,7 +166,7 @@ class Search {
       if (found_.back().price >= best) return found_.pop_back();
       best = found_.back().price;
     };
-    const bool large = limit_ >= int64_t{1} << 30;  // whole MiB are little less, and short
+    const bool large = limit_ >= int64_t{1} << 30;  // rounds down to MiB: a short text
     for (const Saving* saving : savings_) look(*saving, large ? limit_ >> 20 << 20 : limit_);
     for (const int64_t eighths : {7, 6}) {
       best = INFINITY;
@@ -173,8 +174,8 @@ class Search {
     }
   }
 
-  // Each divisor of the batch, until one fits without a saving. A step of k parts has k times as
-  // many nodes, and its arena at least a part of what there is now.
+  // Tries each divisor of the batch until one fits without a saving. A step of k parts has k times
+  // as many nodes, and its arena has at least 1 / k of the current bytes.
   void find_parts() {
     std::vector<const Saving*> open = savings_;
     const int64_t now = run_.config().train.accumulate, most = std::min<int64_t>(batch_, 4096);
@@ -193,8 +194,8 @@ class Search {
     }
   }
 
-  // The largest batch that fits, and the largest half of a half of the one that does not; with a
-  // saving where that allows a larger one.
+  // Tries the largest batch that fits, and the largest repeated half of the current batch that
+  // fits; with a saving if that allows a larger batch.
   void find_batches() {
     const bool evaluated = evaluation();
     int64_t best = 0;
@@ -222,8 +223,8 @@ class Search {
   BatchSearch search_;
   Need now_;
   std::string mode_;
-  int64_t batch_ = 0;                   // images of a step
-  std::vector<const Saving*> savings_;  // that take less
+  int64_t batch_ = 0;                   // in a step
+  std::vector<const Saving*> savings_;  // those that reduce the need
   int64_t max_saved_ = 0, min_arena_ = 0;
   std::vector<Remedy> found_;
 };

@@ -78,7 +78,7 @@ const DeviceChoice& Run::choice() const {
 
 Device Run::device() const {
   const DeviceChoice& chosen = choice();
-  static std::once_flag said;  // a driver is a fact of the process, in which there are many runs
+  static std::once_flag said;  // once per process: it has one driver, but many runs
   if (chosen.warning)
     std::call_once(said, [&] {
       log(LogLevel::warning,
@@ -162,7 +162,7 @@ ParameterCount parameter_count(const Run& run) {
   const auto network =
       make_network(run.config(), training_image(run.config(), run.data_need()), store);
   ParameterCount count;
-  const auto add = [&](int sign) {  // of what is not frozen
+  const auto add = [&](int sign) {  // parameters that are not frozen
     for (const Tensor& tensor : store.parameters()) {
       count.frozen_tensors += sign;
       count.frozen += sign * tensor.spec().shape.elements();

@@ -1,4 +1,5 @@
-// A probe around the steps of a training or a benchmark, and steps that run ahead of the host.
+// StepProbe: hooks around the steps of a training or a benchmark. RunsAhead: steps that run ahead
+// of the host.
 #pragma once
 
 #include <functional>
@@ -7,11 +8,11 @@
 
 #include "tessera/graph/compile.h"
 
-// A probe, by which a measuring library sees the steps of a training or a benchmark begin and end.
+// Hooks for a measuring library, called at the begin and the end of each step.
 //
-// A library brought in with LD_PRELOAD that defines these two functions is called around every
-// training step, from taking the batch to reading the loss; tests/tools/count_allocations.cc is
-// one. Without such a library a probe is two tests of a pointer.
+// A library loaded with LD_PRELOAD that defines these two functions is called around every training
+// step, from taking the batch to reading the loss; tests/tools/count_allocations.cc is an example.
+// Without such a library a probe costs two tests of a pointer.
 extern "C" {
 [[gnu::weak]] void tessera_step_begin();
 [[gnu::weak]] void tessera_step_end();
@@ -30,24 +31,24 @@ struct StepProbe {
   StepProbe& operator=(const StepProbe&) = delete;
 };
 
-// Steps that a GPU works on while the host prepares the next: what comes of each is looked at as
-// soon as the one after it has been submitted, or at once where steps do not run ahead.
+// Overlaps the steps of a GPU with the host's work for the next step: the results of a step are
+// read after the next one has been submitted, or at once if steps do not run ahead.
 //
-// `Run` says what was submitted: it has a member `CompiledStep* step`. Not thread-safe.
+// `Run` describes a submitted step; it has a member `CompiledStep* step`. Not thread-safe.
 template <class Run>
 class RunsAhead {
  public:
   // `look` is called for each run in order, when its results can be read.
   explicit RunsAhead(std::function<void(const Run&)> look) : look_(std::move(look)) {}
 
-  // The arguments have been filled. Allocates nothing.
+  // Submits a step. Requires that its arguments have been filled. Allocates nothing.
   void submit(Run run) {
     run.step->submit();
     const std::optional<Run> before = std::exchange(ahead_, run);
     if (before) collect(*before);
     if (run.step->max_runs_ahead() == 0) drain();
   }
-  // Returns when all that was submitted has been looked at.
+  // Waits until the results of all submitted steps have been passed to `look`.
   void drain() {
     const std::optional<Run> run = std::exchange(ahead_, std::nullopt);
     if (run) collect(*run);

@@ -50,7 +50,7 @@ Specs batch_specs(const ImageShape& image, int64_t batch, Device device) {
           {DType::i32, {batch}, device}};
 }
 
-// While it lives, the values of parameters and running statistics are their averages.
+// While it exists, parameters and running statistics have the values of their averages.
 class Averaged {
  public:
   explicit Averaged(Store& store) : store_(store) { store_.swap_ema(); }
@@ -62,7 +62,7 @@ class Averaged {
   Store& store_;
 };
 
-// t', and 1 or 0 where there is a threshold.
+// Returns t', or 1 and 0 if there is a threshold.
 Tensor smoothed(const LossConfig& config, const Tensor& targets) {
   const double s = config.label_smoothing;
   if (s == 0 && !config.target_threshold) return targets;
@@ -78,7 +78,7 @@ Tensor class_weights(const LossConfig& config, DType dtype) {
   return constant(cast(from_vector({static_cast<int64_t>(numbers.size())}, numbers), dtype));
 }
 
-// Rows / sum(t w), 0 if that sum is 0.
+// Returns rows / sum(t w), 0 if that sum is 0.
 Tensor scale_of(const Tensor& t, const Tensor& w) {
   ScalarBuilder b(1);
   const int quotient = b.div(b.value(static_cast<double>(t.shape()[0])), b.in(0));
@@ -119,7 +119,7 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
       skips_(config.train.non_finite == OnNonFinite::kSkip) {
   const Planner* planner = planner_of(config);
   const SettingsScope settings(settings_of(config_));
-  const DeviceScope on_device(device_);  // not a member: sessions may end in any order
+  const DeviceScope on_device(device_);  // not a member, because sessions may end in any order
   model_ = make_network(config, image, store_);
   freeze(config.train, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
@@ -149,11 +149,11 @@ Session::Part Session::train_part(const Tensor& images, const Tensor& labels, co
   Tensor loss = training_loss(config_.loss, logits, labels, targets, scale);
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);
-  logits = Tensor();  // eager: from here on only the tape holds what the gradients need
+  logits = Tensor();  // eager: from here on only the tape holds what gradients need
   return {loss, correct, gradients(loss, store_.parameters())};
 }
 
-// The parts of a batch one after the other: what one needs is free when the next begins.
+// Runs the parts of a batch one after the other; the memory of a part is free when the next begins.
 Session::Part Session::train_parts(const Tensors& arguments) {
   const int64_t batch = arguments[0].shape()[0];
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
@@ -278,7 +278,7 @@ RawMemory& Session::staging_memory() const { return context(device_).staging_mem
 
 size_t Session::arena_bytes() const { return arenas_->bytes(device_); }
 
-// On the device that the steps run on.
+// Returns the regions on the device of the steps.
 std::vector<MemoryItem> Session::step_regions() const {
   std::vector<MemoryItem> regions{{"persistent", store_.bytes()}, {"arena", arena_bytes()}};
   if (eager_memory_ && config_.memory.reserve)

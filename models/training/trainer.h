@@ -1,4 +1,4 @@
-// The trainer: from a configuration to a trained network.
+// The trainer: trains a network from a configuration.
 #pragma once
 
 #include <atomic>
@@ -17,49 +17,49 @@ class FileSystem;
 
 using Print = std::function<void(const std::string& line)>;
 
-// How a training is started, beside what it trains.
+// Options of train() that are not part of the configuration.
 struct TrainOptions {
-  // "": from the start; "auto": from the newest good checkpoint of the run folder, from the start
-  // where there is none; else a run folder or a checkpoint file.
+  // "": from the start; "auto": from the newest good checkpoint of the run folder, or from the
+  // start if there is none; else a run folder or a checkpoint file.
   std::string resume = {};
-  bool overwrite = false;  // begin anew in a run folder that holds a training: its files go
-  // When it is not 0 (a signal's number, say), the step in hand is finished, a checkpoint written
-  // and training returns. Looked at between steps and between batches of an evaluation.
+  bool overwrite = false;  // start from scratch: deletes the files of a training in the run folder
+  // If it becomes nonzero (a signal's number, say), the current step is finished, a checkpoint is
+  // written and train() returns. Read between steps and between batches of an evaluation.
   const std::atomic<int>* stop = nullptr;
-  // When it is true, a checkpoint is written after the step in hand, and it is false again.
+  // If it is true, a checkpoint is written after the current step and it is reset to false.
   std::atomic<bool>* save = nullptr;
   std::string command = {};     // for command.txt of the run folder; "": none
-  bool quiet = false;           // no progress bar; what is printed is for Print to leave out
-  FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: the machine's
+  bool quiet = false;           // no progress bar; Print still receives all lines
+  FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: file_system()
 };
 
-// Figures that a training came to.
+// The results of a training.
 struct TrainResult {
-  double test_accuracy = 0, test_loss = 0;  // of the weights that are kept; accuracy in [0, 1]
-  double test_top5 = 0;                     // part that is right among the first five
-  // On the images of data.validation, where there are some, after the last step.
+  double test_accuracy = 0, test_loss = 0;  // for the saved weights; accuracy in [0, 1]
+  double test_top5 = 0;                     // top-5 accuracy
+  // On the images of data.validation, if there are any, after the last step.
   bool has_validation = false;
   double validation_accuracy = 0, validation_loss = 0;
   double train_accuracy = 0, train_loss = 0;  // over the last epoch, as in the last line of
-                                              // metrics; NaN where all of it was skipped
-  int64_t skipped = 0;                        // batches that train.non_finite left out
+                                              // metrics; NaN if all its batches were skipped
+  int64_t skipped = 0;                        // batches that train.non_finite skipped
   int64_t test_images = 0;
-  bool chosen_on_test = false;  // of an evaluation: these weights were, so it is no fair test
-  int64_t best_step = -1;       // after which checkpoint.best was reached; -1: unknown
-  double best_value = 0;        // its accuracy or loss on the images of data.validation; without
-                                // them on those of the test, which then are no fair test of it
-  bool best_kept =
-      false;  // weights.safetensors and the test are of best_step, not of the last step
-  ConfusionMatrix confusion;  // of the test images
+  bool chosen_on_test = false;  // for an evaluation: the test images chose these weights, so the
+                                // test is not fair
+  int64_t best_step = -1;       // the step that was best by checkpoint.best; -1: unknown
+  double best_value = 0;        // its accuracy or loss on data.validation, or else on the test
+                                // images, which then are no fair test of it
+  bool best_kept = false;       // weights.safetensors and the test are of best_step
+  ConfusionMatrix confusion;    // on the test images
   int64_t steps = 0;
   double epochs = 0;
-  double seconds = 0;          // of training and evaluation, without opening the data
-  int stopped_by = 0;          // TrainOptions::stop, when it ended the training early
-  std::string checkpoint;      // the last one; empty when none are written
-  double checkpoint_wait = 0;  // seconds that steps waited for one to be copied, or to be written
+  double seconds = 0;          // in training and evaluation, without opening the data
+  int stopped_by = 0;          // TrainOptions::stop, if that ended the training early
+  std::string checkpoint;      // the last one; empty if none are written
+  double checkpoint_wait = 0;  // seconds that steps waited for checkpoints to be copied or written
 };
 
-// A training that reached its end, whose weights or last checkpoint could not be written.
+// Thrown if a training reached its end, but its weights or last checkpoint could not be written.
 class ResultNotKept : public CheckpointError {
  public:
   ResultNotKept(const std::string& text, TrainResult reached)
@@ -67,11 +67,11 @@ class ResultNotKept : public CheckpointError {
   TrainResult result;
 };
 
-// Trains as configured, writes the run folder and prints a line now and then. A training that goes
-// on from a checkpoint ends with the same bits as one that never stopped. Throws ConfigError,
-// DataError, DeviceError, CheckpointError when there is nothing good to resume from or the last
-// checkpoint cannot be written (ResultNotKept at the end), RunFolderError when the run folder
-// cannot be used, and DivergedError when the loss is not finite.
+// Trains as configured, writes the run folder and prints a line now and then. A resumed training
+// ends with the same bits as an uninterrupted one. Throws ConfigError, DataError, DeviceError,
+// CheckpointError if no good checkpoint can be resumed from or the last one cannot be written
+// (ResultNotKept at the end), RunFolderError if the run folder cannot be used, and DivergedError if
+// the loss is not finite.
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options = {});
 
 }  // namespace tessera

@@ -35,7 +35,7 @@ std::string bar(double share, size_t width) {
   return text;
 }
 
-// In at most five characters.
+// Returns the rate in at most five characters.
 std::string rate_text(double rate) {
   if (rate < 9.95) return fmt::format("{:.1f}", rate);
   if (rate < 9999.5) return fmt::format("{:.0f}", rate);
@@ -44,20 +44,20 @@ std::string rate_text(double rate) {
   return fmt::format("{:.3g}M", std::min(rate / 1e6, 999.0));
 }
 
-// Prints with `digits` of them that count, in at most `digits` + 2 characters, and no exponent
-// where none is needed.
+// Prints `digits` significant digits, in at most `digits` + 2 characters, without an exponent if
+// possible.
 std::string loss_figure(double loss, int digits) {
   const double size = std::abs(loss);
   if (!std::isfinite(loss)) return fmt::format("{:.0f}", loss);
   if (size >= std::pow(10, digits + 1) - 0.5) return fmt::format("{:.0e}", loss);
-  int before = 1;  // the point
+  int before = 1;  // counts the point
   for (double limit = 10; size >= limit; limit *= 10) ++before;
   const int decimals = digits - before + (size < 1 ? 1 : 0) - (loss < 0 ? 1 : 0);
   return fmt::format("{:.{}f}", loss, std::max(decimals, 0));
 }
 
-// A number grows by a digit while somebody looks: each field keeps the room of its widest text, so
-// that what stands on the line, and where, depends on the terminal alone.
+// A field has a fixed width, that of its widest text, so that the layout of the line depends only
+// on the terminal and not on growing numbers.
 struct Field {
   std::string text;
   size_t width;
@@ -88,13 +88,13 @@ Fields short_fields(const ProgressState& s, double seconds_left) {
 
 constexpr size_t kShortestBar = 8, kLongestBar = 16, kFrame = 3;  // " []"
 
-// Position of the training, as it is told: "epoch  3/15", " 132/391".
+// The position of the training as text: "epoch  3/15", " 132/391".
 struct Position {
   std::string epoch, batches;
-  double share = 0;  // done of the epoch
+  double share = 0;  // completed fraction of the epoch
 
   explicit Position(const ProgressState& s) {
-    // After its last batch an epoch is still the one to show, whole.
+    // After its last batch, the epoch is still shown, as complete.
     const bool whole = s.batch == 0 && s.epoch >= 1;
     const int64_t batch = whole ? s.batches : s.batch;
     if (s.batches > 0) share = static_cast<double>(batch) / static_cast<double>(s.batches);
@@ -106,7 +106,7 @@ struct Position {
   }
 };
 
-// The place, then of `fields` those that are `shown`, each in its own room.
+// Returns the position, then those of `fields` that are `shown`, each in its own width.
 std::string joined(const Position& place, size_t bar_width, bool batches, const Fields& fields,
                    const std::array<bool, kFields>& shown, size_t gap) {
   std::string text = place.epoch;
@@ -119,32 +119,32 @@ std::string joined(const Position& place, size_t bar_width, bool batches, const 
   return text;
 }
 
-// All of it, in full words; "" where there is no room.
-std::string long_text(const Position& place, const Fields& fields, size_t room) {
+// Returns everything, in full words; "" if that is too long.
+std::string long_text(const Position& place, const Fields& fields, size_t width) {
   constexpr size_t kGap = 2;
   size_t needed = place.epoch.size() + place.batches.size() + kFrame;
   for (const Field& field : fields) needed += kGap + field.width;
-  if (needed + kShortestBar > room) return "";
+  if (needed + kShortestBar > width) return "";
   std::array<bool, kFields> all;
   all.fill(true);
-  return joined(place, std::min(room - needed, kLongestBar), true, fields, all, kGap);
+  return joined(place, std::min(width - needed, kLongestBar), true, fields, all, kGap);
 }
 
-// The epoch, and in short words what else there is room for, the most important first.
-std::string short_text(const Position& place, const Fields& fields, size_t room) {
+// Returns the epoch, then as many short fields as fit, the most important first.
+std::string short_text(const Position& place, const Fields& fields, size_t width) {
   constexpr size_t kGap = 1;
   enum { kBar = kFields, kBatches };
   std::array<bool, kFields> shown{};
   size_t bar_width = 0;
   bool batches = false;
-  room -= std::min(room, place.epoch.size());
+  width -= std::min(width, place.epoch.size());
   for (int next : {int{kLoss}, int{kAccuracy}, int{kLeft}, int{kBar}, int{kRate}, int{kWait},
                    int{kMemory}, int{kBatches}}) {
     const size_t needed = next == kBar       ? kFrame + kShortestBar
                           : next == kBatches ? place.batches.size()
                                              : kGap + fields[static_cast<size_t>(next)].width;
-    if (needed > room) break;
-    room -= needed;
+    if (needed > width) break;
+    width -= needed;
     if (next == kBar)
       bar_width = kShortestBar;
     else if (next == kBatches)
@@ -152,11 +152,11 @@ std::string short_text(const Position& place, const Fields& fields, size_t room)
     else
       shown[static_cast<size_t>(next)] = true;
   }
-  if (bar_width > 0) bar_width = std::min(bar_width + room, kLongestBar);
+  if (bar_width > 0) bar_width = std::min(bar_width + width, kLongestBar);
   return joined(place, bar_width, batches, fields, shown, kGap);
 }
 
-// Joins parts to lines of at most 80 columns.
+// Joins parts into lines of at most 80 columns.
 std::string folded(const std::vector<std::string>& parts) {
   constexpr size_t kColumns = 80, kIndent = 4;
   std::string text;
@@ -180,11 +180,11 @@ double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); 
 }  // namespace
 
 std::string progress_text(const ProgressState& s, double seconds_left, int columns) {
-  const auto room = static_cast<size_t>(std::max(columns, 0));
+  const auto width = static_cast<size_t>(std::max(columns, 0));
   const Position place(s);
-  std::string text = long_text(place, long_fields(s, seconds_left), room);
-  if (text.empty()) text = short_text(place, short_fields(s, seconds_left), room);
-  if (text.size() > room) text.resize(room);
+  std::string text = long_text(place, long_fields(s, seconds_left), width);
+  if (text.empty()) text = short_text(place, short_fields(s, seconds_left), width);
+  if (text.size() > width) text.resize(width);
   return text;
 }
 
@@ -265,7 +265,8 @@ void TrainingConsole::show_progress(const RunningMetrics& since_log, double seco
                     .memory_bytes = held_bytes_});
 }
 
-// The first lines come as often as they are logged; a long training does not fill a file with them.
+// Prints the first lines as often as they are logged; later ones less often, to keep log files
+// small.
 void TrainingConsole::print_steps(double seconds, double wait) {
   using Clock = std::chrono::steady_clock;
   constexpr int kAtOnce = 50;
@@ -321,8 +322,8 @@ WaitMonitor::Mark WaitMonitor::now() const {
 }
 
 bool WaitMonitor::step() {
-  constexpr int64_t kWindow = 100;  // steps that are looked at together
-  constexpr double kMax = 0.1;      // of their time may be spent waiting
+  constexpr int64_t kWindow = 100;  // steps per window
+  constexpr double kMax = 0.1;      // acceptable fraction of their time spent waiting
   end_ = now();
   ++steps_;
   if (!whole_) shown_ = steps_;
@@ -330,7 +331,7 @@ bool WaitMonitor::step() {
   begin_ = running_;
   running_ = end_;
   shown_ = kWindow;
-  // The first window has the filling of the loader in it; it is looked at like any other.
+  // The first window includes filling the loader; it is checked like any other.
   whole_ = true;
   if (warned_ || share() <= kMax) return false;
   warned_ = true;

@@ -34,7 +34,7 @@ namespace {
 // TrainingState::evaluation_due
 enum { kNoneDue, kEvaluationDue, kTestDue };
 
-// A training ends well with weights that say something.
+// Throws if the final weights give a loss that is not finite.
 void require_finite(const char* phase, const Evaluation& result) {
   if (std::isfinite(result.mean_loss())) return;
   throw DivergedError(
@@ -43,7 +43,8 @@ void require_finite(const char* phase, const Evaluation& result) {
                   phase, result.mean_loss()));
 }
 
-// The place of the first number that is none; of float32 alone, as weights are.
+// Returns the index of the first element that is not finite; checks float32 only, the dtype of
+// weights.
 std::optional<size_t> first_non_finite(const Tensor& tensor) {
   if (tensor.dtype() != DType::f32) return {};
   const std::vector<float> values = tensor.to_vector<float>();
@@ -52,7 +53,7 @@ std::optional<size_t> first_non_finite(const Tensor& tensor) {
   return {};
 }
 
-// A step that was submitted.
+// A submitted step.
 struct SubmittedStep {
   CompiledStep* step;
   Batch batch;
@@ -89,7 +90,7 @@ class TrainingLoop {
 
   using Clock = std::chrono::steady_clock;
   TrainingSetup& setup_;
-  TrainingState& state_;  // of the setup
+  TrainingState& state_;  // the state of setup_
   const std::atomic<int>* stop_;
   std::atomic<bool>* save_;
   const bool skips_;
@@ -97,11 +98,11 @@ class TrainingLoop {
   WaitMonitor waits_;
   TrainingConsole console_;
   RunsAhead<SubmittedStep> runs_;
-  int64_t refused_;  // updates, before the step that is looked at
+  int64_t refused_;  // skipped updates before the step that is examined
   RunningMetrics since_log_, since_epoch_;
-  double waited_ = 0;  // seconds for data, before since_log_ began
+  double waited_ = 0;  // seconds of waiting for data before since_log_ began
   std::optional<Evaluation> tested_, validated_;
-  bool best_kept_ = false;  // from then on the tensors hold the best weights, until all is written
+  bool best_kept_ = false;  // if true, the tensors hold the best weights until all is written
   Clock::time_point start_;
 };
 
@@ -122,7 +123,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
 
 TrainResult TrainingLoop::run() {
   console_.introduce();
-  release_unused_heap();  // what the search for larger batches left
+  release_unused_heap();  // left by the search for larger batches
   start_ = since_log_.start = Clock::now();
   const bool goes_on = state_.step < setup_.total_steps;
   if (goes_on && state_.evaluation_due == kTestDue) state_.evaluation_due = kNoneDue;  // lengthened
@@ -150,7 +151,7 @@ double TrainingLoop::data_wait() const {
                     1.0);
 }
 
-// The state with the sums as they stand.
+// Returns the state with the current sums.
 const TrainingState& TrainingLoop::position() {
   state_.log_images = since_log_.images;
   state_.log_loss = since_log_.loss;
@@ -161,7 +162,8 @@ const TrainingState& TrainingLoop::position() {
   return state_;
 }
 
-// From the loader to the loss, of this step or, on a GPU, of the one before; allocates nothing.
+// Runs a step from the loader to reading the loss, of this step or, on a GPU, of the previous one;
+// allocates nothing.
 bool TrainingLoop::next_step() {
   const StepProbe probe;
   const Batch& batch = setup_.loader->next();
@@ -191,8 +193,8 @@ void TrainingLoop::look_at(const SubmittedStep& run) {
   state_.skipped_in_a_row = 0;
 }
 
-// Skipping leaves the weights as they are, so what fails on all the images of an epoch fails on
-// them for ever, and so does what multiplies by a weight that is no number.
+// Skipping leaves the weights unchanged, so a failure on all images of an epoch repeats for ever,
+// as does one from a weight that is not finite.
 std::string TrainingLoop::why_lost() {
   constexpr int64_t kMinSkipped = 10, kMaxSkipped = 100;
   for (const Tensor& tensor : setup_.persistent()) {
@@ -206,9 +208,9 @@ std::string TrainingLoop::why_lost() {
                      state_.skipped_in_a_row >= state_.batches ? ", all of an epoch" : "");
 }
 
-// No update was made from a number that is not finite. Says where it came from; ends the training
-// or goes on with the next batch. Not skipped, then, is a batch that only some running statistics
-// could not be updated from.
+// Handles a number that is not finite, from which no update was made: reports its source, then ends
+// the training or continues with the next batch. A batch is not skipped if only some running
+// statistics could not be updated from it.
 void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skipped) {
   const std::string culprit = setup_.run.session().find_non_finite(run.batch.count);
   std::string text = fmt::format(
@@ -244,7 +246,7 @@ void TrainingLoop::after_step(bool last_of_epoch) {
   const bool whole = end || last_of_epoch;
   const bool logs = whole || (log_every > 0 && state_.step % log_every == 0);
   if (logs || evaluates) runs_.drain();
-  // Of the epoch so far where it ends, or is compared with an evaluation.
+  // Metrics of the epoch so far, at its end or next to an evaluation.
   const RunningMetrics& said = whole || evaluates ? since_epoch_ : since_log_;
   if (logs || evaluates) {
     state_.train_loss = said.mean_loss();
@@ -277,8 +279,8 @@ void TrainingLoop::save_if_due() {
   setup_.checkpoints->save(position());
 }
 
-// Of the validation images; without them the test images have to do. False when it was broken off;
-// it is made up for when training goes on.
+// Evaluates on the validation images, or on the test images if there are none. Returns false if
+// aborted; the evaluation is then repeated when the training is resumed.
 bool TrainingLoop::evaluate(double wait) {
   const bool validates = setup_.validation != nullptr;
   std::optional<Evaluation>& result = validates ? validated_ : tested_;
@@ -316,8 +318,8 @@ void TrainingLoop::follow_plateau(double loss) {
   state_.plateau_cooldown = now.cooldown;
 }
 
-// At the end of a training that the validation images were watched in: the test set, once. False
-// when it was broken off.
+// Evaluates the test images once, at the end of a training with validation images. Returns false if
+// aborted.
 bool TrainingLoop::test() {
   tested_ = setup_.evaluator->run(stop_);
   if (!tested_) return false;
@@ -384,8 +386,8 @@ TrainResult TrainingLoop::result() const {
   return result;
 }
 
-// The weights first: nothing else that cannot be written costs them. Nor do they, where they cannot
-// be written, cost the checkpoint from which they can be made again.
+// Writes the weights first, so that no other failure can lose them. If they cannot be written, the
+// checkpoint from which they can be restored is still saved.
 void TrainingLoop::keep_result(bool complete) {
   const std::string weights = setup_.folder->weights_path();
   const int64_t step = best_kept_ ? state_.best_step : state_.step;
@@ -412,7 +414,7 @@ void TrainingLoop::keep_result(bool complete) {
     throw CheckpointError(lost + "; " + setup_.checkpoints->last_checkpoint_hint());
 }
 
-// What was trained on what, when and how long.
+// Returns the data, the length and the time of the training.
 std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
     const std::vector<Metrics>& metrics) const {
   const Config& config = setup_.config();

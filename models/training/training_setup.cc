@@ -52,10 +52,9 @@ std::vector<float> normalised_images(const Dataset& data, int64_t count,
   return all;
 }
 
-// Sets the filters of `whiten` layers (layers/modules.h) before the first step, if the store has
-// some; otherwise reads nothing. From 1,024 images spread evenly
-// over the set, normalised, as they are without augmentation. Throws DataError for one that cannot
-// be read.
+// Sets the filters of `whiten` layers (layers/modules.h) before the first step from up to 1,024
+// normalised images, spread evenly over the set, without augmentation. Reads nothing if the store
+// has no such layer. Throws DataError if an image cannot be read.
 void whiten(Store& store, const Dataset& train, const Normalization& normalization) {
   const std::string suffix = std::string(".") + Whitening::kFilters;
   for (Tensor filters : store.buffers()) {
@@ -73,7 +72,7 @@ FileSystem& files_of(const TrainOptions& options) {
   return options.files != nullptr ? *options.files : file_system();
 }
 
-// The files of the run folder that are known before the first step.
+// Writes the files of the run folder that are known before the first step.
 void describe(TrainingSetup& setup, const std::string& command) {
   const RunFolder& folder = *setup.folder;
   const std::vector<MemoryItem> blocks = setup.blocks();
@@ -112,8 +111,8 @@ std::vector<std::string_view> due_phases(const TrainingState& state) {
   return {"test"};
 }
 
-// Where neither the configuration nor the data tell: as the training was begun, or measured now,
-// which is to be said.
+// Returns the normalization if neither the configuration nor the data have one: that of the
+// checkpoint, or one measured now, which `said` then reports.
 Normalization found_normalization(const TrainingSetup& setup, const Dataset& train,
                                   std::string& said) {
   if (const CheckpointFile* beginning = setup.checkpoints->beginning()) {
@@ -129,7 +128,7 @@ Normalization found_normalization(const TrainingSetup& setup, const Dataset& tra
   return measured;
 }
 
-// With the numbers that are used.
+// Returns the configuration with the normalization that is used.
 Config resolved(Config config, const Normalization& normalization) {
   const auto doubles = [](const std::vector<float>& values) {
     std::vector<double> result;
@@ -146,13 +145,13 @@ struct Row {
   int64_t parameters = 0;
 };
 
-// "layer1.0.conv1" of "layer1.0.conv1.weight".
+// Returns "layer1.0.conv1" for "layer1.0.conv1.weight".
 std::string place_of(const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
   return dot == std::string::npos ? "" : parameter.substr(0, dot);
 }
 
-// The first `depth` names of a place.
+// Returns the first `depth` names of a module path.
 std::string_view shortened(std::string_view module_path, int depth) {
   size_t end = 0;
   for (int i = 0; i < depth && end != module_path.npos; ++i)
@@ -160,7 +159,7 @@ std::string_view shortened(std::string_view module_path, int depth) {
   return module_path.substr(0, end);
 }
 
-// Each op once.
+// Adds an op to a row unless the row has it.
 void add_op(Row& row, const std::string& op) {
   constexpr size_t kMax = 60;
   if ((", " + row.ops + ",").find(", " + op + ",") != row.ops.npos) return;
@@ -211,16 +210,16 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
     print(line);
   };
   require_run_folder(config.run.dir);
-  machine_room();  // as it was before anything is taken
-  // 1. The run folder where it is there, so that what is read of it next stays so.
+  available_memory();  // records the free memory before anything is allocated
+  // 1. Lock the run folder if it exists, so that what is read from it next does not change.
   setup.lock = std::make_unique<RunLock>(config.run.dir);
-  // 2. What to begin from. Refuses before data are opened, which may take minutes.
+  // 2. Find the checkpoint to begin from. Fails before data are opened, which may take minutes.
   setup.checkpoints = std::make_unique<Checkpointing>(config, options, setup.print);
   std::unique_ptr<Pretrained> pretrained;
   if (!config.model.weights.empty() && setup.checkpoints->beginning() == nullptr)
     pretrained = std::make_unique<Pretrained>(config.model.weights);
-  // 3. The data, and the session with all its steps, which takes no memory yet: on it the limit is
-  //    checked.
+  // 3. Open the data and make the session with all its steps, which has no memory yet; check the
+  //    memory limit.
   std::string measured;
   setup.run.open([&](const Dataset& train) { return found_normalization(setup, train, measured); });
   require_fit(setup.run);
@@ -235,7 +234,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
     require_room(config.run.dir, Checkpointing::bytes_on_disk(config, setup.persistent()));
   if (const std::string spare = spare_classes(config, *setup.run.data().train); !spare.empty())
     log(LogLevel::warning, spare);
-  // 4. The loaders, whose threads begin to read.
+  // 4. Make the loaders, whose threads begin to read.
   Session& session = setup.run.session();
   const LoaderOptions evaluation = loader_options(config, false, session.device());
   setup.loader = std::make_unique<Loader>(setup.run.data().train,
@@ -247,12 +246,12 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
     setup.validation = std::make_unique<Evaluator>(session, setup.run.data().validation, evaluation,
                                                    config.model.classes);
   setup.total_steps = config.train.total_steps(setup.loader->batches());
-  // 5. The memory of the steps and of the checkpoints: what the machine does not have ends the
-  //    training here, with the folder as it was.
+  // 5. Allocate the memory of the steps and of the checkpoints. If that fails, the folder is still
+  //    as it was.
   setup.run.session().bind();
   setup.checkpoints->reserve(setup.persistent(), setup.loader->batches(),
                              padded_inference(setup.inference, config));
-  // 6. The values to begin with. Fails where the checkpoint is of other data.
+  // 6. Set the initial values. Fails if the checkpoint is of other data.
   setup.state.batches = setup.loader->batches();
   setup.state.images = setup.loader->samples();
   setup.state.seed = static_cast<int64_t>(config.seed);
@@ -262,17 +261,17 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   setup.checkpoints->restore(setup.persistent(), setup.state);
   if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);
   setup.loader->start_epoch(setup.state.epoch, setup.state.batch);
-  // 7. The folder, made where it was not there. Only now, when nothing can refuse any more, does
-  //    what an earlier training left go; not if it came while this one got ready.
+  // 7. Make the folder unless it exists. Files of an earlier training are removed only now that all
+  //    checks have passed, and not if they appeared while this training was prepared.
   setup.lock->make();
   setup.checkpoints->refuse_to_overwrite();
   setup.checkpoints->clear();
   setup.folder = std::make_unique<RunFolder>(
       resolved(config, setup.run.normalization()), setup.checkpoints->metrics_kept(),
       files_of(options), inference_comment(setup.inference), due_phases(setup.state));
-  // 8. The writer of checkpoints, which needs the folder cleared and its metrics open.
+  // 8. Start the writer of checkpoints, which needs the cleared folder and its open metrics.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
-  // 9. What there is to say of all this.
+  // 9. Write the description of the training.
   describe(setup, options.command);
   return setup;
 }
@@ -299,7 +298,7 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
       if (count != counts.end()) rows.back().parameters = std::exchange(count->second, 0);
     }
     add_op(rows.back(), std::string(s.op->name()));
-    for (ValueId id : s.outputs) {  // an update hands nothing on, nor do statistics
+    for (ValueId id : s.outputs) {  // updates and statistics have no output to show
       const Value& value = graph.values[id];
       if (value.role == Role::intermediate && id == s.outputs[0])
         rows.back().output = value.spec.text();

@@ -2,11 +2,11 @@
 // form of one column):
 //
 //   conv 11x11 stride 4 to 64, pool; conv 5x5 to 192, pool; conv 3x3 to 384, 256, 256, pool;
-//   dropout, fc 4096, dropout, fc 4096, fc classes; every pool is a maximum 3 stride 2, relu after
+//   dropout, fc 4096, dropout, fc 4096, fc classes; every pool is a max pool 3 stride 2, relu after
 //   every layer but the last
 //
-// Names: features.0, .3, .6, .8, .10 and classifier.1, .4, .6, as in well-known implementations.
-// The images need not have 224 pixels: the first fc takes what the last pool leaves.
+// Names: features.0, .3, .6, .8, .10 and classifier.1, .4, .6, as in torchvision. The images need
+// not have 224 pixels: the first fc reads whatever the last pool returns.
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
@@ -21,7 +21,7 @@ namespace tessera {
 
 namespace {
 
-// Returns the pixels along a side that come out of the last pool.
+// Returns the pixels along a side of the last pool's result.
 int64_t alexnet_pooled(int64_t side) {
   int64_t pixels = (side + 2 * 2 - 11) / 4 + 1;
   for (int i = 0; i < 3; ++i) pixels = (pixels - 3) / 2 + 1;

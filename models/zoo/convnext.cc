@@ -1,11 +1,11 @@
-// ConvNeXt (Liu et al., "A ConvNet for the 2020s", 2022): a stem that cuts the image in patches of
-// 4x4, four stages of residual blocks, of which all but the first halve the image, global average
+// ConvNeXt (Liu et al., "A ConvNet for the 2020s", 2022): a stem that cuts the image into patches
+// of 4x4, four stages of residual blocks (all but the first halve the image), global average
 // pooling, layer norm and a linear layer.
 //
 //   block   x + layer_scale(fc2(gelu(fc1(norm(depthwise 7x7 (x))))))      norm: layer_norm
 //
 // Names: stem.0, stem.1, stages.0.blocks.0.conv_dw, .norm, .mlp.fc1, .mlp.fc2 (1x1 convolutions),
-// .gamma, stages.1.downsample.0, ..., head.norm, head.fc, as in well-known implementations.
+// .gamma, stages.1.downsample.0, ..., head.norm, head.fc, as in timm.
 #include <numeric>
 
 #include <fmt/format.h>
@@ -18,8 +18,8 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kConvNextExpansion = 4;  // of the channels between fc1 and fc2
-constexpr double kConvNextEps = 1e-6;      // of the layer norms
+constexpr int64_t kConvNextExpansion = 4;  // factor of the channels between fc1 and fc2
+constexpr double kConvNextEps = 1e-6;      // eps of the layer norms
 
 class ConvNextBlock final : public Module {
  public:
@@ -48,8 +48,8 @@ class ConvNextBlock final : public Module {
 };
 
 struct ConvNextSettings {
-  std::vector<int64_t> blocks;  // of each stage
-  std::vector<int64_t> widths;  // channels of each
+  std::vector<int64_t> blocks;  // per stage
+  std::vector<int64_t> widths;  // channels per stage
 };
 
 void make_convnext(NetworkBuilder& net, const ModelOptions& o, const ConvNextSettings& s) {
@@ -77,8 +77,8 @@ void make_convnext(NetworkBuilder& net, const ModelOptions& o, const ConvNextSet
 
 Network convnext_of(const char* size, const ConvNextSettings& settings,
                     std::vector<TimedAt> timed = {}) {
-  NameTable timm{"timm"};  // with the same names
-  // Only the sizes up to nano have convolutions between their norm and scale there as here.
+  NameTable timm{"timm"};  // names are equal
+  // Up to nano, timm has 1x1 convolutions in the mlp, as here; tiny has linear layers.
   if (size == std::string("tiny"))
     for (size_t stage = 0; stage < settings.blocks.size(); ++stage)
       for (int64_t i = 0; i < settings.blocks[stage]; ++i)

@@ -1,13 +1,13 @@
 // Densely connected networks with bottlenecks and compression, "DenseNet-BC" (Huang et al., 2016):
-// every layer of a block takes all that came before it and adds `growth` channels,
+// every layer of a block reads all channels before it and adds `growth` channels,
 //
 //   layer       y = concat(x, conv2 3x3 (relu(norm2(conv1 1x1 (relu(norm1(x)))))))
 //   transition  average pool 2 (conv 1x1 to half the channels (relu(norm(x))))
 //
-// between the blocks, and at the end batch norm, relu, global average pooling, a linear layer.
+// between the blocks; at the end batch norm, relu, global average pooling, a linear layer.
 //
 // Names: features.conv0, features.norm0, features.denseblock1.denselayer1.norm1, ...,
-// features.transition1.conv, features.norm5, classifier, as in well-known implementations.
+// features.transition1.conv, features.norm5, classifier, as in torchvision.
 #include <fmt/format.h>
 
 #include "tessera/layers/modules.h"
@@ -21,7 +21,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kBottleneck = 4;  // channels of the 1x1 convolution, in growths
+constexpr int64_t kBottleneck = 4;  // channels of the 1x1 convolution / growth
 
 class DenseLayer final : public Module {
  public:
@@ -66,7 +66,7 @@ class DenseTransition final : public Module {
   Conv2d conv_;
 };
 
-// blocks: layers of each. A large stem is conv 7x7 stride 2, norm, relu, max pool; else conv 3x3.
+// `blocks`: layers per block. Large stem: conv 7x7 stride 2, norm, relu, max pool; else conv 3x3.
 void make_densenet(NetworkBuilder& net, const ModelOptions& o, const std::vector<int64_t>& blocks,
                    int64_t growth, bool large_stem) {
   int64_t channels = 2 * growth;
@@ -99,7 +99,7 @@ void make_densenet121(NetworkBuilder& net, const ModelOptions& o) {
   make_densenet(net, o, {6, 12, 24, 16}, 32, true);
 }
 
-// For CIFAR: three blocks, depth 6 n + 4.
+// Adds the form for CIFAR: three blocks, depth 6 n + 4.
 void make_densenet_bc(NetworkBuilder& net, const ModelOptions& o) {
   const int64_t depth = *o.depth, layers = (depth - 4) / 6;
   if (depth < 10 || depth % 6 != 4)

@@ -1,10 +1,10 @@
 // EfficientNet (Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural
 // Networks", 2019): a stem that halves the image, seven stages of inverted residual blocks with
 // silu and squeeze and excitation, a 1x1 convolution, global average pooling, dropout and a linear
-// layer. B1 and on are B0 with more channels and more blocks.
+// layer. B1 and later are B0 with more channels and more blocks.
 //
 // Names: features.0.0 (the stem), features.1.0.block.0.0, ..., features.8.0, classifier.1, as in
-// well-known implementations.
+// torchvision.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -74,8 +74,8 @@ void make_efficientnet(NetworkBuilder& net, const ModelOptions& o, const Efficie
   net.add<Linear>("classifier.1", {.in = 4 * in, .out = o.classes});
 }
 
-// torchvision's blocks are lists, as ours; timm's parts have names of their own, and the first
-// stage, whose blocks do not widen, has other ones.
+// Adds timm's names. timm names the parts of a block, which are numbered here and in torchvision;
+// the first stage, whose blocks do not expand, has other names.
 void add_timm_names(NameTable& table, const EfficientNetScale& scale) {
   table.modules = {{"features.0.0", "conv_stem"},
                    {"features.0.1", "bn1"},

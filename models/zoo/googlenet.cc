@@ -1,12 +1,11 @@
 // GoogLeNet (Szegedy et al., "Going Deeper with Convolutions", 2014), with batch norm after every
-// convolution and without the two classifiers on the way: a stem, nine blocks of four branches that
-// are put side by side, global average pooling, dropout and a linear layer.
+// convolution and without the two auxiliary classifiers: a stem, nine blocks of four concatenated
+// branches, global average pooling, dropout and a linear layer.
 //
 //   branches   conv 1x1;  conv 1x1, conv 3x3;  conv 1x1, conv 3x3;  max pool 3, conv 1x1
 //
-// The third branch has 3x3 where the paper has 5x5, as in the implementation whose weights are well
-// known. Names: conv1.conv, conv1.bn, inception3a.branch2.0.conv, inception3a.branch4.1.bn, ...,
-// fc.
+// The third branch has 3x3 where the paper has 5x5, as in torchvision. Names, also torchvision's:
+// conv1.conv, conv1.bn, inception3a.branch2.0.conv, inception3a.branch4.1.bn, ..., fc.
 #include "tessera/layers/ops/concat.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
@@ -17,7 +16,7 @@ namespace {
 
 constexpr BatchNorm2d::Settings kGoogLeNetNorm{.eps = 0.001};
 
-// Channels of a block: the branches' last convolutions, and what stands before the 3x3 ones.
+// Channels of a block: of the branches' last convolutions, and of those before the 3x3 ones.
 struct InceptionWidths {
   int64_t one, before_second, second, before_third, third, pooled;
   int64_t sum() const { return one + second + third + pooled; }
@@ -54,7 +53,7 @@ class Inception final : public Module {
 };
 
 struct GoogLeNetStep {
-  const char* name;  // none: a max pool of `pool` pixels a side
+  const char* name;  // null: a max pool of `pool` pixels a side
   InceptionWidths widths = {};
   int64_t pool = 0;
 };
@@ -101,7 +100,7 @@ void make_googlenet(NetworkBuilder& net, const ModelOptions& o) {
 }  // namespace
 
 Networks zoo::googlenet() {
-  // The losses beside the stem are for training alone.
+  // The auxiliary classifiers are used only in training.
   const NameTable torchvision{.program = "torchvision", .unused = {"aux1", "aux2"}};
   return {{"googlenet", {.dropout = 0.2}, make_googlenet, {torchvision}, {{224, 8}}}};
 }

@@ -1,13 +1,14 @@
 // MobileNet v2 (Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018): a
 // stem that halves the image, seventeen inverted residual blocks, a 1x1 convolution to 1280
-// channels, global average pooling, dropout and a linear layer. A block widens, filters each
-// channel and narrows again, without an activation at the end:
+// channels, global average pooling, dropout and a linear layer. A block expands the channels,
+// filters each of them and projects them back, without an activation at the end:
 //
-//   y = norm(conv 1x1 (relu6(norm(depthwise 3x3 (relu6(norm(conv 1x1 (x))))))))   (+ x when it
-//   fits)
+//   y = norm(conv 1x1 (relu6(norm(depthwise 3x3 (relu6(norm(conv 1x1 (x))))))))
+//
+// plus x if the shapes agree.
 //
 // Names: features.0.0 (the stem), features.1.conv.0.0, ..., features.18.0, classifier.1, as in
-// well-known implementations; the number after a convolution's is that of its norm.
+// torchvision; a norm has the number after its convolution's.
 #include <array>
 #include <initializer_list>
 #include <iterator>
@@ -77,8 +78,8 @@ void make_mobilenet_v2(NetworkBuilder& net, const ModelOptions& o) {
   net.add<Linear>("classifier.1", {.in = kV2Last, .out = o.classes});
 }
 
-// timm counts stages and blocks, where ours are one list; the first block has no convolution that
-// widens.
+// Adds timm's names. timm numbers stages and blocks, which are one list here; the first block has
+// no convolution that expands.
 void add_timm_names_v2(NameTable& table) {
   table.modules = {{"features.0.0", "conv_stem"},
                    {"features.0.1", "bn1"},

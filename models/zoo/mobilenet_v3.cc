@@ -1,10 +1,10 @@
 // MobileNet v3 (Howard et al., "Searching for MobileNetV3", 2019), large and small: a stem that
-// halves the image, inverted residual blocks of which some weigh their channels, a 1x1 convolution,
+// halves the image, inverted residual blocks (some with squeeze and excitation), a 1x1 convolution,
 // global average pooling, and two linear layers with dropout between. Activations are relu in the
 // first blocks and hard_swish in the others.
 //
 // Names: features.0.0 (the stem), features.1.block.0.0, ..., features.16.0, classifier.0,
-// classifier.3, as in well-known implementations.
+// classifier.3, as in torchvision.
 #include <fmt/format.h>
 
 #include "tessera/models/zoo/inverted_residual.h"

@@ -1,8 +1,8 @@
-// Network: an entry of the zoo, as the file of its family gives it.
+// Network: an entry of the zoo, defined in the file of its family.
 //
 // A family of networks is one file of this folder with a function zoo::NAME(), and a word in
-// TESSERA_ZOO. Whatever else asks about networks (names, options, help texts, files of other
-// programs, profiles of machines) reads the entries.
+// TESSERA_ZOO. Names, options, help texts, files of other programs and machine profiles are all
+// made from the entries.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace tessera {
 
 class NetworkBuilder;  // parts.h
 
-// A size at which a profile of a machine times a network.
+// A size at which a machine profile times a network.
 struct TimedAt {
   int image_size;  // pixels a side
   int64_t batch;
@@ -24,12 +24,11 @@ struct TimedAt {
 
 struct Network {
   std::string name;
-  // The network's own values of the options that it has. An option that is not set here cannot be
-  // chosen.
+  // The network's default values of its options. An option that is not set here cannot be chosen.
   ModelOptions own;
-  // Adds the layers. Is given every option of `own`: as it was chosen, or else that of `own`.
+  // Adds the layers. `options` has every option of `own`: the chosen value, else that of `own`.
   std::function<void(NetworkBuilder& net, const ModelOptions& options)> make;
-  // The programs that have it, the one that is written first; under its name unless told.
+  // The programs that have it, first the one used for writing; under its own name unless given.
   std::vector<NameTable> tables = {};
   std::vector<TimedAt> timed = {};
   std::string family = {};  // set by networks()
@@ -51,7 +50,7 @@ TESSERA_ZOO(TESSERA_DECLARE_FAMILY)
 }
 #undef TESSERA_DECLARE_FAMILY
 
-// Every network of every family.
+// Returns every network of every family.
 const Networks& networks();
 
 }  // namespace tessera

@@ -12,10 +12,10 @@
 
 namespace tessera {
 
-// Thrown by a network for one of its options that it cannot mean.
+// Thrown by a network for an invalid value of one of its options.
 class OptionError : public ConfigError {
  public:
-  // option: by the name that configurations use, such as "depth".
+  // `option` is its name in configurations, such as "depth".
   OptionError(std::string option, const std::string& text)
       : ConfigError(text), option_(std::move(option)) {}
   const std::string& option() const { return option_; }
@@ -39,7 +39,7 @@ class FunctionModule final : public Module {
   std::function<Tensor(const Tensor&)> function_;
 };
 
-// Makes a network that calls what is added to it one after the other.
+// Builds a network that calls its modules one after the other.
 //
 //   net.add<Conv2d>("conv1", {.in = 3, .out = 16});
 //   net.apply(relu);
@@ -75,8 +75,7 @@ class NetworkBuilder {
 // A convolution without bias, batch norm, and an activation if there is one.
 class ConvNorm final : public Module {
  public:
-  // What `conv` says of a bias and `norm` of channels does not count. activation: none when
-  // nullptr.
+  // Ignores conv.bias and norm.channels. A null activation means none.
   ConvNorm(Store& store, std::string conv_name, std::string norm_name, Conv2d::Settings conv,
            Activation activation, BatchNorm2d::Settings norm = {})
       : Module(""),

@@ -4,9 +4,9 @@
 //   block   relu(norm(conv 1x1 (squeeze_excitation(b(a(x))))) + x)
 //   a       relu(norm(conv 1x1))      b   relu(norm(conv 3x3 in groups))
 //
-// Squeeze and excitation goes to a quarter of the channels that the block is given. Names: stem.0,
-// stem.1, trunk_output.block1.block1-0.proj.0, .f.a.0, .f.b.0, .f.se.fc1, .f.c.0, ..., fc, as in
-// well-known implementations.
+// Squeeze and excitation has a quarter of the block's input channels. Names: stem.0, stem.1,
+// trunk_output.block1.block1-0.proj.0, .f.a.0, .f.b.0, .f.se.fc1, .f.c.0, ..., fc, as in
+// torchvision.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kRegNetStem = 32;
-constexpr double kRegNetSqueeze = 0.25;  // of the channels that a block is given
+constexpr double kRegNetSqueeze = 0.25;  // fraction of the input channels of a block
 
 class RegNetBlock final : public Module {
  public:
@@ -48,12 +48,12 @@ class RegNetBlock final : public Module {
   Tensor forward(const Tensor& x) const override { return relu(f_(x) + projection_(x)); }
 
  private:
-  Sequential projection_, f_;  // projection_: empty where the shapes agree
+  Sequential projection_, f_;  // projection_: empty if the shapes agree
 };
 
 struct RegNetSettings {
-  std::vector<int64_t> blocks;  // of each stage
-  std::vector<int64_t> widths;  // channels of each
+  std::vector<int64_t> blocks;  // per stage
+  std::vector<int64_t> widths;  // channels per stage
   int64_t group;                // channels of a group of the 3x3 convolutions
 };
 

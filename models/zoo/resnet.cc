@@ -1,6 +1,6 @@
 // Residual networks (He et al., "Deep Residual Learning for Image Recognition", 2015): a stem,
-// stages of residual blocks of which all but the first stage halve the image, global average
-// pooling and a linear layer.
+// stages of residual blocks (all but the first halve the image), global average pooling and a
+// linear layer.
 //
 //   basic        y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x))         two 3x3
 //   bottleneck   y = relu(bn3(conv3(relu(bn2(conv2(relu(bn1(conv1(x)))))))) + shortcut(x))
@@ -27,18 +27,18 @@ namespace tessera {
 namespace {
 
 struct ResNetSettings {
-  std::vector<int64_t> blocks;                        // of each stage
-  std::vector<int64_t> widths = {64, 128, 256, 512};  // channels of each (a quarter, bottleneck)
+  std::vector<int64_t> blocks;                        // per stage
+  std::vector<int64_t> widths = {64, 128, 256, 512};  // channels per stage (bottleneck: a quarter)
   bool bottleneck = false;
   // conv 7x7 stride 2, max pool 3 stride 2: for ImageNet's images; else conv 3x3, for CIFAR's.
   bool large_stem = true;
-  // How a block bridges other shapes: a 1x1 convolution and batch norm ("option B"); else every
+  // Shortcut between unequal shapes: a 1x1 convolution and batch norm ("option B"); else every
   // second pixel, and zeros on both sides for new channels ("option A").
   bool projects = true;
   bool squeezes = false;  // the residual goes through squeeze and excitation ("SE-ResNet")
 };
 
-constexpr int64_t kBottleneckExpansion = 4;  // of its last convolution
+constexpr int64_t kBottleneckExpansion = 4;  // factor of its last convolution
 
 struct BlockShape {
   int64_t in, width, out;  // channels: of x, of the convolutions inside, of the result
@@ -57,7 +57,7 @@ Conv2d::Settings resnet_conv(int64_t in, int64_t out, int64_t kernel, int64_t st
           .bias = false};
 }
 
-// The end of a residual: squeeze and excitation if the network has it, and stochastic depth.
+// The end of a residual: squeeze and excitation if the network has it, then stochastic depth.
 class ResidualEnding {
  public:
   ResidualEnding(Store& store, const std::string& name, const BlockShape& s)
@@ -77,7 +77,7 @@ class ResidualEnding {
   double stochastic_depth_;
 };
 
-// The shortcut that is added to the residual: x itself if shapes agree.
+// The shortcut that is added to the residual: x itself if the shapes agree.
 class Bridge {
  public:
   Bridge(Store& store, const std::string& name, const BlockShape& s) : shape_(s) {

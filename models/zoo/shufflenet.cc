@@ -1,13 +1,13 @@
 // ShuffleNet v2 (Ma et al., "ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture
 // Design", 2018): a stem that quarters the image, three stages, a 1x1 convolution, global average
-// pooling and a linear layer. A block works on half of the channels, hands on the other, and then
-// lets the channels of both take turns; the first of a stage halves the image and works on all of
-// them twice:
+// pooling and a linear layer. A block convolves half of the channels, passes on the others and
+// interleaves both halves; the first block of a stage halves the image and convolves all channels
+// twice:
 //
 //   branch   relu(norm(conv 1x1 (norm(depthwise 3x3 (relu(norm(conv 1x1 (x))))))))
 //
-// Names: conv1.0, stage2.0.branch1.0, stage2.0.branch2.0, ..., conv5.0, fc, as in well-known
-// implementations; the number after a convolution's is that of its norm.
+// Names: conv1.0, stage2.0.branch1.0, stage2.0.branch2.0, ..., conv5.0, fc, as in torchvision; a
+// norm has the number after its convolution's.
 #include <fmt/format.h>
 
 #include "tessera/layers/ops/channel_shuffle.h"
@@ -25,7 +25,7 @@ constexpr int64_t kShuffleNetBlocks[] = {4, 8, 4};
 
 class ShuffleBlock final : public Module {
  public:
-  // in: channels of x when the block halves the image, else those of y.
+  // `in`: channels of x; read only if the block halves the image.
   ShuffleBlock(Store& store, std::string name, int64_t in, int64_t out, bool halves)
       : Module(std::move(name)), half_(out / 2), halves_(halves) {
     if (halves) {
@@ -70,7 +70,7 @@ class ShuffleBlock final : public Module {
   Sequential branch1_, branch2_;
 };
 
-// widths: channels of each stage, even. last: of the 1x1 convolution at the end.
+// `widths`: channels of each stage, even. `last`: channels of the 1x1 convolution at the end.
 void make_shufflenet_v2(NetworkBuilder& net, const ModelOptions& o,
                         const std::vector<int64_t>& widths, int64_t last) {
   const auto unit = [&](const std::string& name, const Conv2d::Settings& conv) {

@@ -2,8 +2,8 @@
 // Recognition", 2014) with batch norm: five groups of 3x3 convolutions, each followed by batch norm
 // and relu, a maximum pool 2 after each group, then fc 4096, fc 4096, fc classes with dropout.
 //
-// Names: features.N, where N also counts norms, relus and pools, and classifier.0, .3, .6, as in
-// well-known implementations. The first fc takes what the last pool leaves of the image.
+// Names: features.N (N also counts norms, relus and pools) and classifier.0, .3, .6, as in
+// torchvision. The first fc reads whatever the last pool returns.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace tessera {
 
 namespace {
 
-// groups: convolutions of each group, of 64, 128, 256, 512, 512 filters.
+// `groups`: convolutions of each group, with 64, 128, 256, 512, 512 filters.
 void make_vgg(NetworkBuilder& net, const ModelOptions& o, const std::vector<int64_t>& groups) {
   constexpr int64_t kMin = 32;  // leaves one pixel for the first fc
   if (o.height < kMin || o.width < kMin)

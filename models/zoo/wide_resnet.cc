@@ -1,11 +1,10 @@
 // Wide residual networks (Zagoruyko and Komodakis, 2016) for images of CIFAR's size: conv 3x3 to
-// 16, three stages of blocks with 16 k, 32 k, 64 k channels, of which the second and third halve
-// the image, then batch norm, relu, global average pooling and a linear layer. A block acts before
-// it convolves:
+// 16, three stages of blocks with 16 k, 32 k, 64 k channels (the second and third halve the image),
+// then batch norm, relu, global average pooling and a linear layer. A block is pre-activated:
 //
 //   o = relu(bn1(x)),   y = conv2(dropout(relu(bn2(conv1(o))))) + shortcut
 //
-// the shortcut is x, or a 1x1 convolution of o where the shapes differ.
+// The shortcut is x, or a 1x1 convolution of o if the shapes differ.
 //
 // Names: conv1, layer1.0.bn1, layer1.0.conv1, ..., layer1.0.shortcut, bn, fc.
 #include <fmt/format.h>

@@ -30,7 +30,7 @@ const Blas* load_blas() {
 }  // namespace
 
 const Blas& blas() {
-  static const Blas* const found = load_blas();  // where it throws, the next call tries again
+  static const Blas* const found = load_blas();  // if this throws, the next call tries again
   return *found;
 }
 

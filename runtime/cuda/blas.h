@@ -1,6 +1,6 @@
-// cuBLASLt, loaded when the first GPU is used: a library of half a GiB has no part in programs that
-// plan, print or run on the CPU, and they start where it is not installed. For files of the GPU
-// back end only: it includes the vendor's header.
+// cuBLASLt, loaded when the first GPU is used. Programs that plan, print or run on the CPU do not
+// load its half GiB, and also start if it is not installed. For files of the GPU back end only:
+// includes the vendor's header.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The functions that are called, by the vendor's names.
+// The functions used, by the vendor's names.
 #define TESSERA_BLAS_FUNCTIONS(X)         \
   X(cublasLtCreate)                       \
   X(cublasLtDestroy)                      \
@@ -33,16 +33,16 @@ struct Blas {
 #define TESSERA_BLAS_MEMBER(name) decltype(&::name) name = nullptr;
   TESSERA_BLAS_FUNCTIONS(TESSERA_BLAS_MEMBER)
 #undef TESSERA_BLAS_MEMBER
-  std::string file;    // that it was loaded from
-  size_t version = 0;  // as CUBLAS_VERSION is written: 130100
+  std::string file;    // path of the library
+  size_t version = 0;  // like CUBLAS_VERSION: 130100
 };
 
-// Loads it at the first call: from where the loader looks, else from the folder it was in when this
-// was built. Throws DeviceError where there is none, naming that folder; VersionMismatch, naming
-// the file, where it lacks a function or is of another major version than this was built with.
-// Thread-safe.
+// Returns the functions; the first call loads the library: from the loader's search path, else from
+// its folder at build time. Throws DeviceError, naming that folder, if there is none;
+// VersionMismatch, naming the file, if it lacks a function or has another major version than at
+// build time. Thread-safe.
 const Blas& blas();
-// Whether a call of blas() has loaded it.
+// Returns the functions if blas() has loaded the library, else nullptr.
 const Blas* loaded_blas();
 
 }  // namespace tessera

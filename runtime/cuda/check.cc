@@ -49,7 +49,7 @@ bool is_device_lost(cudaError_t code) {
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
-    case 226:  // cudaErrorContained; the headers of CUDA 12.0 to 12.4 name neither
+    case 226:  // cudaErrorContained; both are missing in the headers of CUDA 12.0 to 12.4
     case 721:  // cudaErrorTensorMemoryLeak
       return true;
     default:
@@ -82,14 +82,14 @@ void cuda_check(cudaError_t code, std::string_view call) {
 
 void cuda_check(cublasStatus_t code, std::string_view call) {
   if (code == CUBLAS_STATUS_SUCCESS) return;
-  const Blas& library = blas();  // which is loaded: it gave the code
+  const Blas& library = blas();  // already loaded, as it returned the code
   const std::string text = fmt::format(
       "{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; this "
       "was built with {}",
       call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
       library.version, library.file, CUBLAS_VERSION);
   if (code == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
-  // Where a kernel failed, the runtime knows whether that was the end of the device.
+  // If a kernel failed, the CUDA runtime reports whether the device is lost.
   if (code == CUBLAS_STATUS_EXECUTION_FAILED) cuda_check(cudaPeekAtLastError(), call);
   throw DeviceError(text);
 }

@@ -1,5 +1,5 @@
-// Turns the error codes of CUDA and cuBLASLt into DeviceErrors. For .cc and .cu files of the GPU
-// back end only: it includes the vendor's headers.
+// cuda_check(): turns error codes of CUDA and cuBLASLt into DeviceErrors. For .cc and .cu files of
+// the GPU back end only: includes the vendor's headers.
 #pragma once
 
 #include <string_view>
@@ -9,26 +9,26 @@
 
 namespace tessera {
 
-// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success: of its kinds
-// VersionMismatch where driver and toolkit do not fit together, OutOfMemory where memory was asked
-// for, DeviceLost where no further call can succeed. `call` is the name of the function
-// called: cuda_check(cudaStreamCreate(&s), "cudaStreamCreate").
+// Throws DeviceError "<call>: <vendor's text>; <remedy>" unless the code is success. Subclasses:
+// VersionMismatch if driver and toolkit do not fit together, OutOfMemory if an allocation failed,
+// DeviceLost if no further call can succeed. `call` is the name of the function called:
+// cuda_check(cudaStreamCreate(&s), "cudaStreamCreate").
 void cuda_check(cudaError_t code, std::string_view call);
 void cuda_check(cublasStatus_t code, std::string_view call);
 
-// Whether the code says that driver and toolkit do not fit together, and what a user can do about
-// any code.
+// Classify a code: driver and toolkit do not fit together; no further call can succeed.
+// cuda_remedy() returns the user's remedy for any code.
 bool is_version_mismatch(cudaError_t code);
 bool is_device_lost(cudaError_t code);
 std::string_view cuda_remedy(cudaError_t code);
 
-// Whether a call has said that the device is lost. Nothing can be given back any more then but by
-// ending the process.
+// Returns true if a call has reported that the device is lost. From then on only the end of the
+// process frees memory on the device.
 bool device_is_lost();
-void forget_cuda_error();  // so that no later check reports it; that a device is lost is kept
+void forget_cuda_error();  // clears the last error; remembers a lost device
 
-// For destructors and whatever else must go on: makes the call unless the device is lost, and says
-// whether that went well.
+// Makes the call unless the device is lost; returns true on success. For destructors and other code
+// that must not throw.
 template <class Call>
 bool cuda_try(Call&& call) noexcept {
   if (device_is_lost()) return false;
@@ -37,7 +37,7 @@ bool cuda_try(Call&& call) noexcept {
   return false;
 }
 
-// Makes a GPU current for the calling thread while the scope lives.
+// Makes a GPU current for the calling thread during the scope.
 class CudaDeviceGuard {
  public:
   explicit CudaDeviceGuard(int index);

@@ -1,38 +1,38 @@
-// Kernels that gather something over the rows of a matrix, for every column. For .cu files. A
-// block's threads stand side by side on a few columns, in lines: line l takes rows l, l + lines and
-// so on, and what the lines found is merged in a tree that follows from their number alone.
+// Column reductions: kernels that reduce the rows of a matrix for every column. For .cu files. The
+// threads of a block are arranged in lines that span a few columns: line l takes rows l, l + lines
+// and so on. The partial results of the lines are merged in a tree that depends only on their
+// number.
 #pragma once
 
 #include "tessera/runtime/cuda/device_code.h"
 
 namespace tessera {
 
-inline constexpr int kColumnThreads = 256;  // of a block
-// Side by side where a block has all rows, and they are few: they fill what is loaded at once.
+inline constexpr int kColumnThreads = 256;  // threads of a block
+// Maximum line width if one block has all rows and they are few: fills one wide load.
 inline constexpr int kFewColumns = 8;
 
-// How many threads of a block stand side by side, the least power of two for `columns` that is not
-// above `most`.
+// Returns the number of threads per line: the least power of two >= `columns`, at most `most`.
 inline int column_width(int64_t columns, int most = kWarp) {
   int width = 1;
   while (width < most && width < columns) width *= 2;
   return width;
 }
 
-// Where a thread stands. The grid has one dimension, as the others end at 65,535.
+// The position of a thread. The grid has one dimension, as the others end at 65,535.
 struct ColumnThread {
   int width;
-  unsigned tiles;                                                  // blocks of threads side by side
-  __device__ int64_t block() const { return blockIdx.x / tiles; }  // of rows
-  __device__ int64_t column() const {                              // of threads
+  unsigned tiles;                                                  // number of column tiles
+  __device__ int64_t block() const { return blockIdx.x / tiles; }  // block of rows
+  __device__ int64_t column() const {                              // index among the column groups
     return int64_t{blockIdx.x % tiles} * width + (static_cast<int>(threadIdx.x) & (width - 1));
   }
   __device__ int line() const { return static_cast<int>(threadIdx.x) / width; }
   __device__ int lines() const { return kColumnThreads / width; }
 };
 
-// What the lines found, merged with mine.merge(other) for line 0. All threads must come here; the
-// block has shared memory for an A a thread.
+// Merges the partial results of all lines into line 0 with mine.merge(other). All threads must call
+// it; the block has shared memory for one A per thread.
 template <class A>
 __device__ void merge_lines(A& mine, ColumnThread place) {
   A* shared = dynamic_shared<A>();
@@ -75,8 +75,8 @@ struct ColumnMoments {
   }
 };
 
-// Launches kernel(args.., place) for `count` blocks of rows and all columns, of which a thread
-// takes N, and `most` threads stand side by side. A: what the lines merge.
+// Launches kernel(args.., place) for `count` blocks of rows and all columns. A thread takes N
+// columns, a line has up to `most` threads, and lines merge values of type A.
 template <class A, class... P, class... Args>
 void launch_columns(const char* name, void (*kernel)(P...), int64_t count, int64_t columns, int N,
                     int most, cudaStream_t stream, Args&&... args) {

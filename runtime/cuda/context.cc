@@ -9,8 +9,9 @@
 namespace tessera {
 namespace {
 
-// Without the guard, which may throw. The call is made whichever device is current: blocks know
-// theirs.
+// Makes a call with GPU `index` current, without CudaDeviceGuard, which may throw. Makes the call
+// even if the device cannot be switched, because the driver finds the device of a block by its
+// address.
 template <class Call>
 bool on_device(int index, Call&& call) noexcept {
   int outer = index;
@@ -21,7 +22,7 @@ bool on_device(int index, Call&& call) noexcept {
   return made;
 }
 
-// nullptr where there is no memory.
+// Returns nullptr if there is no memory.
 template <class Allocate>
 void* take_on_device(int index, std::string_view name, Allocate&& allocate) {
   CudaDeviceGuard guard(index);
@@ -50,7 +51,7 @@ class CudaMemory final : public RawMemory {
     return take_on_device(index_, "cudaMalloc",
                           [&](void** block) { return cudaMalloc(block, bytes); });
   }
-  // cudaFree waits for the device, so no kernel still works on the block.
+  // cudaFree waits for the device, so no kernel still uses the block.
   void do_deallocate(void* block, size_t) noexcept override {
     on_device(index_, [&] { return cudaFree(block); });
   }
@@ -59,7 +60,7 @@ class CudaMemory final : public RawMemory {
   const int index_;
 };
 
-// Memory of the host that the device copies from and to without the host waiting.
+// Pinned host memory, for copies that do not block the host.
 class PageLockedMemory final : public RawMemory {
  public:
   explicit PageLockedMemory(int index) : index_(index) {}
@@ -73,7 +74,8 @@ class PageLockedMemory final : public RawMemory {
       return cudaHostAlloc(block, bytes, cudaHostAllocDefault);
     });
   }
-  // What a run that was given up has issued may still be to come; cudaFreeHost need not wait.
+  // Synchronizes first: an abandoned run may still have copies in flight, and cudaFreeHost is not
+  // guaranteed to wait for them.
   void do_deallocate(void* block, size_t) noexcept override {
     on_device(index_, [] { return cudaDeviceSynchronize(); });
     cuda_try([&] { return cudaFreeHost(block); });
@@ -111,7 +113,7 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
       properties_(std::make_unique<DeviceProperties>(properties_of(index))) {
   CudaDeviceGuard guard(index);
   const Blas& blas = tessera::blas();
-  const auto own = std::make_shared<CudaMemory>(index);  // tensors have no part in it
+  const auto own = std::make_shared<CudaMemory>(index);  // not part of the tensors' memory
   refused_ = {static_cast<int64_t*>(own->allocate(sizeof(int64_t), "refused updates")),
               [own](int64_t* counter) { own->release(counter, sizeof(int64_t)); }};
   CudaContext::fill(refused_counter(), 0, sizeof(int64_t));

@@ -1,9 +1,9 @@
-// The context of one GPU: what a CUDA kernel is given to run with.
+// CudaContext: the context of one GPU, passed to every CUDA kernel.
 //
 // Made at the first use of the device and never destroyed. All work of the engine on a GPU is
-// issued on its one stream, in order; beside it only arguments of later steps are copied. The
-// vendor's types appear by their own names of pointers only, so this header needs none of the
-// vendor's. One thread at a time issues work.
+// issued on one stream, in order; only copies of arguments of later steps overlap with it. Vendor
+// types are only forward-declared, so this header includes none of the vendor's headers. One thread
+// at a time may issue work.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,17 @@ namespace tessera {
 class CudaContext final : public Context {
  public:
   explicit CudaContext(int index);  // throws DeviceError
-  // A part of that GPU (configure_devices), with memory of its own, which must outlive it.
+  // Makes a context for a part of the GPU (configure_devices) with memory of its own, which must
+  // outlive the context.
   CudaContext(int index, Device part, RawMemory* memory);
   ~CudaContext() override;
 
   CUstream_st* cuda_stream();
   cublasLtContext* blas() { return blas_; }
-  cudnnContext* dnn();  // on that stream; made, and cuDNN loaded, at the first call
+  cudnnContext* dnn();  // uses stream(); the first call makes it and loads cuDNN
   int multiprocessors() const;
   const DeviceProperties* properties() const override { return properties_.get(); }
-  int index() const { return index_; }  // as CUDA counts, whatever part of the GPU this is
+  int index() const { return index_; }  // CUDA's index of the physical GPU
 
   RawMemory& memory() override { return part_memory_ != nullptr ? *part_memory_ : *memory_; }
   Stream& stream() override { return *stream_; }
@@ -41,7 +42,7 @@ class CudaContext final : public Context {
   void fill(void* block, unsigned char value, size_t bytes) override;
   int64_t refused_updates() const override;  // waits for the stream
   void issue_refused_updates(void* to) override;
-  int64_t* refused_counter() { return refused_.get(); }  // where kernels count them up
+  int64_t* refused_counter() { return refused_.get(); }  // incremented by kernels
 
  private:
   const int index_;

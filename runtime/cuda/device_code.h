@@ -1,5 +1,5 @@
-// What kernels share: wide loads and stores, indices of a grid, sums over a block. For .cu files.
-// Sums have one shape, given by the number of threads alone, so that their bits never change.
+// Helpers of kernels: vector loads and stores, grid indices, block reductions. For .cu files. The
+// order of a sum depends only on the number of threads, so its bits never change.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace tessera {
 
 inline constexpr int kWarp = 32;
-// Threads of a block, and the max_blocks blocks of a grid whose threads take several elements,
-// unless a kernel has numbers of its own.
+// Threads of a block, and maximum blocks of a grid whose threads take several elements, unless a
+// kernel has its own numbers.
 inline constexpr int kThreads = 256;
 inline constexpr int64_t kMaxBlocks = 1 << 14;
 
-// Kernels may not call the functions of std::numeric_limits.
+// Kernels must not call the functions of std::numeric_limits.
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
@@ -30,25 +30,25 @@ __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// Blocks for `total` elements, one a thread, but not more than `max_blocks`: threads then take
-// several (first_index). At least one block.
+// Returns the grid for `total` elements, one per thread, with 1 to `max_blocks` blocks. If there
+// are fewer threads than elements, a thread takes several (first_index).
 inline dim3 grid_for(int64_t total, int threads, int64_t max_blocks) {
   const int64_t wanted = ceil_div<int64_t>(total, threads);
   return dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, max_blocks)));
 }
 
-// for (int64_t i = first_index(); i < total; i += index_stride()) with a grid of one dimension.
+// Loop: for (int64_t i = first_index(); i < total; i += index_stride()), in a one-dimensional grid.
 __device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t index_stride() { return int64_t{gridDim.x} * blockDim.x; }
 
-// a / b of numbers that are not negative: with 32 bits, where they do, several times faster.
+// Returns a / b for a, b >= 0. Uses 32 bits if possible, which is several times faster.
 __device__ inline int64_t quotient(int64_t a, int64_t b) {
   if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
   return a / b;
 }
 
-// N values that are loaded and stored at once: 16 bytes is what a thread moves best. The address
-// must be a multiple of the size.
+// N values loaded and stored at once; 16 bytes per thread are fastest. The address must be a
+// multiple of the size.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   static_assert(sizeof(T) * N <= 16 && (sizeof(T) * N & (sizeof(T) * N - 1)) == 0);
@@ -57,7 +57,7 @@ struct alignas(sizeof(T) * N) Pack {
   __device__ const T& operator[](int i) const { return at[i]; }
 };
 
-// Values of 16 bytes.
+// The number of values in 16 bytes.
 template <class T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
@@ -71,13 +71,13 @@ __device__ void store_pack(T* to, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(to) = values;
 }
 
-// Whether Packs of N values may stand there.
+// Returns true if `data` is aligned for Packs of N values.
 template <int N, class T>
 __host__ __device__ bool takes_packs(const T* data) {
   return reinterpret_cast<uintptr_t>(data) % (sizeof(T) * N) == 0;
 }
 
-// The same N values from anywhere: at once where `vectorized` says that the address allows it.
+// Load and store N values at any address; at once if `vectorized` says that the address is aligned.
 template <int N, class T>
 __device__ Pack<T, N> load_vector(const T* from, bool vectorized) {
   if (vectorized) return load_pack<N>(from);
@@ -92,7 +92,8 @@ __device__ void store_some(T* to, const Pack<T, N>& values, bool vectorized) {
   for (int k = 0; k < N; ++k) to[k] = values[k];
 }
 
-// Calls run(N), a constant: how many neighbours of a row of `length` a thread takes at a time.
+// Calls run(N) with a constant N: the number of neighbours in a row of `length` that a thread takes
+// at a time.
 template <class T, class Run>
 void with_pack(int64_t length, Run&& run) {
   if (length % kPack<T> == 0)
@@ -101,7 +102,8 @@ void with_pack(int64_t length, Run&& run) {
     run(std::integral_constant<int, 1>());
 }
 
-// Calls run(Index()) with what counts to `total`: 32 bits where they do, as dividing 64 is slow.
+// Calls run(Index()) with the type that counts to `total`: 32 bits if possible, as 64-bit division
+// is slow.
 template <class Run>
 void with_index(int64_t total, Run&& run) {
   if (total < int64_t{1} << 31)
@@ -110,7 +112,7 @@ void with_index(int64_t total, Run&& run) {
     run(int64_t{});
 }
 
-// `combine` of the warp's values, for every lane of it. All lanes must come here.
+// Returns the reduction of the warp's values with `combine` to every lane. All lanes must call it.
 template <class T, class Combine>
 __device__ T warp_reduce(T value, Combine combine) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2)
@@ -118,9 +120,9 @@ __device__ T warp_reduce(T value, Combine combine) {
   return value;
 }
 
-// `combine` of the block's values, for every thread of it; `neutral` changes no value. All threads
-// must come here, kThreads in one dimension. `shared` holds block_values<kThreads>() values and may
-// be used again behind a barrier.
+// Returns the reduction of the block's values with `combine` to every thread; `neutral` changes no
+// value. All threads must call it, kThreads in one dimension. `shared` holds
+// block_values<kThreads>() values and may be reused after a barrier.
 template <int kThreads>
 __host__ __device__ constexpr int block_values() {
   return kThreads / kWarp;
@@ -144,7 +146,7 @@ __device__ T block_sum(T value, T* shared) {
   return block_reduce<kThreads>(value, T(0), shared, [](T a, T b) { return a + b; });
 }
 
-// Whether any thread's is not 0.
+// Returns nonzero if any thread's value is not 0.
 template <int kThreads>
 __device__ int block_or(int value, int* shared) {
   return block_reduce<kThreads>(value, 0, shared, [](int a, int b) { return a | b; });

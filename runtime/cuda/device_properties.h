@@ -1,5 +1,5 @@
-// What a GPU is, as far as it decides how a step is computed: of one that is there, or of one that
-// is only described, so that steps can be planned for it where there is none. Needs no CUDA.
+// DeviceProperties: the facts of a GPU that decide how a step is computed. The GPU may exist or
+// only be described, so that steps can be planned without it. Needs no CUDA.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@ struct DeviceProperties {
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   int64_t memory_bytes = 0;
-  int index = -1;  // of a GPU that is there, as CUDA counts; -1: only described
-  // What cuDNN is told about a GPU that is only described: the JSON that it gives for a card.
+  int index = -1;  // CUDA's index; -1: only described
+  // The JSON that describes the GPU to cuDNN, as cuDNN writes it; only for described GPUs.
   std::string description = {};
-  // Where the description is from: "described by hand, not read off a card".
+  // The source of the description: "described by hand, not read off a card".
   std::string origin = {};
 
   bool described() const { return index < 0; }
 };
 
-// One of the GPUs that are described in runtime/cuda/profiles/, by name in either case: "H100".
-// Throws DeviceError, listing them.
+// Returns a GPU described in runtime/cuda/profiles/, by name in either case: "H100". Throws
+// DeviceError, which lists all names.
 const DeviceProperties& gpu_profile(std::string_view name);
-// The one that "gpu:H100" names; nullptr for names of devices that may be there, as "gpu:0". Throws
-// DeviceError for "gpu:" and the name of none.
+// Returns the GPU that "gpu:H100" names; nullptr for names of existing devices, such as "gpu:0".
+// Throws DeviceError for "gpu:" and an unknown name.
 const DeviceProperties* described_gpu(std::string_view device);
-// "A100", "B200", ...: in order of the alphabet.
+// Returns "A100", "B200", ...: in alphabetical order.
 std::vector<std::string> gpu_profile_names();
 
-// The facts of a description as cuDNN writes it. Throws Error where something lacks.
+// Parses a description written by cuDNN. Throws Error if a member is missing.
 DeviceProperties properties_of_description(std::string_view json);
 
 }  // namespace tessera

@@ -19,11 +19,11 @@ namespace {
 struct Machine {
   std::vector<DeviceInfo> devices;
   std::vector<std::string> refused;
-  std::string reason;  // why there are none
+  std::string reason;  // why there is no device
   bool version_mismatch = false;
 };
 
-// Asks the driver. Takes no memory on any GPU: only contexts do.
+// Queries the driver. Allocates no memory on any GPU: only contexts do.
 Machine look() {
   Machine found;
   int driver = 0, count = 0;
@@ -68,13 +68,13 @@ Machine look() {
   return found;
 }
 
-// What a process sees does not change while it runs.
+// Cached: the devices of a process do not change.
 const Machine& machine() {
   static const Machine found = look();
   return found;
 }
 
-// Loads a library of the vendor's and says which it is, or why it cannot be loaded.
+// Loads a vendor library and returns its path and version, or why it cannot be loaded.
 template <class Library>
 CudaLibrary look_at(const Library& (*load)(), std::string name, size_t built, std::string folder) {
   CudaLibrary found;

@@ -18,9 +18,9 @@ namespace {
 
 std::atomic<const Dnn*> dnn_if_loaded{nullptr};
 
-// The parts of cuDNN 9, and the variable in each that tells its version. The first is loaded at the
-// first call, and all others stand on it. cuDNN ends the process if it cannot load_dnn the first;
-// it makes no plans, and gives no error, if it cannot load_dnn one of the next two.
+// The parts of cuDNN 9, and the variable in each with its version. The first call of cuDNN loads
+// the first part, which all others need. cuDNN ends the process if it cannot load the first, and
+// makes no plans, without an error, if it cannot load one of the next two.
 struct Part {
   const char *name, *version;
   bool needed;  // to plan a convolution
@@ -84,7 +84,7 @@ bool out_of_memory(cudnnStatus_t code) {
          code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
-// Of the library with itself: its parts are files of their own.
+// True if the parts of cuDNN, which are separate files, do not fit together.
 bool broken_library(cudnnStatus_t code) {
   return code == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH ||
          code == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
@@ -93,7 +93,7 @@ bool broken_library(cudnnStatus_t code) {
 }  // namespace
 
 const Dnn& dnn() {
-  static const Dnn* const found = load_dnn();  // where it throws, the next call tries again
+  static const Dnn* const found = load_dnn();  // if this throws, the next call tries again
   return *found;
 }
 
@@ -126,7 +126,7 @@ std::vector<CudaPart> cuda_dnn_parts() {
     if (!version.empty() && version != usual)
       part.fault = fmt::format("is version {}, but the other parts are version {}", version, usual);
     else if (&part != &parts[0] && !parts[0].fault.empty())
-      part.fault = "";  // it stands on the first
+      part.fault = "";  // caused by the first part
   }
   return parts;
 }
@@ -145,7 +145,7 @@ void require_dnn_parts() {
 
 void cuda_check(cudnnStatus_t code, std::string_view call) {
   if (code == CUDNN_STATUS_SUCCESS) return;
-  const Dnn& library = dnn();  // which is loaded: it gave the code
+  const Dnn& library = dnn();  // already loaded, as it returned the code
   char last[1024] = "";
   library.cudnnGetLastErrorString(last, sizeof last);
   const std::string text = fmt::format(
@@ -156,7 +156,7 @@ void cuda_check(cudnnStatus_t code, std::string_view call) {
   if (out_of_memory(code)) throw OutOfMemory(text);
   if (broken_library(code)) require_dnn_parts();
   if (broken_library(code)) throw VersionMismatch(text);
-  // Where a kernel failed, the runtime knows whether that was the end of the device.
+  // If a kernel failed, the CUDA runtime reports whether the device is lost.
   if (CUDNN_STATUS_CATEGORY(code) == CUDNN_STATUS_EXECUTION_FAILED)
     cuda_check(cudaPeekAtLastError(), call);
   throw DeviceError(text);
@@ -208,7 +208,7 @@ int64_t DnnDescriptor::get_integer(cudnnBackendAttributeName_t name) const {
 std::string DnnDescriptor::get_text(cudnnBackendAttributeName_t name) const {
   std::string text(static_cast<size_t>(get(name, CUDNN_TYPE_CHAR, 0, nullptr)), '\0');
   get(name, CUDNN_TYPE_CHAR, static_cast<int64_t>(text.size()), text.data());
-  return text.substr(0, text.find('\0'));  // the count includes the end of a C string
+  return text.substr(0, text.find('\0'));  // the count includes the terminating null
 }
 
 DnnDescriptor& DnnDescriptor::finalize() {

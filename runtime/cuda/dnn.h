@@ -1,5 +1,5 @@
-// cuDNN's backend C API, loaded when it is first used, and its descriptors with an owner. For files
-// of the GPU back end only: it includes the vendor's header.
+// cuDNN's backend C API, loaded on first use, and owning descriptors. For files of the GPU back end
+// only: includes the vendor's header.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// The functions that are called, by the vendor's names.
+// The functions used, by the vendor's names.
 #define TESSERA_DNN_FUNCTIONS(X)   \
   X(cudnnGetVersion)               \
   X(cudnnGetErrorString)           \
@@ -30,31 +30,31 @@ struct Dnn {
 #define TESSERA_DNN_MEMBER(name) decltype(&::name) name = nullptr;
   TESSERA_DNN_FUNCTIONS(TESSERA_DNN_MEMBER)
 #undef TESSERA_DNN_MEMBER
-  std::string file;    // that it was loaded from
-  size_t version = 0;  // as CUDNN_VERSION is written: 91900
+  std::string file;    // path of the library
+  size_t version = 0;  // like CUDNN_VERSION: 91900
 };
 
-// The first version that answers for a device which is only described.
+// The first version that can plan for a device that is only described.
 inline constexpr size_t kMinDnnVersion = 90800;
 
-// Loads it at the first call, as blas() does. Throws DeviceError where there is none;
-// VersionMismatch where it lacks a function, is of another major version than this was built with,
-// or older than kMinDnnVersion, and where a part of it would end the process: one that is cut
-// off, or no part `graph` that can be loaded. Thread-safe.
+// Returns the functions; the first call loads the library like blas(). Throws DeviceError if there
+// is none. Throws VersionMismatch if it lacks a function, has another major version than at build
+// time or is older than kMinDnnVersion, or if one of its parts would end the process: a truncated
+// part, or no loadable part `graph`. Thread-safe.
 const Dnn& dnn();
-// Whether a call of dnn() has loaded it.
+// Returns the functions if dnn() has loaded the library, else nullptr.
 const Dnn* loaded_dnn();
 // Throws VersionMismatch if a part of cuDNN that plans need is damaged, missing or of another
-// version than the others. For answers that such a part would explain: tries all parts at the first
-// call.
+// version than the others. The first call tries all parts. Call it if a bad part would explain an
+// answer of cuDNN.
 void require_dnn_parts();
 
-// Throws "<call>: <vendor's text> (<status>: <what cuDNN says of its last error>); ..." unless the
-// code is success: OutOfMemory where it had no memory, VersionMismatch where its parts do not fit
-// together, DeviceLost where a kernel brought the device down, else DeviceError.
+// Throws "<call>: <vendor's text> (<status>: <cuDNN's last error>); ..." unless the code is
+// success: OutOfMemory if an allocation failed, VersionMismatch if cuDNN's parts do not fit
+// together, DeviceLost if a kernel made the device unusable, else DeviceError.
 void cuda_check(cudnnStatus_t code, std::string_view call);
 
-// A descriptor: set attributes, finalise, hand to others. Calls throw what cuda_check() throws.
+// Owns a descriptor: set attributes, finalize, pass it to others. Throws what cuda_check() throws.
 class DnnDescriptor {
  public:
   explicit DnnDescriptor(cudnnBackendDescriptorType_t type);
@@ -72,15 +72,15 @@ class DnnDescriptor {
   DnnDescriptor& set(cudnnBackendAttributeName_t name, const DnnDescriptor& value);
   DnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnDataType_t value);
   DnnDescriptor& set(cudnnBackendAttributeName_t name, std::initializer_list<int64_t> values);
-  // Reads up to `most` values; returns how many there are.
+  // Reads up to `most` values; returns the number of existing values.
   int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
               void* values) const;
   int64_t get_integer(cudnnBackendAttributeName_t name) const;
   std::string get_text(cudnnBackendAttributeName_t name) const;
 
   DnnDescriptor& finalize();
-  // False where it cannot be made: not supported is an answer. Throws only where cuDNN could not
-  // look: no memory, a part of it missing.
+  // Returns false if cuDNN does not support the descriptor. Throws only if cuDNN could not decide:
+  // out of memory, or a part is missing.
   bool try_finalize();
 
  private:

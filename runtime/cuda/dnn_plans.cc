@@ -30,8 +30,8 @@ DnnDescriptor device_of(const DeviceProperties& properties) {
   return device;
 }
 
-// Engines that take less care of float32 than the CPU's kernels do are left out whatever else is
-// asked for: inputs or sums in fewer bits, and the transform whose errors grow most.
+// Engines less accurate for float32 than the CPU kernels are excluded under all settings: inputs or
+// sums in fewer bits, and the transform with the largest errors.
 bool allowed(uint32_t notes, const GpuSettings& settings) {
   uint32_t refused = bit(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) |
                      bit(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) |
@@ -41,7 +41,7 @@ bool allowed(uint32_t notes, const GpuSettings& settings) {
   return (notes & refused) == 0;
 }
 
-// cuDNN's proposals, its best first.
+// Returns cuDNN's proposals, the fastest first.
 std::vector<DnnDescriptor> proposals(const DnnDescriptor& graph, const DnnDescriptor& device,
                                      cudnnBackendHeurMode_t mode) {
   DnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -79,7 +79,7 @@ Engine engine_of(const DnnDescriptor& config) {
   return found;
 }
 
-// Some of cuDNN's engines are cuBLAS's. 0 where that is not installed.
+// Returns cuBLAS's version, as some engines of cuDNN use cuBLAS; 0 if it is not installed.
 size_t blas_version() {
   try {
     return blas().version;
@@ -92,7 +92,7 @@ size_t workspace_of(const DnnDescriptor& plan) {
   return static_cast<size_t>(plan.get_integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
 }
 
-// Whether a plan that was kept is one that cuDNN makes here, with the workspace that it says.
+// Returns true if cuDNN here makes the cached plan, with the recorded workspace.
 bool takes(const CachedPlan& kept, const DeviceProperties& properties,
            const GpuSettings& settings) {
   try {

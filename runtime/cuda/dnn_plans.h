@@ -1,5 +1,6 @@
-// How cuDNN would compute a graph of its operations: asks it for its ways on a GPU, present or only
-// described, leaves out those that break the rules, and finalises the first of the others.
+// Execution plans of cuDNN for a graph of operations, on an existing or described GPU. Takes
+// cuDNN's proposals, drops those that break the rules of GpuSettings, and finalizes the first of
+// the others.
 #pragma once
 
 #include <functional>
@@ -14,44 +15,44 @@
 
 namespace tessera {
 
-// A way that was taken: what runs it, its scratch, and what cuDNN notes about its numbers.
+// A finalized execution plan.
 struct DnnPlan {
   DnnDescriptor plan;
-  int64_t engine = -1;         // cuDNN's number
-  size_t workspace_bytes = 0;  // at a multiple of 16
+  int64_t engine = -1;         // cuDNN's index
+  size_t workspace_bytes = 0;  // aligned to 16 bytes
   uint32_t notes = 0;          // bit i: cudnnBackendNumericalNote_t i
 
-  std::string json() const;  // from which dnn_plan_of() makes it again
+  std::string json() const;  // for dnn_plan_of()
   CachedPlan text() const;
   std::string notes_text() const;  // "tensor_core winograd", or "-"
 };
 
-// The ways for a finalised graph of operations that keep to the rules, the one that cuDNN takes for
-// the fastest first; at most `most`, none where cuDNN has none. Throws DeviceError where it cannot
-// be asked.
+// Returns the allowed plans for a finalized operation graph, the fastest by cuDNN's heuristic
+// first; at most `max_count`, none if cuDNN has none. Throws DeviceError if cuDNN cannot be used.
 std::vector<DnnPlan> dnn_plans(const DnnDescriptor& graph, const DeviceProperties& properties,
                                const GpuSettings& settings, size_t max_count = 1);
-// The same as texts; of equal ones, which cuDNN proposes too, one. None where there is no graph.
+// Returns the plans as texts, dropping duplicates, which cuDNN also proposes; empty if there is no
+// graph.
 CachedPlans dnn_plan_texts(const std::optional<DnnDescriptor>& graph,
                            const DeviceProperties& properties, const GpuSettings& settings,
                            size_t max_count);
-// The first of them: the one that is taken, and what may take its place should it not run.
-// From the cache where they are kept there and cuDNN takes the first, else kept there; none where
-// cuDNN has none. `what` says in words all that `graph` makes; it is called only where the plans
-// are not to be had otherwise, and gives nothing where cuDNN has no such graph. Thread-safe.
+// Returns the plan to use and replacements in case it does not run. Reads them from the cache if
+// cuDNN accepts the first, else makes and stores them; empty if cuDNN has none. `what` describes
+// `graph` in full. `graph` is called only if the cache has no plans; it returns nullopt if cuDNN
+// has no such graph. Thread-safe.
 CachedPlans kept_dnn_plans(std::string_view what,
                            const std::function<std::optional<DnnDescriptor>()>& graph,
                            const DeviceProperties& properties, const GpuSettings& settings,
                            PlanCache& cache = plan_cache());
-// The key that they are kept under: the GPU and its driver, the versions of cuDNN and cuBLAS, the
+// Returns the cache key of the plans: the GPU and its driver, the versions of cuDNN and cuBLAS, the
 // rules and `what`.
 std::string dnn_plan_key(std::string_view what, const DeviceProperties& properties,
                          const GpuSettings& settings);
-// A plan from what json() gave. Throws DeviceError where this cuDNN or GPU does not take it.
+// Makes a plan from json(). Throws DeviceError if this cuDNN or GPU does not accept it.
 DnnPlan dnn_plan_of(const std::string& json, const DeviceProperties& properties);
 
-// What cuDNN says of a GPU that is there, for properties_of_description(); it differs from the
-// descriptions in runtime/cuda/profiles/ in being true.
+// Returns cuDNN's description of an existing GPU for properties_of_description(). Unlike those in
+// runtime/cuda/profiles/, it is accurate.
 std::string dnn_description(int index);
 
 }  // namespace tessera

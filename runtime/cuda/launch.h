@@ -1,5 +1,6 @@
-// The one way to start a kernel. For .cu files. They keep to what a simulated GPU can check
-// (TESSERA_CUDA=DOUBLE): shared memory is dynamic, its size given at the launch.
+// launch(): the single way to start a kernel. For .cu files. Kernels use only features that a
+// simulated GPU can check (TESSERA_CUDA=DOUBLE): shared memory is dynamic, its size is set at
+// launch.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ cudaError_t launch_kernel(const char*, const cudaLaunchConfig_t& config, void (*
   return cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
 }
 
-// The block's shared memory, of the size given at the launch, aligned to 16 bytes.
+// Returns the block's shared memory, of the size set at launch, aligned to 16 bytes.
 template <class T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tessera_shared_bytes[];
@@ -38,9 +39,9 @@ using cuda_double::dynamic_shared;
 
 #endif
 
-// Throws what cuda_check throws, "launch of <name>: ...", for the errors that show at once (too
-// many threads, no code for this GPU); what happens while it runs shows at the next
-// synchronisation.
+// Starts a kernel. Throws what cuda_check throws, "launch of <name>: ...", for immediate errors
+// (too many threads, no code for this GPU). Errors while the kernel runs are thrown at the next
+// synchronization.
 template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
             cudaStream_t stream, A&&... args) {

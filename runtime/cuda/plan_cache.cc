@@ -19,8 +19,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kFormat = 2;
-constexpr size_t kSeal = 65;                       // a digest and the end of its line
-constexpr uint64_t kMaxBytes = uint64_t{1} << 26;  // no entry is as large: not to believe a size
+constexpr size_t kSeal = 65;                       // a digest and a newline
+constexpr uint64_t kMaxBytes = uint64_t{1} << 26;  // larger than any entry
 
 std::string sealed(const std::string& text) { return sha256_of(text) + '\n' + text; }
 
@@ -40,7 +40,7 @@ CachedPlan plan_of(const Json& json) {
           .microseconds = json["microseconds"].number()};
 }
 
-// Throws Error, without the name of the file, saying what is wrong with it.
+// Throws Error that says what is wrong, without the file name.
 CachedPlans read_entry(const std::string& path, std::string_view key, FileSystem& files) {
   const FileSource file(path, files);
   if (file.size() > kMaxBytes) throw Error("is larger than any entry");
@@ -57,13 +57,14 @@ CachedPlans read_entry(const std::string& path, std::string_view key, FileSystem
   return plans;
 }
 
-// A name for what is written before it is renamed, of this process and call alone.
+// Returns a temporary name that is unique to this process and call.
 std::string partial_name(const std::string& path) {
   static std::atomic<unsigned> count{0};
   return fmt::format("{}.{}.{}", path, getpid(), count++);
 }
 
-// Without waiting for the disk: an entry lost with the power is made again. False, and errno.
+// Writes an entry without fsync: an entry lost in a power failure is made again. Returns false and
+// sets errno on failure.
 bool write_entry(const std::string& path, std::string_view text, FileSystem& files) {
   const std::string partial = partial_name(path);
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;

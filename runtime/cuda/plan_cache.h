@@ -1,12 +1,12 @@
-// Plans of cuDNN kept on disk, so that a program which starts again need not ask for them again.
-// Needs no CUDA: a plan is a text here.
+// PlanCache: a disk cache of cuDNN's plans, so that later processes need not make them again. Needs
+// no CUDA: a plan is a text here.
 //
-// An entry is a file of its own, named after its key: the SHA-256 of what follows, then the key and
-// the plans for it. It is written beside its place and renamed, so processes may share a folder: a
-// reader finds an entry whole or not at all, and of two writers the last one's stays. What is
-// damaged, cut off, of another key or of another version of this format counts as not there; the
-// first such file that a cache meets is a warning, and it is replaced when its plan has been made
-// anew. A cache that cannot be written is a warning too, once, and no error.
+// An entry is a file named after its key. It contains the SHA-256 of the rest, then the key and its
+// plans. It is written under a temporary name and renamed, so processes may share a folder: a
+// reader finds a complete entry or none, and the last of two writers wins. An entry that is
+// damaged, truncated, of another key or of another format version counts as missing. The first such
+// file of a cache causes a warning, and it is replaced once its plan has been made again. A cache
+// that cannot be written causes one warning and no error.
 #pragma once
 
 #include <atomic>
@@ -21,26 +21,26 @@
 namespace tessera {
 
 struct CachedPlan {
-  std::string text;  // of the plan, as cuDNN gives it
+  std::string text;  // cuDNN's text of the plan
   int64_t engine = -1;
   int64_t workspace_bytes = 0;
   uint32_t notes = 0;
   double microseconds = 0;  // 0: not measured
   bool operator==(const CachedPlan&) const = default;
 };
-// Several for one key, in cuDNN's order: that which it takes for the fastest first.
+// The plans of one key, in cuDNN's order: the fastest by its heuristic first.
 using CachedPlans = std::vector<CachedPlan>;
 
 class PlanCache {
  public:
-  // An empty folder: nothing is found and nothing kept. Nothing is made before the first keep().
+  // Makes nothing on disk before the first keep(). If `folder` is empty, finds and stores nothing.
   explicit PlanCache(std::string folder, FileSystem& files = file_system());
 
-  // Thread-safe, as keep() is. Throws nothing but std::bad_alloc.
-  // What is found is not empty, and nothing empty is kept.
+  // Returns the plans of a key, never an empty list. Thread-safe, like keep(), which ignores empty
+  // lists. Throws only std::bad_alloc.
   std::optional<CachedPlans> find(std::string_view key);
   void keep(std::string_view key, const CachedPlans& plans);
-  // Plans that were found and that cuDNN does not take: they count as a damaged entry.
+  // Reports found plans that cuDNN does not accept: they count as a damaged entry.
   void refuse(std::string_view key, std::string_view why);
 
   const std::string& folder() const { return folder_; }
@@ -54,10 +54,10 @@ class PlanCache {
   std::atomic<bool> warned_of_entry_{false}, warned_of_folder_{false};
 };
 
-// Where this user's plans are: the folder that TESSERA_CACHE names, else tessera/ in
-// $XDG_CACHE_HOME, else ~/.cache/tessera; empty where TESSERA_CACHE is "off" or there is no home.
+// Returns the folder of this user's plans: TESSERA_CACHE, else tessera/ in $XDG_CACHE_HOME, else
+// ~/.cache/tessera; empty if TESSERA_CACHE is "off" or there is no home.
 std::string plan_cache_folder();
-// The cache there; the folder is looked up at the first call.
+// Returns the cache in that folder, which the first call looks up.
 PlanCache& plan_cache();
 
 }  // namespace tessera

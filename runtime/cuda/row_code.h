@@ -1,21 +1,21 @@
-// Kernels that go along rows. For .cu files. The threads of a team share a row: a warp, of long
-// rows a block. Which thread takes which elements follows from the row's length alone.
+// RowTeam: kernels that process rows. For .cu files. The threads of a team share a row: a warp, or
+// a block for long rows. Which thread takes which elements depends only on the row's length.
 #pragma once
 
 #include "tessera/runtime/cuda/device_code.h"
 
 namespace tessera {
 
-inline constexpr int kRowThreads = 256;    // of a block: teams side by side, or one
-inline constexpr int64_t kWarpRow = 1024;  // elements of a row that a warp takes at most
+inline constexpr int kRowThreads = 256;    // threads of a block: one or several teams
+inline constexpr int64_t kWarpRow = 1024;  // maximum row length for a warp
 inline constexpr size_t kRowShared = block_values<kRowThreads>() * sizeof(double);  // bytes
 
-// kTeam threads a row, kVectorWidth neighbouring elements a thread at a time.
+// A team of kTeam threads per row; a thread takes kVectorWidth neighbouring elements at a time.
 template <int kTeam, int kVectorWidth>
 struct RowTeam {
   static_assert(kTeam == kWarp || kTeam == kRowThreads);
   static constexpr int N = kVectorWidth;
-  static constexpr int kRows = kRowThreads / kTeam;  // of a block
+  static constexpr int kRows = kRowThreads / kTeam;  // rows per block
   struct Add {
     template <class T>
     __device__ T operator()(T a, T b) const {
@@ -34,8 +34,9 @@ struct RowTeam {
     for (int64_t j = lane() * N; j < length; j += kTeam * N) fn(j);
   }
 
-  // For every thread of the team, all of which must come here. The last of a kernel leaves its
-  // memory to nobody.
+  // Return the reduction to every thread of the team; all of them must call it. last_reduce() is
+  // for the last reduction of a kernel: it has no final barrier, so the shared memory must not be
+  // reused.
   template <class T, class Combine>
   __device__ static T last_reduce(T value, T neutral, Combine combine) {
     if constexpr (kTeam == kWarp)
@@ -59,8 +60,8 @@ struct RowTeam {
   }
 };
 
-// Calls run(RowTeam<..>(), grid) for rows of T; `packs`: a thread takes 16 bytes at a time where
-// the length allows it. A block has kRowThreads threads and kRowShared bytes.
+// Calls run(RowTeam<..>(), grid) for rows of T. If `packs` is set, a thread takes 16 bytes at a
+// time if the length allows it. A block has kRowThreads threads and kRowShared bytes.
 template <class T, bool packs = true, class Run>
 void with_row_team(int64_t rows, int64_t length, Run&& run) {
   constexpr int N = packs ? kPack<T> : 1;
@@ -74,7 +75,7 @@ void with_row_team(int64_t rows, int64_t length, Run&& run) {
     whole ? with(RowTeam<kRowThreads, N>()) : with(RowTeam<kRowThreads, 1>());
 }
 
-// The largest of a row, for every thread of its team; NaNs are passed over.
+// Returns the largest element of a row to every thread of its team; NaNs are ignored.
 template <class Team, class T>
 __device__ T row_max(const T* x, int64_t c, bool vectorized) {
   T most = -kInfinity<T>;
@@ -85,7 +86,7 @@ __device__ T row_max(const T* x, int64_t c, bool vectorized) {
   return Team::reduce(most, most, [](T a, T b) { return a > b ? a : b; });
 }
 
-// The sum over j of exp(x[j] - most), added up in Sum.
+// Returns the sum over j of exp(x[j] - most), accumulated in Sum.
 template <class Team, class Sum, class T>
 __device__ Sum row_sum_exp(const T* x, int64_t c, T most, bool vectorized) {
   Sum sum = 0;

@@ -12,7 +12,8 @@ cudaEvent_t handle_of(const Event& event) {
   return cuda->handle();
 }
 
-// Destructors wait before they give back: not for a GPU that is lost already.
+// Throws DeviceLost if the GPU is lost: destructors, which wait before they free memory, must not
+// wait for it.
 void require_not_lost(const char* call) {
   if (device_is_lost())
     throw DeviceLost(std::string(call) + ": not called, as an earlier call found the GPU lost");
@@ -41,7 +42,7 @@ class CudaGraph final : public CapturedWork {
   size_t nodes_ = 0;
 };
 
-// Ends a capture whatever happens.
+// Ends a capture in its destructor, also after an exception.
 class CaptureScope {
  public:
   CaptureScope(cudaStream_t stream, bool& goes_on) : stream_(stream), goes_on_(goes_on) {
@@ -54,7 +55,7 @@ class CaptureScope {
     if (!ended_) cuda_try([&] { return cudaStreamEndCapture(stream_, &graph_); });
     if (graph_ != nullptr) cuda_try([&] { return cudaGraphDestroy(graph_); });
   }
-  cudaGraph_t end() {  // its own still
+  cudaGraph_t end() {  // still owned by the scope
     cuda_check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
     ended_ = true;
     return graph_;
@@ -82,7 +83,7 @@ CudaEvent::~CudaEvent() {
 bool CudaEvent::done() const {
   cudaError_t state = cudaEventQuery(handle_);
   if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // not an error: it must not show at the next check
+    cudaGetLastError();  // not an error: clear it for the next check
     return false;
   }
   cuda_check(state, "cudaEventQuery");
@@ -106,7 +107,7 @@ CudaStream::~CudaStream() {
 
 std::unique_ptr<Event> CudaStream::make_event() { return std::make_unique<CudaEvent>(index_); }
 
-// In a capture a node, so that each launch records it for other streams.
+// In a capture the record becomes a node, so that each launch records the event for other streams.
 void CudaStream::record(Event& event) {
   const unsigned how = captures_ ? cudaEventRecordExternal : cudaEventRecordDefault;
   cuda_check(cudaEventRecordWithFlags(handle_of(event), handle_, how), "cudaEventRecordWithFlags");

@@ -1,4 +1,5 @@
-// Stream and Event of a GPU. For files of the GPU back end: it includes the vendor's headers.
+// CudaStream and CudaEvent: Stream and Event of a GPU. For files of the GPU back end: includes the
+// vendor's headers.
 #pragma once
 
 #include <memory>
@@ -26,10 +27,10 @@ class CudaStream final : public Stream {
   explicit CudaStream(int index);
   ~CudaStream() override;
   std::unique_ptr<Event> make_event() override;
-  void record(Event& event) override;  // throws InternalError when the event is not a CudaEvent
+  void record(Event& event) override;  // throws InternalError for an event that is not a CudaEvent
   void wait(const Event& event) override;
   void synchronize() override;
-  // As a CUDA graph. Where `issue` throws, the capture is ended and nothing stays of it.
+  // Captures a CUDA graph. If `issue` throws, ends and discards the capture.
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override;
   cudaStream_t handle() const { return handle_; }
 

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMajor = 10000;  // both libraries count so: 130100, 91900
+constexpr size_t kMajor = 10000;  // in both libraries' version numbers: 130100, 91900
 
 std::string file_of(const void* function) {
   Dl_info about{};

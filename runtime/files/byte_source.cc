@@ -21,7 +21,7 @@ void MemorySource::read(uint64_t offset, void* to, size_t count) const {
 FileSource::FileSource(const std::string& path) : FileSource(path, file_system()) {}
 
 FileSource::FileSource(const std::string& path, FileSystem& files) : files_(files) {
-  // Not to hang on a pipe, which is refused below.
+  // Do not block on a pipe, which is refused below.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   file_ = files_.open(path.c_str(), kFlags, 0);
   for (int i = 0; file_ < 0 && errno == EINTR && i < kMaxInterruptions; ++i)

@@ -10,16 +10,16 @@ namespace tessera {
 
 class FileSystem;  // file_system.h
 
-// A file's bytes, wherever they are.
+// The bytes of a file, on disk or in memory.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual uint64_t size() const = 0;
-  // Throws Error when they are not all to be had.
+  // Reads bytes [offset, offset + count). Throws Error if not all of them can be read.
   virtual void read(uint64_t offset, void* to, size_t count) const = 0;
 };
 
-// Bytes in memory, which must outlive it.
+// Bytes in memory, which must outlive this object.
 class MemorySource final : public ByteSource {
  public:
   explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -30,8 +30,8 @@ class MemorySource final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-// An ordinary file opened for reading. Throws Error, without the name of the file, when it cannot
-// be opened, is no ordinary file, or cannot be read. Interrupted calls are repeated.
+// A regular file opened for reading. Throws Error, without the file name, if it cannot be opened,
+// is not a regular file, or cannot be read. Interrupted calls are repeated.
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::string& path);

@@ -57,9 +57,9 @@ FileError write_new(FileSystem& files, const char* path,
   FileError wrong;
   for (const auto& part : parts)
     if (!wrong && !write_all(files, file, part)) wrong = fault("write");
-  // After an fsync that failed the bytes may be lost for good: it is not tried again.
+  // After a failed fsync the bytes may be lost for good: it is not tried again.
   if (!wrong && uninterrupted([&] { return files.fsync(file); }) < 0) wrong = fault("synchronise");
-  // An interrupted close has closed the file all the same.
+  // An interrupted close has closed the file nevertheless.
   if (files.close(file) < 0 && errno != EINTR && !wrong) wrong = fault("close");
   return wrong;
 }
@@ -76,7 +76,7 @@ FileError sync_folder_of(FileSystem& files, const char* path) {
       uninterrupted([&] { return files.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
   if (id < 0) return fault("open the folder of");
   FileError wrong;
-  // Some file systems cannot synchronise a folder, and say so with EINVAL.
+  // Some file systems cannot sync a folder and return EINVAL.
   if (uninterrupted([&] { return files.fsync(id); }) < 0 && errno != EINVAL)
     wrong = fault("synchronise the folder of");
   files.close(id);

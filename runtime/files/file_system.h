@@ -1,7 +1,7 @@
-// The calls of the operating system that files which must last are made with, so that a test can
-// let any of them fail; and the one way such a file is written.
+// FileSystem: the system calls for files that must be durable, so that a test can let each of them
+// fail; and write_durably(), which writes such a file.
 //
-// Each member is the system call of its name: -1 and errno when it fails. Thread-safe.
+// Each member is the system call of its name: returns -1 and sets errno on failure. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace tessera {
 
-// A file that was to be written and cannot be: a full disk, a right that is missing.
+// An output file that cannot be written: a full disk, a missing permission.
 class OutputError : public Error {
  public:
   using Error::Error;
   int exit_code() const override { return 5; }
 };
 
-// The most interruptions of one call in a row; a call that never gets through is an error.
+// Maximum interruptions of one call in a row; more are an error.
 inline constexpr int kMaxInterruptions = 1000;
 
 class FileSystem {
@@ -38,32 +38,30 @@ class FileSystem {
   virtual int unlink(const char* path);
 };
 
-// The machine's.
+// Returns the operating system's file system.
 FileSystem& file_system();
 
-// For errors about a path that leads nowhere: "; relative paths begin at the current folder
-// '/home/me'",
+// Returns "; relative paths begin at the current folder '/home/me'" for errors about missing paths;
 // "" if the path is absolute.
 std::string relative_path_help(const std::string& path);
 
-// What went wrong, if anything.
+// The failed operation, if any.
 struct FileError {
-  const char* operation = nullptr;  // "write": what could not be done; nullptr: all is well
+  const char* operation = nullptr;  // "write"; nullptr: no error
   int error = 0;                    // errno
-  bool in_place = false;            // yet the new file stands under its name
+  bool in_place = false;            // true: the new file already has its final name
   explicit operator bool() const { return operation != nullptr; }
 };
 
-// Writes all of them, going on after interruptions and short writes; false and errno when that
-// cannot be. Allocates nothing.
+// Writes all bytes; continues after interruptions and short writes. Returns false and sets errno on
+// failure. Allocates nothing.
 bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) noexcept;
 
-// Puts the parts, one behind the other, into PATH.partial, waits until the disk has them, renames
-// that to `path` and waits until the disk has the name: at any moment, also when the process is
-// killed or the machine loses power, `path` is the old file or the whole new one. After a fault
-// `path` is the old one still, or already the new one if only the folder could not be synchronised;
-// the partial file is gone if it can be removed. Interrupted calls are repeated, short writes go
-// on. Allocates nothing, throws nothing.
+// Writes the parts in order to PATH.partial, syncs it, renames it to `path` and syncs the folder.
+// At any moment, even if the process is killed or power fails, `path` is the old file or the
+// complete new one. After an error `path` is the old file, or the new one if only the folder could
+// not be synced; the partial file is removed if possible. Interrupted calls are repeated, short
+// writes continued. Allocates nothing, throws nothing.
 FileError write_durably(FileSystem& files, const char* path,
                         std::span<const std::span<const std::byte>> parts) noexcept;
 

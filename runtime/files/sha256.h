@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), as libcrypto computes it.
+// SHA-256 (FIPS 180-4), computed by libcrypto.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,12 @@ struct evp_md_ctx_st;  // libcrypto's EVP_MD_CTX
 
 namespace tessera {
 
-// Of bytes that come in pieces. Throws Error where libcrypto cannot compute it, as where it is
-// short of memory.
+// The digest of bytes added in chunks. Throws Error if libcrypto fails, for example out of memory.
 class Sha256 {
  public:
   Sha256();
   void add(std::span<const std::byte> bytes);
-  std::string digest();  // 64 digits in lower case; ends it
+  std::string digest();  // 64 lower-case digits; ends the computation
 
  private:
   std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> state_;

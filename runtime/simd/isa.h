@@ -1,11 +1,10 @@
-// Which instruction set the CPU kernels use. Leaf functions live in *_simd.cc files, compiled once
-// per instruction set into the namespace TESSERA_ISA; a table of plain function pointers is all
-// that crosses:
+// Isa: the instruction set of the CPU kernels. Leaf functions are in *_simd.cc files, which are
+// compiled once per instruction set into the namespace TESSERA_ISA. Other code reaches them only
+// through a table of plain function pointers:
 //
-//   struct GemmMicrokernels { void (*f32)(...); };             // gemm_simd.h
-//   namespace avx2 { extern const GemmMicrokernels gemm_microkernels; } ...   //
-//   TESSERA_DECLARE_MICROKERNELS
-//   microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(gemm_microkernels)).gather(...);
+//   struct FiniteMicrokernels { bool (*f32)(...), (*f64)(...); };         // engine/reduce_simd.h
+//   TESSERA_DECLARE_MICROKERNELS(FiniteMicrokernels, finite_microkernels)
+//   microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(finite_microkernels))(x, count);
 #pragma once
 
 #include <type_traits>
@@ -14,22 +13,22 @@ namespace tessera {
 
 enum class Isa { baseline, avx2, avx512 };
 
-// The best one that this CPU has and this build carries; TESSERA_MAX_ISA=baseline|avx2|avx512 in
-// the environment lowers it (for tests and measurements). Read once.
+// Returns the best set of this CPU and build. The environment variable
+// TESSERA_MAX_ISA=baseline|avx2|avx512 lowers it (for tests and measurements). Read once.
 Isa current_isa();
 const char* isa_name(Isa isa);
 
-// Kernels of matrix products and convolutions are written by hand for AVX2 and AVX-512 only
-// (sources listed as NATIVE and AVX in a CMakeLists.txt); elsewhere, and in builds with
-// -DTESSERA_PORTABLE, Eigen computes them.
+// Matrix products and convolutions have handwritten kernels for AVX2 and AVX-512 only (sources
+// listed as NATIVE and AVX in a CMakeLists.txt). Elsewhere, and in builds with -DTESSERA_PORTABLE,
+// Eigen computes them.
 #if defined(__x86_64__) && !defined(TESSERA_PORTABLE)
-inline constexpr bool kNativeKernels = true;  // this build carries them
+inline constexpr bool kNativeKernels = true;  // this build contains them
 #else
 inline constexpr bool kNativeKernels = false;
 #endif
 inline bool has_native_kernels() { return kNativeKernels && current_isa() != Isa::baseline; }
 
-// Of a table with members f32 and f64: the one for T.
+// Returns the member of a table, f32 or f64, for T.
 template <class T, class Microkernels>
 const auto& microkernels_for(const Microkernels& table) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
@@ -56,7 +55,7 @@ const auto& microkernels_for(const Microkernels& table) {
   (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
    : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
                                                       : ::tessera::baseline::table)
-// The same without baseline, for native kernels: to be asked where has_native_kernels() only.
+// Macros for native kernels, without baseline. Require has_native_kernels().
 #define TESSERA_DECLARE_AVX_MICROKERNELS(Type, table) \
   namespace avx2 {                                    \
   extern const Type table;                            \

@@ -27,7 +27,7 @@ Register fill(float x) { return Register{x, x, x, x}; }
 Register multiply_add(Register a, Register b, Register c) { return a * b + c; }
 #endif
 
-// As many sums as hide the latency of two units, and fit sixteen registers.
+// Enough sums to hide the latency of two units, within sixteen registers.
 constexpr int kSums = 12;
 constexpr int64_t kLanes = sizeof(Register) / sizeof(float);
 

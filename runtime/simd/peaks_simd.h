@@ -1,4 +1,4 @@
-// The leaf loops behind measure_peaks() (runtime/machine_peaks.h).
+// The leaf loops of measure_peaks() (runtime/machine_peaks.h).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace tessera {
 
 struct PeakMicrokernels {
-  // `rounds` times `flops` multiplications and additions in registers, x = x factor + term, fused
-  // where the instruction set has that. Returns what depends on all of them.
+  // Executes `rounds` times `flops` multiplications and additions in registers, x = x factor +
+  // term, fused if the instruction set allows it. Returns a value that depends on all of them.
   float (*multiply_add)(int64_t rounds, float factor, float term);
   int64_t flops;
   void (*copy)(const float* from, float* to, int64_t count);

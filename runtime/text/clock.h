@@ -1,4 +1,4 @@
-// Times and spans of time for people.
+// Times and durations as text.
 #pragma once
 
 #include <chrono>
@@ -7,14 +7,14 @@
 
 namespace tessera {
 
-// "4:05", "2:04:05", "3 d 2 h", "120 d"; "?" where it is not finite or negative.
+// Returns "4:05", "2:04:05", "3 d 2 h", "120 d"; "?" if not finite or negative.
 std::string duration_text(double seconds);
-// In at most five characters: "4:05", "2h04m", "12.5h", "3.1d", ">999d".
+// Returns at most five characters: "4:05", "2h04m", "12.5h", "3.1d", ">999d".
 std::string short_duration_text(double seconds);
 
 double milliseconds_since(std::chrono::steady_clock::time_point start);
 
-// "2026-11-22T11:38:30Z" (RFC 3339)
+// Returns "2026-11-22T11:38:30Z" (RFC 3339).
 std::string utc_text(std::time_t time);
 
 }  // namespace tessera

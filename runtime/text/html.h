@@ -1,4 +1,4 @@
-// Text within HTML and SVG.
+// Text in HTML and SVG.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// With '<', '>', '&' and '"' as entities, so that it may stand between tags and in an attribute;
-// without the control characters that XML forbids.
+// Returns the text with '<', '>', '&' and '"' as entities, for use between tags and in attributes;
+// drops the control characters that XML forbids.
 std::string html_escaped(std::string_view text);
 
 }  // namespace tessera

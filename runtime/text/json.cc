@@ -1,4 +1,4 @@
-// The only file that includes the library, which takes seconds to compile.
+// The only file that includes the JSON library, which takes seconds to compile.
 #include "tessera/runtime/text/json.h"
 
 #include <cmath>
@@ -15,8 +15,8 @@ using Value = nlohmann::ordered_json;
 
 namespace {
 
-// "[json.exception.parse_error.101] parse error at line 1, column 2: ...", which may quote all of a
-// long text.
+// Removes the prefix "[json.exception.parse_error.101] " and shortens the text, which may quote all
+// of a long document.
 std::string told(const Value::exception& error) {
   constexpr size_t kMax = 300;
   const std::string_view what = error.what();
@@ -26,7 +26,7 @@ std::string told(const Value::exception& error) {
   return text;
 }
 
-// The library's names for the events.
+// Translates the library's events.
 class Events final : public nlohmann::json_sax<Value> {
  public:
   explicit Events(JsonListener& to) : to_(to) {}
@@ -66,7 +66,7 @@ struct Json::Access {
     return Json(std::shared_ptr<const void>(std::make_shared<const Value>(std::move(value))));
   }
 
-  // A part of a value, which keeps all of it.
+  // Returns a part of a value, which keeps the whole value alive.
   static Json part(const Json& whole, const Value& value) {
     return Json(std::shared_ptr<const void>(whole.value_, &value));
   }

@@ -1,5 +1,5 @@
-// JSON as a sequence of events, for texts that nobody vouches for: no tree is made of them, so they
-// take the memory of what the listener keeps, and a name that is given twice is seen.
+// read_json(): JSON as a sequence of events, for untrusted texts. Makes no tree, so memory is only
+// used for what the listener stores, and the listener sees duplicate names.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-// What it throws ends the reading.
+// Receives the events. An exception ends the reading.
 class JsonListener {
  public:
   virtual ~JsonListener() = default;
   virtual void begin_object() = 0;
-  virtual void name(const std::string& name) = 0;  // of the value that follows
+  virtual void name(const std::string& name) = 0;  // name of the next value
   virtual void end_object() = 0;
   virtual void begin_list() = 0;
   virtual void end_list() = 0;
@@ -22,7 +22,7 @@ class JsonListener {
   virtual void other(const char* kind) = 0;  // "a fraction", "a negative number", "null", ...
 };
 
-// Throws Error naming line and column. However deep lists stand in lists, the stack is not used.
+// Reads a text. Throws Error naming line and column. Nested lists do not use the stack.
 void read_json(std::string_view text, JsonListener& listener);
 
 }  // namespace tessera

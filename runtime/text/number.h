@@ -1,4 +1,4 @@
-// Numbers as people write them: decimal, and only what everybody reads alike.
+// Numbers as people write them: decimal and unambiguous.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace tessera {
 
-// Reads all of the text, as std::from_chars does, but neither a leading zero (010) nor, as a
-// double, what is not finite: invalid_argument. result_out_of_range where T cannot hold it. T: int,
+// Parses the whole text like std::from_chars, but returns invalid_argument for a leading zero (010)
+// and for a double that is not finite; result_out_of_range if T cannot hold the value. T: int,
 // int64_t, uint64_t, double.
 template <class T>
 std::errc parse_number(std::string_view text, T& value);
 
-// A loss with four decimals; one that is large in fewer characters: "0.5213", "12345.7",
-// "1.235e+24"; "nan" without a sign.
+// Returns a loss with four decimals, or fewer digits if large: "0.5213", "12345.7", "1.235e+24";
+// "nan" without a sign.
 std::string loss_text(double loss);
 
-// "15ep" or "15 ep": the number, which may be none, and what follows it.
+// Splits "15ep" or "15 ep" into the number, which may be empty, and the rest.
 struct Quantity {
   std::string_view number, unit;
 };

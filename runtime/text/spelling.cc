@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn a into b.
+// Returns the edit distance: insertions, deletions, replacements and swaps of neighbours.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -28,16 +28,16 @@ size_t distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-constexpr size_t kLongestWord = 64;  // a longer one is no typing error
+constexpr size_t kLongestWord = 64;  // a longer word is no typing error
 
-// How many errors still leave a word recognisable.
+// Returns the number of errors that leave a word recognisable.
 size_t max_errors(size_t length) { return length <= 3 ? 1 : std::max<size_t>(2, length / 3); }
 
 }  // namespace
 
 std::string nearest_spelling(std::string_view word, const std::vector<std::string>& known) {
   if (word.empty() || word.size() > kLongestWord) return "";
-  // Errors first; among equals a name as long as the word, then one that begins like it.
+  // Order by errors, then by difference in length, then by the length of the common prefix.
   using Cost = std::array<size_t, 3>;
   std::string best;
   Cost least{kLongestWord, 0, 0};

@@ -1,4 +1,4 @@
-// For errors about names: which known name was meant.
+// Suggestions for misspelled names in errors.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace tessera {
 
-// The known name with the fewest typing errors (a letter more, less, other, or two swapped), or ""
-// when none is near: more errors than a third of the longer word, but two from four letters on.
+// Returns the known name with the fewest typing errors (a letter more, less, other, or two
+// swapped). Returns "" if that has more than max(2, n / 3) errors (1 if n <= 3), n the length of
+// the longer word.
 std::string nearest_spelling(std::string_view word, const std::vector<std::string>& known);
 
-// "'resnet21' is not known; did you mean 'resnet20'? (known: lenet5, mlp, resnet20)"
+// Returns "'resnet21' is not known; did you mean 'resnet20'? (known: lenet5, mlp, resnet20)".
 std::string unknown_name(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace tessera

@@ -10,7 +10,7 @@ struct Status {
   std::mutex mutex;
   std::FILE* out = nullptr;
   std::string text;
-  int away = 0;  // how many want it off the screen
+  int away = 0;  // number of WithoutStatus objects
 };
 
 Status& status() {
@@ -20,7 +20,7 @@ Status& status() {
 
 constexpr std::string_view kErase = "\r\x1b[K";
 
-// Erases and draws in one piece, so that nothing flickers.
+// Erases and draws with one write, to avoid flicker.
 void show(const Status& now, std::string_view text) {
   std::string bytes(kErase);
   bytes += text;

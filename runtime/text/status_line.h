@@ -1,6 +1,6 @@
-// A text that stands below all lines of a terminal and is redrawn in place, such as a progress bar.
+// Status line: a text below all lines of a terminal, redrawn in place, such as a progress bar.
 //
-// There is one. Lines written by log() stand above it; who writes lines past log() makes a
+// There is one status line. log() writes above it; other code that writes lines makes a
 // WithoutStatus first. Thread-safe.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-// Shows the text, of one line, in place of the one before; "" takes it away. `out` must stay open
-// until then.
+// Shows the text, one line, instead of the previous one; "" removes it. `out` must stay open until
+// then.
 void set_status(std::FILE* out, std::string_view text);
 
-// While one lives, the status is not on the screen; it comes back with the last one's end.
+// Hides the status line during its lifetime; the end of the last WithoutStatus shows it again.
 class WithoutStatus {
  public:
   WithoutStatus();

@@ -15,7 +15,7 @@ constexpr std::string_view kIndent = "  ";
 void wrap_line(std::string_view line, size_t columns, std::string& text) {
   size_t room = columns;
   while (utf8_length(line) > room) {
-    // The last space that leaves no more than the room; else the first one behind it.
+    // Break at the last space within the room, else at the first one after it.
     const size_t first = line.find_first_not_of(' ');
     size_t end = 0, characters = 0, cut = line.npos;
     while (end < line.size() && characters <= room) {
@@ -48,7 +48,7 @@ bool can_redraw(std::FILE* out) {
 }
 
 int columns_of(std::FILE* out) {
-  constexpr int kUsual = 100;  // of a terminal that does not tell
+  constexpr int kUsual = 100;  // for a terminal without a known size
   winsize size{};
   if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return is_terminal(out) ? kUsual : 0;

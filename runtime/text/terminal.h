@@ -1,4 +1,4 @@
-// What a stream that a person looks at can show.
+// Properties of a terminal, and line wrapping.
 #pragma once
 
 #include <cstdio>
@@ -8,13 +8,13 @@
 namespace tessera {
 
 bool is_terminal(std::FILE* out);
-// Whether lines can be redrawn in place: a terminal that is not a "dumb" one (TERM).
+// Returns true if lines can be redrawn in place: a terminal that is not "dumb" (TERM).
 bool can_redraw(std::FILE* out);
-// Characters that a line has room for; 0 where `out` is no terminal.
+// Returns the characters per line; 0 if `out` is not a terminal.
 int columns_of(std::FILE* out);
 
-// Lines of at most `columns` characters, broken at spaces; what follows a break is indented by two.
-// A word that is longer stays whole.
+// Breaks text into lines of at most `columns` characters at spaces; indents continuation lines by
+// two. A longer word stays whole.
 std::string wrapped(std::string_view text, int columns);
 
 }  // namespace tessera

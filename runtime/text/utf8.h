@@ -1,4 +1,4 @@
-// Text as UTF-8: checked, counted and made fit to show.
+// UTF-8 text: validation, length and printable form.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,21 @@
 
 namespace tessera {
 
-// The character at `at`: its bytes (1 where it is not UTF-8) and its code point, -1 where it is not
-// UTF-8 (cut off, overlong, a surrogate, above U+10FFFF).
+// A character: its bytes (1 if it is not UTF-8) and its code point, -1 if it is not UTF-8 (cut off,
+// overlong, a surrogate, above U+10FFFF).
 struct Utf8Character {
   size_t bytes = 1;
   long code = -1;
-  // U+0000 to U+001F, U+007F to U+009F.
+  // Returns true for U+0000 to U+001F, U+007F to U+009F.
   bool is_control() const;
 };
 Utf8Character utf8_at(std::string_view text, size_t at);
 
-// In characters; what is not UTF-8 counts a character a byte.
+// Returns the length in characters; a byte that is not UTF-8 counts as one.
 size_t utf8_length(std::string_view text);
-// The first byte of the character that byte `at` belongs to.
+// Returns the first byte of the character that contains byte `at`.
 size_t utf8_start(std::string_view text, size_t at);
-// Tabs as spaces; other control characters, and what is not UTF-8, as '?'.
+// Returns the text with tabs as spaces; other control characters and invalid bytes as '?'.
 std::string utf8_printable(std::string_view text);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Scalar programs written out as loops, for pointwise.cc to compare with. Whole tensors have `rows`
-// rows of c, the others one row.
+// ByHand: scalar programs written as loops, for comparison in pointwise.cc. Full tensors have
+// `rows` rows of c elements, the others one row.
 #pragma once
 
 #include <cstdint>

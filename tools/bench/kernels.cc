@@ -1,9 +1,11 @@
-// Speed of the native CPU kernels over Eigen's, for every distinct matrix product and convolution
-// in the training steps of some networks: a Markdown table on stdout. Ratios of medians of
-// processor time on one thread, the two run in turn. Built on request: ninja kernel_bench;
+// kernel_bench: speed of the native CPU kernels relative to Eigen's, for every distinct matrix
+// product and convolution in the training steps of some networks: a Markdown table on stdout.
+// Ratios of median processor times on one thread, run alternately. Built on request: ninja
+// kernel_bench;
 //
 //   kernel_bench [ROUNDS]
-//   kernel_bench winograd [ROUNDS]   Winograd's convolutions over the direct native ones, with the
+//   kernel_bench winograd [ROUNDS]   Winograd's convolutions relative to direct native ones, with
+//   the
 //                                    largest error of each against float64, over the largest value
 #include <algorithm>
 #include <cmath>
@@ -33,15 +35,15 @@ bool is(const Algorithm& algorithm, std::string_view name) {
   return algorithm.name.starts_with(name);
 }
 
-// The algorithm of that name; of "winograd" either; of "native" the best of those by hand that are
-// not Winograd's.
+// Returns the algorithm of that name: "winograd" matches any of Winograd's, "native" the first one
+// by hand that is not Winograd's.
 std::optional<Algorithm> find(const std::vector<Algorithm>& all, std::string_view name) {
   for (const Algorithm& one : all)
     if (name == "native" ? !is(one, "winograd") && !is(one, "eigen") : is(one, name)) return one;
   return std::nullopt;
 }
 
-// How many times as fast `a` is as `b`.
+// Returns the speed of `a` relative to `b`.
 double ratio(AlgorithmRun& a, AlgorithmRun& b, int rounds) {
   seconds(b, 1);
   const int times = std::clamp(static_cast<int>(0.004 / (seconds(a, 1) + 1e-6)), 1, 1000);
@@ -87,7 +89,7 @@ std::string against_direct(const Op& op, const Specs& in, const std::vector<Algo
                      error(b, exact, elements));
 }
 
-// The three passes of a convolution stand in one row, named by x, its filters and y.
+// A table row: the three passes of a convolution, named by x, its filters and y.
 struct Row {
   std::string pass[3];
 };

@@ -1,8 +1,8 @@
-// Speed of scalar programs, compiled and interpreted, over the same expression written out as a
-// loop, or that of the sums of norms over a loop that only reads: a Markdown table on stdout.
-// Medians of processor time on one thread, all run in turn. Built on request: ninja
-// pointwise_bench; pointwise_bench [programs|sums [ROUNDS]]. Few channels are given to the loops as
-// rows of 256 elements and more.
+// pointwise_bench: speed of scalar programs, compiled and interpreted, relative to the same
+// expression as a loop, or of the sums of norms relative to a loop that only reads: a Markdown
+// table on stdout. Medians of processor time on one thread, run alternately. Built on request:
+// ninja pointwise_bench; pointwise_bench [programs|sums [ROUNDS]]. The loops get few channels as
+// rows of at least 256 elements.
 #include <algorithm>
 #include <ctime>
 #include <functional>
@@ -48,8 +48,7 @@ struct Case {
   const char* name;
   ByHand::Loop ByHand::*loop;
   ScalarProgram program;
-  std::vector<int>
-      whole;  // inputs as large as the output; the others have a value for each channel
+  std::vector<int> whole;  // inputs as large as the output; the others have one value per channel
 };
 
 const std::vector<Case> kCases = {
@@ -69,7 +68,7 @@ const std::vector<Case> kCases = {
     {"relu_grad", &ByHand::relu_grad, stages::program<2>(stages::relu_grad), {0, 1}},
 };
 
-// Aligned as blocks of tensors are.
+// An allocator with the alignment of tensor blocks.
 template <class T>
 struct Aligned {
   using value_type = T;
@@ -92,7 +91,7 @@ Floats values(int64_t n, int key) {
   return all;
 }
 
-// `range`: elements of one call, as epilogues have them, or 0.
+// `range` is the number of elements per call, as in epilogues, or 0.
 Work run(const PointwisePlan& plan, const std::vector<const void*>& in, float* out, int64_t total,
          int64_t range) {
   return [&plan, &in, out, total, range] {
@@ -139,7 +138,7 @@ void compare(const Case& one, int64_t c, int64_t elements, const char* where, in
   print(one.name, c, where, 4.0 * static_cast<double>(total) * (1.0 + one.whole.size()), times);
 }
 
-// x [n, c] by a value for each n, or by one value.
+// Multiplies x [n, c] by a value for each n, or by one value.
 void compare_scale(int64_t c, bool one, int64_t elements, const char* where, int rounds) {
   const ByHand& hand = TESSERA_SELECT_MICROKERNELS(by_hand);
   const ScalarProgram program = stages::program<1>(stages::times);
@@ -170,7 +169,7 @@ struct Size {
   int64_t elements;
 };
 
-// The sums of norms over the bandwidth at which the same bytes are read.
+// Compares the sums of norms with the bandwidth of reading the same bytes.
 void compare_sums(int64_t c, const Size& size, int rounds) {
   const ByHand& hand = TESSERA_SELECT_MICROKERNELS(by_hand);
   const int64_t rows = std::max<int64_t>(size.elements / c, 1), total = rows * c;

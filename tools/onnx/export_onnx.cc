@@ -17,9 +17,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kOpset = 17, kFormat = 8;
-constexpr int64_t kAnyBatch = 10007;  // a prime that no extent of a network is a multiple of
+constexpr int64_t kAnyBatch = 10007;  // a prime of which no extent of a network is a multiple
 
-// What depends on weights alone is computed; false where the node needs images.
+// Computes a node that depends only on weights; returns false if the node needs images.
 bool compute(const Graph& graph, const Node& node, OnnxValues& values) {
   if (!std::ranges::all_of(node.inputs, [&](ValueId id) { return values.is_known(id); }))
     return false;
@@ -54,7 +54,7 @@ void write_graph(const TrainedNetwork& trained, const Graph& graph, OnnxValues& 
     if (value.persistent())
       values.put(static_cast<ValueId>(i), trained.store.find(value.name), value.name);
   }
-  std::vector<const Node*> left;  // written when all that weights alone decide is known
+  std::vector<const Node*> left;  // written after all constants have been computed
   for (const Node& node : graph.nodes)
     if (!compute(graph, node, values)) left.push_back(&node);
   for (const Node* node : left)

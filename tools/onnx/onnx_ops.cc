@@ -16,9 +16,9 @@ namespace {
 
 using Integers = std::vector<int64_t>;
 
-constexpr int kImageAxis[] = {0, 2, 3, 1};  // of our axis, in NCHW
+constexpr int kImageAxis[] = {0, 2, 3, 1};  // NCHW position of each of our axes
 
-// One node that is being written.
+// A node while it is written.
 struct Writing {
   const Node& node;
   OnnxValues& values;
@@ -55,12 +55,12 @@ struct Writing {
   void put_image(std::string name) const { values.put(out(), std::move(name), true); }
 };
 
-// y = x scale + shift with numbers for each channel: batch norms, biases, layer scales.
+// y = x scale + shift per channel: batch norms, biases, layer scales.
 struct ChannelMap {
   std::vector<double> scale, shift;  // [channels]
 };
 
-// Whether a program multiplies its input x with numbers and adds numbers.
+// Returns true if a program only multiplies its input x by numbers and adds numbers.
 bool is_linear_in(const ScalarProgram& program, const std::vector<ValueId>& inputs, ValueId x) {
   std::vector<bool> reads;
   for (const ValueId id : inputs) reads.push_back(id == x);
@@ -78,13 +78,13 @@ bool is_linear_in(const ScalarProgram& program, const std::vector<ValueId>& inpu
   return reads[static_cast<size_t>(program.result())];
 }
 
-// Returns what a pointwise node makes of its input x, whose last dimension is that of channels, or
-// nothing if that is no such map or depends on other values of the network.
+// Returns the function that a pointwise node applies to its input x, with channels last; nullopt if
+// it is not such a map or depends on other values of the network.
 std::optional<ChannelMap> channel_map_of(const Node& node, ValueId x, const OnnxValues& values) {
   const auto program = node.op->pointwise();
   const Shape& shape = values.shape(x);
   if (!program || shape.rank() < 2 || !is_linear_in(*program, node.inputs, x)) return {};
-  std::vector<double> made[2];  // of 0 and of 1
+  std::vector<double> made[2];  // the results for x = 0 and x = 1
   for (const int number : {0, 1}) {
     Tensors inputs;
     for (const ValueId id : node.inputs) {
@@ -104,8 +104,8 @@ std::optional<ChannelMap> channel_map_of(const Node& node, ValueId x, const Onnx
   return ChannelMap{made[1], made[0]};
 }
 
-// Adds a node that multiplies x with weights [outputs, ...]. Maps of its channels that follow, and
-// that alone read the result, become part of the weights and of a bias.
+// Adds a node that multiplies x by weights [outputs, ...]. Channel maps that are the only users of
+// the result are folded into the weights and a bias.
 void put_product(const Writing& w, const char* op, const std::string& x, bool is_nchw,
                  const std::vector<OnnxAttribute>& attributes) {
   const auto channels = static_cast<size_t>(w.out_shape().back());
@@ -151,7 +151,7 @@ void write_pool(const Writing& w) {
                                            {"strides", w.setting("stride")},
                                            {"pads", both_sides(w.setting("padding"))}};
   if (w.setting("round_up")[0] != 0) {
-    // What a window that is cut off is divided by, runtimes do not agree on.
+    // Runtimes do not agree on the divisor of a clipped window.
     if (!is_max) refuse(w.node, "has round_up");
     attributes.push_back({"ceil_mode", {1}, false});
   }
@@ -207,7 +207,7 @@ void write_concat(const Writing& w) {
                image);
 }
 
-// A box that may reach outside, where zeros are: padded first, then cut.
+// Writes a box that may reach into the zeros outside: a padding, then a slice.
 void write_slice(const Writing& w) {
   const bool image = w.values.is_nchw(w.in(0));
   const Shape &from = w.in_shape(), &size = w.out_shape();
@@ -259,7 +259,7 @@ void write_softmax(const Writing& w) {
       w.add(is_log ? "LogSoftmax" : "Softmax", {w.values.ours(w.in(0))}, {{"axis", {-1}, false}}));
 }
 
-// Mean and 1 / deviation of each row.
+// Writes the mean and 1 / std of each row.
 void write_layer_moments(const Writing& w) {
   const std::string x = w.values.ours(w.in(0));
   const std::vector<OnnxAttribute> rows = {{"axes", {-1}}};
@@ -271,7 +271,7 @@ void write_layer_moments(const Writing& w) {
   w.values.put(w.out(1), w.add("Reciprocal", {root}), false);
 }
 
-// Mean and sum of squared differences of each channel of each sample: [n, 2, c].
+// Writes the mean and the sum of squared differences per channel and sample: [n, 2, c].
 void write_block_moments(const Writing& w) {
   const Shape& s = w.in_shape();
   const int64_t pixels = s.elements(1, s.rank() - 1);
@@ -286,7 +286,7 @@ void write_block_moments(const Writing& w) {
   w.put_ours(w.add("Concat", {mean, squares}, {{"axis", {1}, false}}));
 }
 
-// From those: mean and 1 / deviation of each channel's group, [n, c].
+// Writes, from these moments, the mean and 1 / std of each channel's group, [n, c].
 void write_group_norm_finalise(const Writing& w) {
   const int64_t groups = w.setting("groups")[0], n = w.in_shape()[0], c = w.in_shape()[2];
   const std::vector<OnnxAttribute> axes = {{"axes", {2}}};
@@ -321,10 +321,10 @@ void write_copy(const Writing& w) {
   w.values.put(w.out(), image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0)), image);
 }
 
-// A register of a scalar program as the name of a value of the file; written when first read.
+// Returns the name in the file of a register of a scalar program, which the first use writes.
 using Registers = std::function<const std::string&(int)>;
 
-// min(max(x, low), high) with constants, or nothing if the min is another one.
+// Writes min(max(x, low), high) with constants as a Clip; returns "" for any other min.
 std::string write_clip(const Writing& w, const ScalarProgram& program, const Instruction& min,
                        const Registers& registers) {
   const auto made_by = [&](int r, ScalarOp op) {
@@ -417,7 +417,7 @@ void write_pointwise(const Writing& w, const ScalarProgram& program, bool by_sam
   w.values.put(w.out(), registers(program.result()), image);
 }
 
-// A norm by known statistics. One that follows a convolution has become a part of that.
+// Writes a norm with constant statistics. A norm after a convolution is already folded into that.
 void write_batch_norm(const Writing& w) {
   const auto map = channel_map_of(w.node, w.in(0), w.values);
   const bool image = w.in_shape().rank() == 4;
@@ -440,7 +440,7 @@ void write_unary(const Writing& w, const char* op) {
 
 using Write = void (*)(const Writing&);
 
-// Ops that are no pointwise program, or for which ONNX has an operator.
+// Ops that are not pointwise programs, or for which ONNX has an operator.
 const std::map<std::string_view, Write>& writers() {
   static const std::map<std::string_view, Write> all = {
       {"average_pool2d", write_pool},

@@ -10,18 +10,18 @@ namespace tessera {
 
 namespace {
 
-constexpr size_t kMaxBytes = (size_t{1} << 31) - (size_t{1} << 20);  // of a protobuf file
+constexpr size_t kMaxBytes = (size_t{1} << 31) - (size_t{1} << 20);  // limit of a protobuf file
 
 std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-// With ones in front, as broadcasting reads it.
+// Returns the shape with leading ones, for broadcasting.
 std::vector<int64_t> of_rank(const Shape& shape, int rank) {
   std::vector<int64_t> all(static_cast<size_t>(rank - shape.rank()), 1);
   all.insert(all.end(), shape.begin(), shape.end());
   return all;
 }
 
-// [n, c] as [n, 1, .., c].
+// Returns [n, c] as [n, 1, .., c].
 std::vector<int64_t> by_sample_of_rank(const Shape& shape, int rank) {
   std::vector<int64_t> all(static_cast<size_t>(rank), 1);
   all.front() = shape[0], all.back() = shape[1];

@@ -1,5 +1,5 @@
-// A captured network while it is written as ONNX. Images are NCHW there; everything else keeps our
-// order.
+// OnnxValues: a captured network while it is written as ONNX. Images are NCHW in the file; all
+// other values keep our order.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,15 @@ struct OnnxAttribute {
   bool is_list = true;
 };
 
-// The file that is being made: nodes and constants, with names that are given once.
+// The ONNX file under construction: nodes and constants, with unique names.
 class OnnxGraph {
  public:
   explicit OnnxGraph(onnx::GraphProto& graph) : graph_(graph) {}
 
-  // Adds a node and returns the name of its output.
-  // `near`: what the output is called after.
+  // Adds a node and returns the name of its output, which is derived from `near`.
   std::string node(const char* op, const std::vector<std::string>& inputs, const std::string& near,
                    const std::vector<OnnxAttribute>& attributes = {});
-  // Constants.
+  // Add a constant and return its name.
   std::string floats(const std::string& near, const std::vector<int64_t>& shape,
                      const std::vector<float>& values);
   std::string number(float value);
@@ -49,48 +48,48 @@ class OnnxGraph {
   size_t bytes_ = 0;
 };
 
-// The values of the network: where each stands, and in which order of dimensions.
+// The values of the network: the name of each in the file, and the order of its dimensions.
 class OnnxValues {
  public:
-  // `batch`: of the captured graph; a number that no other extent is a multiple of. `is_free`:
-  // whether the file is to take any.
+  // `batch` is the batch of the captured graph, a number of which no other extent is a multiple.
+  // `is_free`: the file accepts any batch.
   OnnxValues(const Graph& graph, OnnxGraph& to, int64_t batch, bool is_free)
       : graph_(graph), to_(to), batch_(batch), is_free_(is_free), readers_(graph.users()) {}
 
   const Shape& shape(ValueId id) const { return graph_.values[id].spec.shape; }
 
-  // Computed by the file.
+  // Records a value that the file computes.
   void put(ValueId id, std::string name, bool is_nchw);
-  // Known now.
+  // Records a constant.
   void put(ValueId id, const Tensor& value, const std::string& near);
   bool is_known(ValueId id) const { return known_.count(id) != 0; }
   const Tensor& known(ValueId id) const { return known_.at(id).value; }
   bool is_nchw(ValueId id) const { return nchw_.count(id) != 0; }
-  // Puts a value [n, c] that the file has as images of one pixel: [n, c, 1, 1].
+  // Records a value [n, c] that the file has as images of one pixel: [n, c, 1, 1].
   void put_pixels(ValueId id, std::string name) { pixels_[id] = std::move(name); }
   bool is_pixels(ValueId id) const { return pixels_.count(id) != 0; }
   const std::string& pixels(ValueId id) const { return pixels_.at(id); }
-  // Marks a value that the file does not have, as the node that makes it is part of another one.
+  // Marks a value that the file lacks, because its producer is fused into another node.
   void put_folded(ValueId id) { folded_.insert(id); }
   bool is_done(ValueId id) const {
     return is_nchw(id) || is_pixels(id) || ours_.count(id) != 0 || folded_.count(id) != 0;
   }
-  // Returns the node that reads a value, or nullptr if several do or the value is a result.
+  // Returns the only user of a value, or nullptr if it has several or is a result.
   const Node* only_reader(ValueId id) const;
 
-  // The name in our order, or, of rank 4, as NCHW; transposed where it is in the other.
+  // Return the name of a value in our order, or of rank 4 as NCHW; add a transpose if necessary.
   std::string ours(ValueId id);
   std::string nchw(ValueId id);
-  // An operand of a pointwise op whose result has shape `out`; in the order of the result, where
-  // rank 4 may be NCHW. by_sample: [n, c] stands for a value of each channel of each sample.
+  // Returns an operand of a pointwise op whose result has shape `out`, in the order of the result;
+  // rank 4 may be NCHW. by_sample: [n, c] has a value for each channel of each sample.
   std::string operand(ValueId id, const Shape& out, bool as_nchw, bool by_sample);
 
-  // A shape for Reshape: the batch may be any.
+  // Returns a shape for Reshape; the batch may be free.
   std::string reshape_target(const Shape& shape);
-  // A shape for Expand, which takes an extent of its own where it must know the batch.
+  // Returns a shape for Expand; a free batch that is expanded is read from the shape of the images.
   std::string expand_target(const Shape& from, const Shape& to);
 
-  // Known weights [o, ...] of a layer, slice k times scale[k]: filters as OIHW.
+  // Returns constant weights [o, ...] of a layer, slice k scaled by scale[k]; filters as OIHW.
   std::string weights(ValueId id, const std::vector<double>& scale);
 
  private:
@@ -110,7 +109,8 @@ class OnnxValues {
   std::map<ValueId, Known> known_;
 };
 
-// Writes a node of the graph (onnx_ops.cc). Throws ConfigError naming an op that has no form there.
+// Writes a node of the graph (onnx_ops.cc). Throws ConfigError, which names the op, if it has no
+// ONNX form.
 void write_onnx_node(const Graph& graph, const Node& node, OnnxValues& values, OnnxGraph& to);
 
 }  // namespace tessera

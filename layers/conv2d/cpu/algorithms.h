@@ -13,36 +13,37 @@ namespace tessera {
 
 struct ConvAlgorithm {
   std::string_view name;  // in profiles
-  // Whether it computes this, and takes less time than those after it in the list by a count made
-  // from the shape alone.
+  // Returns true if the algorithm can compute the request and is faster than those after it in the
+  // list, estimated from the shape alone.
   bool (*applies)(const ConvRequest& request, const CpuSettings& settings);
-  // Costs little; not prepared yet.
+  // Returns a convolution that is not prepared yet; cheap.
   std::unique_ptr<AnyConvolution> (*make)(const ConvRequest& request, ConvVariant form);
-  // Whether it computes the first input from what a prologue reads. Where it does not, that input
-  // is computed as a whole, in scratch, before.
+  // Returns true if a prologue is applied while the first input is read. Otherwise that whole input
+  // is computed into scratch first.
   bool (*takes_prologue)(const ConvRequest& request) = never;
-  // Whether passes may give it a prologue: a weight gradient also where the forward pass takes one
-  // alone, as what is written to scratch was then not written when the forward pass read it.
+  // Returns true if passes may fuse a prologue. A weight gradient may also have one that only the
+  // forward pass applies while reading: the input that it writes to scratch was not written by the
+  // forward pass.
   bool (*absorbs_prologue)(const ConvRequest& request) = never;
-  // Whether filters that do not change are better kept as it reads them.
+  // Returns true if constant filters should be prepacked.
   bool (*packs_filters)(const ConvRequest& request) = never;
 
   static bool never(const ConvRequest&) { return false; }
 
-  // The best first; each is defined in the file that computes it.
+  // Best first; each is defined in the file that implements it.
   static const ConvAlgorithm winograd4, winograd2, depthwise3x3, image_lanes, column_lanes, direct,
       eigen;
 };
 
-// Returns those that apply and that this build and processor have, never none; first the one to
-// take: by settings.kernels Eigen's, else the best.
+// Returns the algorithms that apply and that this build and processor have; never empty. The first
+// is the one to use: eigen if settings.kernels is CpuKernels::eigen, else the best.
 std::vector<const ConvAlgorithm*> conv_algorithms(const ConvRequest& request,
                                                   const CpuSettings& settings);
-// Requires a name of one of them.
+// Returns the algorithm of this name. Throws InternalError if there is none.
 const ConvAlgorithm& conv_algorithm(std::string_view name);
 
-// Returns a convolution that is ready to run. It never changes, so all nodes with the same request,
-// in all programs, share it and its tables. Thread-safe.
+// Returns a prepared convolution. It is immutable, so all nodes with the same request, in all
+// programs, share it and its tables. Thread-safe.
 std::shared_ptr<const AnyConvolution> shared_convolution(const ConvAlgorithm& algorithm,
                                                          const ConvRequest& request,
                                                          ConvVariant form = {});

@@ -1,4 +1,4 @@
-// Convolutions on the CPU over raw memory: the product itself and its two gradients, for float and
+// Convolution: a convolution or one of its two gradients on the CPU, over raw memory, for float and
 // double, prepared once for a shape. Activations are NHWC, filters OHWI, both dense:
 //
 //   x [n, h, w, c]   f [o, kh, kw, c/groups]   y [n, out_h, out_w, o]
@@ -7,8 +7,8 @@
 //
 // k runs over the channels of q's group, and x is zero outside the image.
 //
-// Another algorithm is another file beside these, with a class derived from Convolution and an
-// entry of the list in algorithms.h.
+// To add an algorithm, add a file with a class derived from Convolution and an entry in the list of
+// algorithms.h.
 #pragma once
 
 #include <cstddef>
@@ -31,11 +31,11 @@ struct ConvShape {
 
   int64_t out_h() const { return (h + 2 * pad_h - dilation_h * (kh - 1) - 1) / stride_h + 1; }
   int64_t out_w() const { return (w + 2 * pad_w - dilation_w * (kw - 1) - 1) / stride_w + 1; }
-  int64_t pixels() const { return n * out_h() * out_w(); }  // of y
+  int64_t pixels() const { return n * out_h() * out_w(); }  // pixels of y
   int64_t weights() const { return o * kh * kw * (c / groups); }
-  // A filter for each channel.
+  // Returns true if each channel has its own filter.
   bool depthwise() const { return groups > 1 && groups == c && groups == o; }
-  // Each pixel of y is made of the same pixel of x alone.
+  // Returns true if each pixel of y depends only on the same pixel of x.
   bool pointwise() const {
     return kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && pad_h == 0 && pad_w == 0;
   }
@@ -53,22 +53,22 @@ struct ConvRequest {
   ConvPass pass = ConvPass::forward;
   ConvShape shape;
   DType dtype = DType::f32;  // or f64
-  int64_t alignment = 16;    // of the first bytes of inputs and output: read for GPUs alone
+  int64_t alignment = 16;    // bytes, for inputs and output; read only for GPUs
   bool operator==(const ConvRequest&) const = default;
 };
 
-// What is done to tensors on their way: `prologue` to the first input, where it is there,
-// `epilogue` to y or dx; df has none.
+// The fused programs: `prologue` computes the first input, if set; `epilogue` is applied to y or
+// dx; df has none.
 template <class T>
 struct ConvHooks {
   Prologue<T> prologue;
   Epilogue<T> epilogue;
 };
 
-// What run() is given.
+// The form of the inputs of run().
 struct ConvVariant {
-  bool prologue = false;  // maybe with a prologue, where the algorithm takes any
-  bool packed = false;    // filters that pack() has made; forward alone, where it packs_filters()
+  bool prologue = false;  // maybe with a prologue; requires takes_prologue()
+  bool packed = false;    // filters from pack(); forward only, requires packs_filters()
   bool operator==(const ConvVariant&) const = default;
 };
 
@@ -76,23 +76,24 @@ struct ConvVariant {
 class AnyConvolution {
  public:
   virtual ~AnyConvolution() = default;
-  // Returns the bytes that run() needs with a pool of so many threads.
+  // Returns the bytes of scratch that run() needs with a pool of `threads` threads.
   virtual size_t scratch(int threads) const = 0;
-  // Returns how many elements pack() writes, of a convolution that is made for packed filters.
+  // Returns the number of elements that pack() writes; 0 if this convolution cannot read packed
+  // filters.
   virtual int64_t packed_elements() const { return 0; }
   // Computes tables that pack() and run() read. Called once before them.
   virtual void prepare() {}
 };
 
-// One pass for one shape: all that follows from the shape is computed when it is made and prepared.
+// One pass for one shape. The constructor and prepare() compute all that depends only on the shape.
 template <class T>
 class Convolution : public AnyConvolution {
  public:
-  // a and b are the inputs as ConvPass lists them. `scratch` is 64-byte aligned, of scratch(threads
-  // of the pool) bytes or more. If there is a prologue, for algorithms that take one, `a` is what
-  // it reads, and is only fetched into the cache. Allocates nothing. The result depends on the
-  // shape, the algorithm and the instruction set alone, never on the number of threads. One caller
-  // for each scratch at a time.
+  // Runs the pass. a and b are the inputs in the order of ConvPass. A prologue, if set, computes
+  // the first input; `a` is then the prologue's input and is only prefetched. Requires `scratch` of
+  // scratch(pool.size()) bytes with 64-byte alignment, used by one call at a time. The result
+  // depends only on the shape, the algorithm and the instruction set, not on the number of threads.
+  // Allocates nothing.
   virtual void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
                    const ConvHooks<T>& hooks) const = 0;
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}

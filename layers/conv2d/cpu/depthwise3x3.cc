@@ -1,6 +1,5 @@
-// Depthwise convolutions with 3x3 filters, stride 1 or 2 and no dilation. What they take is the
-// time to read and write images, so nothing is copied: rows are read where they lie, each into the
-// first-level cache once for two rows of outputs.
+// Depthwise convolutions with 3x3 filters, stride 1 or 2 and no dilation. They are bound by memory,
+// so nothing is copied: rows are read in place, each into L1 once for two rows of outputs.
 #include <algorithm>
 #include <cstring>
 
@@ -14,11 +13,11 @@
 namespace tessera {
 namespace {
 
-// Rows of a task with what they read: half of the smallest L2 met (512 KB).
+// Output rows of a task and their input: half of the smallest known L2 (512 KB).
 constexpr int64_t kTaskBytes = 256 << 10;
-// Tasks wanted, so that up to 16 threads find work; sums wanted, of which each is written and read.
+// Minimum tasks, enough for 16 threads; maximum partial sums, each of which is written and read.
 constexpr int64_t kMinDepthwiseTasks = 16, kMaxSums = 64;
-// Products in about 5 microseconds of one core, about what waking a thread takes.
+// Products that one core computes in about 5 microseconds, the time to wake a thread.
 constexpr int64_t kDepthwiseTaskWork = 1 << 16;
 
 template <class T>
@@ -26,7 +25,7 @@ const Depthwise3x3MicrokernelsOf<T>& depthwise_microkernels_of() {
   return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise3x3_microkernels));
 }
 
-// Rows of images in blocks: `rows` of one image each.
+// Rows of images in blocks; each block is `rows` rows of one image.
 struct RowBlocks {
   // in, out: bytes read and written for a row.
   RowBlocks(int64_t n, int64_t height, int64_t in, int64_t out) : height(height) {
@@ -49,7 +48,7 @@ RowBlocks row_blocks(const ConvGeometry& g, DType dtype) {
   return {g.n, g.out_h, g.in_w * row * g.in_step_h / g.out_step_h, g.out_w * row};
 }
 
-// Zeros, the packed filters of a convolution, the partial sums of a gradient.
+// Zeros, and the packed filters of a convolution or the partial sums of a gradient.
 template <class T>
 struct Scratch {
   T *zeros, *filters, *sums;
@@ -71,7 +70,7 @@ Scratch<T> lay_out(const ConvShape& s, int64_t runs, void* scratch) {
   return all;
 }
 
-// `count` rows of an image of the input from row `first` on.
+// Returns `count` rows of an input image from row `first` on.
 template <class T>
 DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, int64_t count,
                           const T* zeros) {
@@ -102,7 +101,7 @@ class Depthwise3x3 final : public Convolution<T> {
   const RowBlocks blocks_;
 };
 
-// Rows [i, i + rows) of an image's outputs, one or two.
+// Computes output rows [i, i + rows) of an image, one or two.
 template <class T>
 void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
                                const Scratch<T>& own) const {
@@ -115,8 +114,8 @@ void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
   depthwise_microkernels_of<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
 }
 
-// The same for one row of the input's gradient with stride 2, whose even and odd columns are made
-// of different taps.
+// Computes one row of the input gradient with stride 2, in which even and odd columns use different
+// taps.
 template <class T>
 void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const {
   const T* packed = own.filters;
@@ -134,7 +133,7 @@ void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T
   }
 }
 
-// Filters of each phase, [tap row][tap][channel].
+// Packs the filters of each phase as [tap row][tap][channel].
 template <class T>
 void pack(const ConvGeometry& g, const T* filters, T* packed) {
   for (int64_t phase = 0; phase < g.phases; ++phase) {
@@ -173,7 +172,7 @@ void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, T* ou
   });
 }
 
-// The gradient with respect to the filters: partial sums of runs of blocks, folded in their order.
+// The gradient with respect to the filters: partial sums of runs of blocks, reduced in order.
 template <class T>
 class Depthwise3x3WeightGrad final : public Convolution<T> {
  public:

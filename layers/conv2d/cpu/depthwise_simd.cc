@@ -18,7 +18,7 @@ struct Single {
   static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 };
 
-// R pixels by N vectors of channels, starting at channel k.
+// Computes R pixels by N vectors of channels, from channel k on.
 template <class V, int R, int N, class T>
 inline void gather_tile(const DepthwiseProduct<T>& p, int64_t first, int64_t k) {
   const T* a[R];
@@ -55,7 +55,7 @@ void gather(const DepthwiseProduct<T>& p) {
   for (; row < p.rows; ++row) gather_rows<1>(p, row);
 }
 
-// N taps of one vector of channels.
+// Sums N taps of one vector of channels.
 template <class V, int N, class T>
 inline void outer_tile(const DepthwiseOuter<T>& p, int64_t first, int64_t k) {
   typename V::Register sum[N];
@@ -100,11 +100,11 @@ extern const DepthwiseMicrokernels depthwise_microkernels = {{gather<float>, out
 
 namespace {
 
-// Outputs of a row in a tile, at most: maps of 7, 14, 28, 56 and 112 columns are cut into whole
-// ones.
+// Maximum outputs of a row in a tile. Images of 7, 14, 28, 56 and 112 columns are cut into whole
+// tiles.
 constexpr int kMax = 7;
 
-// Vectors of channels, the last of them with some only.
+// A vector of channels; the last one may be partial.
 template <class T, bool kWhole>
 struct Channels {
   using V = Vector<T>;
@@ -120,8 +120,8 @@ struct Channels {
   }
 };
 
-// The shape of a tile: kOut rows of kColumns outputs, with the taps of each. kEdge: some of the
-// taps lie outside the image.
+// The shape of a tile: kOut rows of kColumns outputs, with the taps of each. kEdge: some taps are
+// outside the image.
 template <int kTapRows_, int kTaps_, int kStep_, int kOut_, int kColumns_, bool kEdge_>
 struct TileShape {
   static constexpr int kTapRows = kTapRows_, kTaps = kTaps_, kStep = kStep_, kOut = kOut_;
@@ -131,7 +131,7 @@ struct TileShape {
   static constexpr int kInColumns = (kColumns - 1) * kStep + kTaps;
 };
 
-// The input of a tile: rows from its first column on, moved on channel by channel.
+// The input of a tile: rows from its first column on; advance() moves to the next channels.
 template <class T, class S>
 struct TileInput {
   TileInput(const DepthwiseRows<T>& p, int64_t j)
@@ -150,7 +150,7 @@ struct TileInput {
 
   const T* row[S::kInRows];
   int64_t channels, first, width;
-  int64_t ahead;  // elements to what the next rows of outputs will read: fetched meanwhile
+  int64_t ahead;  // elements to the input of the next output rows, which is prefetched
 };
 
 // Calls run(x, r, i, t) for each product of a tile, in the order of the input's columns and rows:
@@ -233,7 +233,7 @@ struct Sums {
   }
 };
 
-// All whole vectors of channels of the columns from j on.
+// Computes all whole vectors of channels of the columns from j on.
 template <template <class, class> class Work, class S, class T, class P>
 void all_channels(const P& p, int64_t j) {
   constexpr int L = Vector<T>::kLanes;
@@ -242,7 +242,7 @@ void all_channels(const P& p, int64_t j) {
     Work<S, T>::tile(p, in, Channels<T, true>{L}, j, k);
 }
 
-// The channels that are left, column by column.
+// Computes the remaining channels, column by column.
 template <template <class, class> class Work, class S, class T, class P>
 void last_channels(const P& p) {
   const int64_t whole = p.in.channels / Vector<T>::kLanes * Vector<T>::kLanes;
@@ -255,8 +255,8 @@ void last_channels(const P& p) {
   }
 }
 
-// A tile of `count` columns, up to kColumns. What may lie outside the image is asked for each
-// column of the input, but for the largest tiles.
+// Computes a tile of `count` columns, up to kColumns. Only the largest tiles have a version that
+// does not check each input column against the image.
 template <template <class, class> class Work, int kTapRows, int kTaps, int kStep, int kOut,
           int kColumns, class T, class P>
 inline void tile_of(const P& p, int64_t j, int64_t count) {

@@ -1,4 +1,4 @@
-// Loops of depthwise convolution, vectorised over the channels.
+// Microkernels of depthwise convolution, vectorised over the channels.
 #pragma once
 
 #include <cstdint>
@@ -47,19 +47,18 @@ struct DepthwiseMicrokernels {
 
 TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 
-// Loops of depthwise convolutions with 3x3 filters, vectorised over the channels. They read images
-// where they lie: a few columns at a time, all channels of these as they follow each other.
+// Microkernels of depthwise convolutions with 3x3 filters, vectorised over the channels. They read
+// images in place: a few columns at a time, with all channels of these in order.
 //
-// Columns of input that are read together, at most.
+// Maximum columns of input that are read together.
 constexpr int64_t kDepthwiseColumns = 15;
 
-// One or two rows of outputs. Output j of row r reads the columns j * step + base + v of the rows
-// rows[r * step + u] of the input, tap rows u and taps v. Columns outside [0, width) and rows that
-// are null are zero.
+// The input of one or two rows of outputs. Output j of row r reads columns j * step + base + v of
+// rows[r * step + u], tap rows u and taps v. Columns outside [0, width) and null rows are zero.
 template <class T>
 struct DepthwiseRows {
   const T* rows[5];
-  const T* zeros;                          // of kDepthwiseColumns pixels
+  const T* zeros;                          // kDepthwiseColumns pixels
   int64_t width, base, channels, columns;  // columns: outputs of a row
 };
 
@@ -80,13 +79,13 @@ struct DepthwiseSums {
   T* sum;
 };
 
-// By the step of the input, 1 or 2.
+// Arrays are indexed by the step of the input, 1 or 2, minus 1.
 template <class T>
 struct Depthwise3x3MicrokernelsOf {
-  // rows: of outputs, 1 or 2
+  // rows: rows of outputs, 1 or 2
   void (*products[2])(const DepthwiseProducts<T>&, int rows);
   void (*sums[2])(const DepthwiseSums<T>&, int rows);
-  // Products of one row of outputs with step 1, by the tap rows and the taps, 1 or 2 of each.
+  // Products of one row of outputs with step 1, indexed by tap rows - 1 and taps - 1.
   void (*products_of_taps[2][2])(const DepthwiseProducts<T>&);
 };
 

@@ -1,5 +1,5 @@
-// Convolutions as products of patches with filters, each product on one thread by Eigen. Patches
-// are packed a few hundred pixels and 1 KB of columns at a time, so that they stay in L2.
+// Convolutions by Eigen, as products of patches with filters (im2col), each product on one thread.
+// Patches are packed a few hundred pixels and 1 KB of columns at a time, so that they stay in L2.
 #include <algorithm>
 #include <cstring>
 
@@ -12,22 +12,22 @@
 namespace tessera {
 namespace {
 
-// The matrix of a convolution's patches, never made as a whole. Row p of it is what output pixel p,
-// counted over all images, reads of one group of x: kh * kw * c / groups columns (u, v, k), as a
-// filter has them, zero outside the image.
+// The matrix of a convolution's patches, never stored as a whole. Row p holds the elements that
+// output pixel p, counted over all images, reads from one group of x: kh * kw * c / groups columns
+// (u, v, k), ordered as in a filter, zero outside the image.
 //
 // Rows [first, first + count) and columns [begin, end) of a group's patches.
 struct PatchPart {
   int64_t group, first, count, begin, end;
 };
 
-// Calls run(column, element, length) for each stretch of consecutive elements within columns
-// [begin, end) of a filter row that lies in the image, left to right; j is the output column,
-// `element` counts from the start of the image's row.
+// Calls run(column, element, length), left to right, for each run of consecutive elements in
+// columns [begin, end) of a filter row that are in the image. j is the output column; `element`
+// counts from the start of the image's row.
 template <class Run>
 void for_runs(const ConvShape& s, int64_t group, int64_t j, int64_t begin, int64_t end, Run run) {
   const int64_t channels = s.c / s.groups, left = j * s.stride_w - s.pad_w;
-  if (s.groups == 1 && s.dilation_w == 1) {  // the taps of a row lie next to each other
+  if (s.groups == 1 && s.dilation_w == 1) {  // the taps of a row are adjacent
     const int64_t shift = left * s.c;
     const int64_t first = std::max(begin, -shift), last = std::min(end, s.w * s.c - shift);
     if (first < last) run(first, first + shift, last - first);
@@ -42,8 +42,9 @@ void for_runs(const ConvShape& s, int64_t group, int64_t j, int64_t begin, int64
   }
 }
 
-// Calls visit(row of x or -1 where it lies outside, j, begin, end) for each pixel of the part and
-// each filter row that its columns touch; begin and end count within the filter row.
+// Calls visit(row of x, j, begin, end) for each pixel of the part and each filter row that its
+// columns touch. The row is -1 if it is outside the image; begin and end count within the filter
+// row.
 template <class Visit>
 void for_filter_rows(const ConvShape& s, const PatchPart& part, Visit visit) {
   const int64_t out_h = s.out_h(), out_w = s.out_w(), length = s.kw * (s.c / s.groups);
@@ -80,7 +81,7 @@ void pack_patches(const ConvShape& s, const PatchPart& part, const T* x, T* to) 
   });
 }
 
-// Adds a part of a matrix like that to where its elements stand in dx.
+// Adds a part of the patches' gradient to dx, each element at its position in the image (col2im).
 template <class T>
 void add_patches(const ConvShape& s, const PatchPart& part, const T* from, T* dx) {
   for_filter_rows(s, part, [&](int64_t row, int64_t j, int64_t begin, int64_t end) {
@@ -93,16 +94,16 @@ void add_patches(const ConvShape& s, const PatchPart& part, const T* from, T* dx
   });
 }
 
-// Of a product: the more, the less often the filters are packed, until the patches (1 KB a pixel)
-// leave L2. From 256 to 512 no difference was measured.
+// Pixels of a product. More pixels mean that filters are packed less often, until the patches (1 KB
+// a pixel) leave L2. No difference was measured between 256 and 512.
 constexpr int64_t kBlockPixels = 256;
-// Of a task at least: with fewer, packing the filters takes as long as using them.
+// Minimum pixels of a task: with fewer, packing the filters takes as long as using them.
 constexpr int64_t kMinBlockPixels = 48;
 
 template <class T>
 constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
 
-// `count` in equal pieces of 1 KB at most.
+// Returns the size of equal pieces of `count`, at most 1 KB each.
 template <class T>
 int64_t piece(int64_t count) {
   const int64_t most = 1024 / static_cast<int64_t>(sizeof(T));
@@ -110,7 +111,7 @@ int64_t piece(int64_t count) {
   return round_up(ceil_div(count, ceil_div(count, most)), 8);
 }
 
-// A thread's memory: a part of the patches, or of their gradient, then what Eigen packs.
+// A thread's scratch: a part of the patches or of their gradient, then Eigen's packed operands.
 template <class T>
 struct ThreadScratch {
   int64_t patches, packed;  // elements
@@ -122,8 +123,8 @@ struct ThreadScratch {
   T* of(void* scratch, int thread) const { return static_cast<T*>(scratch) + thread * elements(); }
 };
 
-// y = patches of x times filters; also dx = dy times filters where each pixel of dx is made of one
-// of dy.
+// y = patches of x times filters; also dx = dy times filters if each pixel of dx depends on one
+// pixel of dy.
 template <class T>
 class EigenForward final : public Convolution<T> {
  public:
@@ -181,8 +182,9 @@ class EigenForward final : public Convolution<T> {
   const ThreadScratch<T> own_;
 };
 
-// dx = dy times filters, which gives the gradient of the patches, added to where they were taken. A
-// task owns a band of dx's rows and takes, for each filter row, the rows of dy that reach it.
+// dx: dy times filters is the gradient of the patches, which is added to the pixels of the patches.
+// A task owns a band of rows of dx and reads, for each filter row, the rows of dy that reach the
+// band.
 template <class T>
 class EigenInputGrad final : public Convolution<T> {
  public:
@@ -241,8 +243,8 @@ class EigenInputGrad final : public Convolution<T> {
   const ThreadScratch<T> own_;
 };
 
-// df = dy, transposed, times patches of x. A task is some columns of a group's filters over a run
-// of the pixels.
+// df = dy^T times patches of x. A task computes some columns of a group's filters over a run of the
+// pixels.
 template <class T>
 class EigenWeightGrad final : public Convolution<T> {
  public:

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The output columns whose tap v lies in the image.
+// The output columns whose tap v is in the image.
 struct Columns {
   int64_t begin, end;
 
@@ -48,7 +48,7 @@ class EigenDepthwise final : public Convolution<T> {
         line_rows_(std::max<int64_t>(1, ceil_div(s_.n * s_.out_h(), eigen_tasks(s_)))),
         bands_(s_),
         runs_(eigen_runs(s_, 1, s_.n * s_.out_h(), request.dtype)) {}
-  // Filters as [tap][channel], or the partial sums of their gradient.
+  // Returns the bytes of the filters as [tap][channel], or of the partial sums of their gradient.
   size_t scratch(int) const override {
     return (pass_ == ConvPass::weight_grad ? runs_ : 1) * s_.weights() * sizeof(T);
   }
@@ -62,7 +62,7 @@ class EigenDepthwise final : public Convolution<T> {
 
   const ConvPass pass_;
   const ConvShape s_;
-  const int64_t taps_, line_rows_;  // rows of y, over all images, of a task
+  const int64_t taps_, line_rows_;  // rows of y of a task, over all images
   const EigenBands bands_;
   const int64_t runs_;
 };

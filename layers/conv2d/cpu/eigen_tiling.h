@@ -1,5 +1,4 @@
-// The convolutions on Eigen: how they are cut into tasks, from the shape alone, and the depthwise
-// ones.
+// Tiling of the Eigen convolutions into tasks, from the shape alone, and the depthwise ones.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +9,15 @@
 
 namespace tessera {
 
-// Tasks worth their while: up to 32, so that 16 threads find work and two each even out, and not
-// below 2^18 products, about 5 microseconds of one core, about what waking a thread takes.
+// Returns the number of tasks: up to 32, two for each of 16 threads to balance the load. A task has
+// at least 2^18 products, which one core computes in about 5 microseconds, the time to wake a
+// thread.
 inline int64_t eigen_tasks(const ConvShape& s) {
   return std::clamp<int64_t>(s.weights() * s.pixels() / (1 << 18), 1, 32);
 }
 
-// Rows of dx that one task makes, in the input gradient: whole images, or an image in bands of 24
-// pixels or more.
+// The rows of dx that a task of the input gradient computes: an image, or a band of an image with
+// 24 pixels or more.
 struct EigenBands {
   int64_t per_image, rows;
 
@@ -29,8 +29,9 @@ struct EigenBands {
   }
 };
 
-// Runs of the pixels that make partial sums in the gradient of the filters, where its own parts are
-// too few tasks. The sums take 8 MB at most: memory that is written and read once more.
+// Returns the number of runs of pixels that have their own partial sums in the gradient of the
+// filters: more than 1 if `parts` is too few tasks. The sums take at most 8 MB, as they are written
+// and read once more.
 inline int64_t eigen_runs(const ConvShape& s, int64_t parts, int64_t blocks, DType dtype) {
   const int64_t bytes = std::max<int64_t>(1, s.weights() * bytes_of(dtype));
   const int64_t runs =
@@ -38,9 +39,8 @@ inline int64_t eigen_runs(const ConvShape& s, int64_t parts, int64_t blocks, DTy
   return std::clamp<int64_t>(runs, 1, std::max<int64_t>(1, blocks));
 }
 
-// Depthwise convolutions (groups == c == o) on Eigen's arrays: nothing but sums of products,
-// channel by channel, for a row of pixels and a tap at a time. All three passes are one loop over
-// what is multiplied and where it is added.
+// Returns a depthwise convolution (groups == c == o) on Eigen's arrays: sums of products, channel
+// by channel, for a row of pixels and a tap at a time. All three passes share one loop.
 std::unique_ptr<AnyConvolution> make_eigen_depthwise(const ConvRequest& request);
 
 }  // namespace tessera

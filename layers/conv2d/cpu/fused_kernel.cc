@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Elements of an input that is made as a whole: of one task.
+// Elements of a task if the whole first input is computed before the convolution.
 constexpr int64_t kChunk = 1 << 14;
 
 std::span<const TensorSpec> inputs_from(std::span<const TensorSpec> in, size_t begin,
@@ -46,7 +46,7 @@ ExtendedFusion prologue_of_input(const ConvFusion& own, const ScalarProgram& p, 
   return extended;
 }
 
-// The epilogue with `p` in place of its input `at`: the inputs of p come last.
+// Fuses `p`, which computes an input of the epilogue; the inputs of p come last.
 std::optional<ExtendedFusion> prologue_of_epilogue(const ConvFusion& own, const ScalarProgram& p,
                                                    int input, size_t inputs) {
   const int at = input - static_cast<int>(own.epilogue_begin()) + 1;
@@ -66,7 +66,7 @@ size_t second_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
   return 0;
 }
 
-// The readers of one call of the kernel, which are told of each range of the result.
+// The consumers in one run of the kernel; written() passes each range of the result to them.
 struct Readers {
   static constexpr size_t kMax = 4, kMaxInputs = 8;
 
@@ -156,7 +156,7 @@ class FusedKernel final : public Kernel {
   const bool takes_prologue_;
   const ConvFusion fusion_;
   const PointwisePlan prologue_, epilogue_;
-  const size_t second_;  // the prologue's other input that is as large as the first; 0: none
+  const size_t second_;  // another input of the prologue with the shape of the first; 0: none
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
-// What is fused into a convolution on the CPU, and the kernel that does it all: a program that is
-// applied to its first input as that is read, one that is applied to its result, and ops that read
-// the result block by block (BlockwiseOp) and are computed while it is written.
+// ConvFusion: the programs and ops that are fused into a convolution on the CPU, and the kernel of
+// the fused op. The prologue is applied to the first input while it is read, the epilogue to the
+// result. Consumers are ops that read the result block by block (BlockwiseOp) while it is written.
 //
-// Inputs of the whole: the two of the convolution, then those of the prologue, of the epilogue and
-// of each reader, each without its first, which is the convolution's input or result.
+// Inputs of the fused op: the two of the convolution, then those of the prologue, of the epilogue
+// and of each consumer, each without its first, which is the convolution's input or result.
 #pragma once
 
 #include <memory>
@@ -29,28 +29,28 @@ struct ConvFusion {
   bool operator==(const ConvFusion&) const = default;
 
   bool empty() const { return prologue.code.empty() && epilogue.code.empty() && consumers.empty(); }
-  // Where the inputs of the epilogue and of the readers begin.
+  // Returns the index of the first input of the epilogue, or of the consumers.
   size_t epilogue_begin() const { return 2 + static_cast<size_t>(prologue.inputs) - 1; }
   size_t consumers_begin() const {
     return epilogue_begin() + static_cast<size_t>(epilogue.inputs) - 1;
   }
-  // Specs of the readers' outputs, and their flops with those of the programs.
+  // Returns the specs of the consumers' outputs, or the flops of the consumers and programs.
   Specs outputs(std::span<const TensorSpec> in, const TensorSpec& result) const;
   int64_t flops(std::span<const TensorSpec> in, const TensorSpec& result) const;
 };
 
-// What fusing more would make of it; nullopt where it cannot be. `in` are the inputs of the whole,
-// `result` the convolution's.
+// The result of fusing one more program or op into `own`. The functions below return nullopt if
+// that is not possible. `in` are the inputs of the fused op, `result` is the convolution's.
 
 struct ExtendedFusion {
   ConvFusion fusion;
-  std::vector<int> inputs;  // as FusedOp's
+  std::vector<int> inputs;  // like FusedOp::inputs
 };
 std::optional<ExtendedFusion> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
                                             int fused_input, std::span<const TensorSpec> in,
                                             const TensorSpec& result,
                                             std::span<const TensorSpec> p_in);
-// `p` makes input 0, or an input of the epilogue that is as large as the result.
+// Fuses `p`, which computes input 0 or an input of the epilogue with the shape of the result.
 std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarProgram& p,
                                             int input, std::span<const TensorSpec> in,
                                             const TensorSpec& result,
@@ -60,8 +60,8 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
                                             const TensorSpec& result,
                                             std::span<const TensorSpec> consumer_in);
 
-// Bytes that the kernel needs besides the convolution's scratch. One that takes no prologue is
-// given its input as a whole.
+// Returns the bytes that the kernel needs in addition to the convolution's scratch. A convolution
+// that takes no prologue gets its whole first input there.
 size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first);
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      bool takes_prologue, const ConvFusion& fusion,

@@ -68,8 +68,8 @@ ConvAxis ConvGeometry::axis(bool vertical, int64_t phase) const {
     a.base = -pad, a.spacing = dilation, a.taps = taps;
     return a;
   }
-  // Output i = first + q * stride gathers y = (i + pad - u * dilation) / stride where that divides:
-  // for every (stride / gcd)-th tap u from the first that does. Taken from the last tap to the
+  // Output i = first + q * stride gathers y = (i + pad - u * dilation) / stride if the division is
+  // exact: for every (stride / gcd)-th tap u from the first such tap on. From the last tap to the
   // first, y grows by dilation / gcd.
   a.first = vertical ? phase / s.stride_w : phase % s.stride_w;
   const int64_t size = vertical ? s.h : s.w;
@@ -97,27 +97,28 @@ int64_t ConvGeometry::depth(int64_t phase) const {
 
 namespace {
 
-// Input and output of a task: half of the smallest L2 met (512 KB); the filters use the rest.
+// Input and output of a task: half of the smallest known L2 (512 KB); the filters use the rest.
 constexpr int64_t kBlockBytes = 256 << 10;
-// Filters larger than this do not stay in L2 beside a block, so that each task reads them from a
-// slower cache: it then has kLongPixels pixels or more to use them for.
+// Filters larger than this do not stay in L2 next to a block, so each task reads them from a slower
+// cache and therefore has at least kLongPixels pixels.
 constexpr int64_t kFilterBytes = 128 << 10;
 constexpr int64_t kLongPixels = 96;
-// Four register tiles of 6 rows, three of 8: with fewer pixels the last, partly empty one shows.
+// Four register tiles of 6 rows or three of 8: with fewer pixels the last, partly empty tile is
+// costly.
 constexpr int64_t kMinPixels = 24;
 // A pointwise convolution's column is cut into multiples of both 6 and 8 rows.
 constexpr int64_t kWholeTiles = 48;
-// Products in about 5 microseconds of one core (50 billion a second), about what waking a thread
-// takes.
+// Products that one core computes in about 5 microseconds (50 billion a second), the time to wake a
+// thread.
 constexpr int64_t kTaskWork = 1 << 18;
-// Tasks wanted, so that up to 16 threads find work; they take them one by one.
+// Target number of tasks, enough for 16 threads; they take tasks one by one.
 constexpr int64_t kMinTasks = 16;
 // A panel of packed filters, 16 floats wide, is 20 KB for 1280 bytes of the summed index: it stays
-// in 32 KB of L1 beside the rows of input that run past it.
+// in 32 KB of L1 next to the streamed rows of input.
 constexpr int64_t kChunkBytes = 1280;
-// Sums of a task for so many output channels stay in L2 from one chunk to the next.
+// A task's sums for this many bytes of output channels stay in L2 from one chunk to the next.
 constexpr int64_t kColumnsBytes = 2048;
-// Elements packed in about 10 microseconds of one core (3 billion a second).
+// Elements that one core packs in about 10 microseconds (3 billion a second).
 constexpr int64_t kPackWork = 1 << 15;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where a convolution, or its input gradient, reads and writes: integers alone, from the shape.
+// ConvGeometry: index arithmetic of a convolution or its input gradient, from the shape alone.
 //
 // Both gather: each output pixel sums a small grid of input pixels, times filter taps. Along one
 // axis, an output coordinate reads `taps` input coordinates. A convolution with 3 taps, padding 2
@@ -8,9 +8,10 @@
 //   output 0    ^     ^     ^                      base + t * spacing
 //   output 1       ^     ^     ^                   one in_step (the stride) further
 //
-// The input gradient reads dy and writes dx. With a stride, neighbours in dx are reached by
-// different taps, those with the same remainder by the same ones: each remainder is a *phase*.
-// A stride of 2, 3 taps, padding 1, where y[i] was made of x[2i - 1], x[2i] and x[2i + 1]:
+// The input gradient reads dy and writes dx. If the stride is above 1, neighbours in dx use
+// different taps; coordinates with the same remainder use the same taps. Each remainder is a
+// *phase* (polyphase). A stride of 2, 3 taps, padding 1, so that y[i] reads x[2i - 1], x[2i] and
+// x[2i + 1]:
 //
 //   dy           0     1     2
 //              / | \ / | \ / |
@@ -37,41 +38,42 @@ struct ConvAxis {
 
 // All phases of an axis together.
 struct AxisExtent {
-  int64_t count = 0;            // most outputs (q) of a phase
+  int64_t count = 0;            // maximum outputs (q) of a phase
   int64_t base = 0, reach = 0;  // q = 0 reads within [base, reach)
   bool inside = true;           // no tap leaves the image
 };
 
 struct ConvGeometry {
-  // 1x1 convolutions without stride and padding are taken as one long column of pixels. `copies`:
-  // also where the input could be read where it lies, as it must be computed first.
+  // Treats 1x1 convolutions without stride and padding as one long column of pixels. `copies`: copy
+  // the input even if it could be read in place, as a prologue computes it.
   ConvGeometry(const ConvShape& shape, bool backward, bool copies = false);
 
   ConvShape shape;
   bool backward;                // input gradient: in = dy, out = dx
-  int64_t n, in_h, in_w, in_c;  // what is gathered from
-  int64_t out_h, out_w, out_c;  // what is written
+  int64_t n, in_h, in_w, in_c;  // input
+  int64_t out_h, out_w, out_c;  // output
   int64_t in_step_h, in_step_w, out_step_h, out_step_w;
   int64_t phases;
   AxisExtent rows, columns;
-  // Input is read where it lies. Else each task copies the rows that it reads to a block
-  // block_w pixels wide, with zeros around the image; (base_h, base_w) is its first pixel.
+  // True if the input is read in place. Otherwise each task copies the rows that it reads to a
+  // block that is block_w pixels wide, with zeros around the image; (base_h, base_w) is the block's
+  // first pixel.
   bool direct;
   int64_t base_h, base_w, block_w;
   bool joins_taps;  // the taps of a filter row read one run of consecutive elements
 
   ConvAxis axis(bool vertical, int64_t phase) const;
-  // Rows of input that `count` phase rows read.
+  // Returns the number of input rows that `count` phase rows read.
   int64_t block_rows(int64_t count) const;
-  // Length of the sum for an output of a phase, in a group.
+  // Returns the length of the sum for an output of a phase, in a group.
   int64_t depth(int64_t phase) const;
 
  private:
   AxisExtent extent(bool vertical) const;
 };
 
-// Cuts a gathering convolution into tasks, from the shape alone: one task is `images` whole images,
-// or `rows` phase rows (q) of one image.
+// Cuts an implicit GEMM into tasks, from the shape alone: one task is `images` whole images, or
+// `rows` phase rows (q) of one image.
 struct ImplicitGemmTiling {
   ImplicitGemmTiling(const ConvGeometry& geometry, DType dtype);
 
@@ -84,11 +86,11 @@ struct ImplicitGemmTiling {
   }
 };
 
-// Pieces that a sum of `depth` products is cut into.
+// Returns the number of chunks that a sum of `depth` products is cut into.
 int64_t chunk_count(int64_t depth, DType dtype);
-// Output channels computed before the next chunk is begun.
+// Returns the output channels that are computed before the next chunk begins.
 int64_t columns_together(DType dtype);
-// Tasks that packing so many filter elements is cut into, at most `most`.
+// Returns the number of tasks, at most `most`, for packing `elements` filter elements.
 int64_t packing_tasks(int64_t elements, int64_t most);
 
 }  // namespace tessera

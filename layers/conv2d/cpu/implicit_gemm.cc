@@ -1,7 +1,7 @@
-// The direct convolution and its input gradient: every task gathers its pixels' patches, where they
-// lie or from a padded copy of a few rows, and multiplies them with packed filters. No matrix of
-// all patches is ever made. With a prologue every task copies what it reads (geometry.h), so that
-// the prologue can make it.
+// The direct convolution and its input gradient as an implicit GEMM: every task gathers its pixels'
+// patches, in place or from a padded copy of a few rows, and multiplies them by packed filters. The
+// matrix of all patches never exists. If there is a prologue, every task copies its input
+// (geometry.h), so that the prologue can compute the copy.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -17,14 +17,14 @@
 namespace tessera {
 namespace {
 
-// Scratch, in elements of T: the packed filters of one phase after the other, then a block of input
-// for each thread. Every piece begins on a cache line.
+// Scratch, in elements of T: the packed filters phase by phase, then a block of input for each
+// thread. Every piece begins on a cache line.
 template <class T>
 int64_t whole_lines(int64_t elements) {
   return round_up(elements, 64 / static_cast<int64_t>(sizeof(T)));
 }
 
-// Packed filters of a group in a phase.
+// Returns the elements of the packed filters of a group in a phase.
 template <class T>
 int64_t group_elements(const ConvGeometry& g, int64_t depth) {
   if (g.shape.depthwise()) return depth * g.out_c;
@@ -42,7 +42,7 @@ int64_t block_elements(const ConvGeometry& g, const ImplicitGemmTiling& tiling) 
 }
 
 struct Chunk {
-  int64_t first_segment, segments, k;  // k: where its part of a filter panel begins
+  int64_t first_segment, segments, k;  // k: start of the chunk in a filter panel
 };
 
 // One phase's pixels as offsets and its taps as segments.
@@ -50,15 +50,15 @@ struct Phase {
   ConvAxis v, h;
   int64_t depth;                 // length of a sum
   int64_t group_stride;          // packed filters: [group][panel][depth][panel's width]
-  int64_t filters;               // where they begin in scratch; depthwise: [tap][channel]
-  std::vector<int64_t> in_rows;  // of each pixel [row][image][column] of a task, from its block
+  int64_t filters;               // start of the packed filters; depthwise: [tap][channel]
+  std::vector<int64_t> in_rows;  // offsets of pixels [row][image][column] in the task's block
   std::vector<int64_t> out_rows;
   std::vector<int64_t> taps;  // offset of each tap
   std::vector<Segment> segments;
   std::vector<Chunk> chunks;
 };
 
-// Offsets of the pixels of a full task, and of the taps.
+// Fills in the offsets of the pixels of a full task and of the taps.
 void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, Phase& p) {
   const int64_t row_length = g.block_w * g.in_c;
   const size_t pixels = std::min(tiling.rows, p.v.count) * tiling.images * p.h.count;
@@ -75,7 +75,7 @@ void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, Phase
     p.taps.push_back(t / p.h.taps * p.v.spacing * row_length + t % p.h.taps * p.h.spacing * g.in_c);
 }
 
-// Runs of consecutive elements, cut where a chunk is full.
+// Fills in runs of consecutive elements, cut at the ends of chunks.
 void fill_segments(const ConvGeometry& g, DType dtype, Phase& p) {
   const int64_t per_run = g.joins_taps ? p.h.taps : 1;
   const int64_t run = per_run * (g.in_c / g.shape.groups);
@@ -94,12 +94,12 @@ void fill_segments(const ConvGeometry& g, DType dtype, Phase& p) {
   }
 }
 
-// Rows [first, last) of a task that gather the same rows of taps: those that lie in the image. The
-// others would add zeros.
+// Rows [first, last) of a task that gather the same tap rows: those in the image. Other tap rows
+// would add zeros.
 struct Band {
   int64_t first, last, first_tap, last_tap;
 };
-// A 3x3 filter makes 3 bands, one of 11 rows dilated by any factor 11. More rows are joined.
+// A 3x3 filter has 3 bands; one of 11 rows, dilated by any factor, has 11. More bands are joined.
 constexpr int kMaxBands = 12;
 
 struct TaskRows {
@@ -141,7 +141,7 @@ class ImplicitGemm final : public Convolution<T> {
   const ImplicitGemmTiling tiling_;
   std::vector<Phase> phases_;
   const bool packed_;
-  int64_t filters_ = 0;  // packed, in elements: in scratch they come before the threads' blocks
+  int64_t filters_ = 0;  // elements of the packed filters; in scratch before the threads' blocks
 };
 
 template <class T>
@@ -221,7 +221,7 @@ void ImplicitGemm<T>::pack(ThreadPool& pool, const T* w, T* packed) const {
   });
 }
 
-// The bands of a task from its row `row` of the phase on; returns how many.
+// Writes the bands of a task whose first row in the phase is `row`; returns their number.
 template <class T>
 int ImplicitGemm<T>::make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const {
   int count = 0;
@@ -241,7 +241,7 @@ int ImplicitGemm<T>::make_bands(const ConvAxis& v, int64_t row, int64_t rows, Ba
     } else {
       bands[count++] = band;
     }
-    if (geometry_.direct) {  // all taps lie in the image
+    if (geometry_.direct) {  // all taps are in the image
       bands[0].last = rows;
       break;
     }
@@ -249,8 +249,8 @@ int ImplicitGemm<T>::make_bands(const ConvAxis& v, int64_t row, int64_t rows, Ba
   return count;
 }
 
-// Calls run(first, count) for the pixels of rows [first_row, last_row), as the tables have them: in
-// one piece, unless the task has fewer images than the tables.
+// Calls run(first, count) for the table entries of the pixels in rows [first_row, last_row): once,
+// unless the task has fewer images than the tables.
 template <class T>
 template <class Run>
 void ImplicitGemm<T>::for_pixels(int64_t columns, int64_t images, int64_t first_row,
@@ -260,7 +260,7 @@ void ImplicitGemm<T>::for_pixels(int64_t columns, int64_t images, int64_t first_
   for (int64_t q = first_row; q < last_row; ++q) run(q * row, images * columns);
 }
 
-// One panel of output channels over one chunk, for all bands.
+// Computes one panel of output channels over one chunk, for all bands.
 template <class T>
 void ImplicitGemm<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
                                      ImplicitGemmProduct<T> product) const {
@@ -275,7 +275,7 @@ void ImplicitGemm<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64
     int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.depth;
     for (; first < last && k < begin; ++first) k += first->length;
     for (; first < last && chunk_end > end; --last) chunk_end -= last[-1].length;
-    // Without a tap in this chunk there is nothing to do; without any at all, zeros are written.
+    // Skip a band without taps in this chunk. A band without any taps still gets zeros.
     if (first == last && (begin < end || index > 0)) continue;
     product.segments = first, product.segment_count = last - first;
     product.b = panel + (k - chunk.k) * product.b_stride;
@@ -296,21 +296,21 @@ void ImplicitGemm<T>::multiply(const Phase& p, const TaskRows& rows, const T* in
   const int64_t groups = geometry_.shape.groups;
   const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
   const int64_t panel = 2 * microkernel.lanes;
-  const int64_t vectorized = columns_together(dtype_of<T>), chunks = std::ssize(p.chunks);
+  const int64_t columns_per_block = columns_together(dtype_of<T>), chunks = std::ssize(p.chunks);
   ImplicitGemmProduct<T> product{};
   for (int64_t g = 0; g < groups; ++g) {
     const T* filters = packed + p.filters + g * p.group_stride;
-    for (int64_t o = 0; o < out_c; o += vectorized)
+    for (int64_t o = 0; o < out_c; o += columns_per_block)
       for (int64_t i = 0; i < chunks; ++i) {
         product.a = in + g * in_c;
-        for (int64_t j = o; j < std::min(o + vectorized, out_c); j += panel) {
+        for (int64_t j = o; j < std::min(o + columns_per_block, out_c); j += panel) {
           product.columns = std::min(panel, out_c - j);
           product.vectors = product.columns > microkernel.lanes ? 2 : 1;
           product.b_stride = product.vectors * microkernel.lanes;
           product.b = filters + j * p.depth + p.chunks[i].k * product.b_stride;
           product.c = out + g * out_c + j;
-          // What comes next: the following panel, or the next chunk of the first one.
-          product.next = j + panel < std::min(o + vectorized, out_c)
+          // Prefetch the next panel, or the next chunk of the first panel.
+          product.next = j + panel < std::min(o + columns_per_block, out_c)
                              ? product.b + p.depth * panel
                              : filters + o * p.depth + p.chunks[(i + 1) % chunks].k * panel;
           // A single tap reads each input once, from memory.
@@ -321,7 +321,7 @@ void ImplicitGemm<T>::multiply(const Phase& p, const TaskRows& rows, const T* in
   }
 }
 
-// Where the rows lie that a task reads, from `row` of `image` on: in the input, or copied.
+// Returns the input rows of a task, from `row` of `image` on: in place, or copied to `block`.
 template <class T>
 const T* ImplicitGemm<T>::input_of(const ConvHooks<T>& hooks, const T* in, int64_t image,
                                    int64_t images, int64_t row, T* block) const {

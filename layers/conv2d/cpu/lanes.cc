@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 struct LanesBuffers {
-  T* filters;  // of each phase [group][tap row][tap][input channel][output channel]
+  T* filters;  // each phase: [group][tap row][tap][input channel][output channel]
   T* block;    // per thread: input of a task
   T* row;      // per thread: a row of outputs in vectors
   size_t size;
@@ -20,7 +20,7 @@ struct LanesBuffers {
 
 struct LanesPhase {
   ConvAxis v, h;
-  int64_t filters;  // where its filters begin
+  int64_t filters;  // start of its filters
 };
 
 // The convolution and its gradient with respect to x, which gathers from dy.
@@ -41,7 +41,7 @@ class Lanes final : public Convolution<T> {
 
   const ConvGeometry g_;
   const LanesTiling tiling_;
-  const int64_t in_c_, out_c_;  // of a group
+  const int64_t in_c_, out_c_;  // channels of a group
   std::vector<LanesPhase> phases_;
 };
 
@@ -84,7 +84,7 @@ void Lanes<T>::pack_phase(const LanesPhase& p, const T* filters, T* packed) cons
     }
 }
 
-// Row i of the output.
+// Computes row i of the output.
 template <class T>
 void Lanes<T>::run_row(const LanesTask& task, int64_t i, const LanesBuffers<T>& own) const {
   const int64_t lanes = tiling_.lanes, q = i / g_.out_step_h;

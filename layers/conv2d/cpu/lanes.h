@@ -1,14 +1,14 @@
-// Native convolutions for channels too few to fill vectors with. Vectors run across
+// Native convolutions for too few channels to fill vectors. Vectors run across
 //
-//   images    a task takes as many images as a vector has lanes, turns some rows of each into
-//             vectors with a lane for each image, and computes with these what it would with single
-//             values:  x [image][row][column][channel]  ->  [row][column][channel][image]
-//   columns   of one image, where the stride across them is 1: the vector of a tap one column on
-//             begins one value on:   x [row][column][channel]  ->  [row][channel][column]
+//   batch     a task takes as many images as a vector has lanes, transposes some rows of each into
+//             vectors with a lane for each image, and computes with these vectors as with scalars:
+//             x [image][row][column][channel]  ->  [row][column][channel][image]
+//   width     of one image, if the horizontal stride is 1: the vector of the next column's tap
+//             begins one element later:   x [row][column][channel]  ->  [row][channel][column]
 //
-// Images fill vectors whatever their size, and taps outside of them cost nothing; columns do not
-// wait for other images. What is read and written must be turned, so both are for filters that use
-// each value often enough.
+// Vectors across the batch are full for any image size, and taps outside the image cost nothing.
+// Vectors across the width need only one image. Input and output must be transposed, so both are
+// for filters that use each element often enough.
 #pragma once
 
 #include <optional>
@@ -19,14 +19,14 @@ namespace tessera {
 
 enum class VectorAxis { batch, width };
 
-// Returns which of them takes less time than direct convolution, by a count made from the shape
-// alone, if any does.
+// Returns the axis that is faster than direct convolution, estimated from the shape alone; nullopt
+// if neither is.
 std::optional<VectorAxis> vector_axis_for(const ConvRequest& request);
-// Returns whether the forward pass, or the gradient with respect to the filters, is of a
-// convolution whose forward pass is better computed directly than with lanes.
+// Returns true for the forward pass and the filter gradient of a convolution whose forward pass is
+// faster directly than with lanes.
 bool forward_is_direct(const ConvRequest& request);
 
-// Columns: whether the stride lets them.
+// Returns false for VectorAxis::width if the horizontal stride is not 1.
 bool may_use_vector_axis(VectorAxis lanes, const ConvShape& shape);
 
 // Requires ConvPass::weight_grad.

@@ -5,8 +5,8 @@
 namespace tessera {
 namespace {
 
-// Outputs of a tile, its vectors of each for so many outputs, and the taps and filters of a tile of
-// sums: as many as leave registers for what is multiplied.
+// Maximum outputs of a tile, vectors for each number of outputs, and maximum taps and filters of a
+// tile of sums. They leave registers for the factors.
 #if defined(__AVX512F__)
 constexpr int kMaxOutputs = 8;
 constexpr int vectors_for(int outputs) { return outputs > 4 ? 3 : outputs > 2 ? 6 : 8; }
@@ -19,7 +19,7 @@ constexpr int vectors_for(int outputs) {
 constexpr int kMaxTaps = 5, kMaxFilters = 2;
 #endif
 
-// A tile of sums; functions take it whole, so that it lives in registers.
+// A tile of sums, passed as a whole, so that it stays in registers.
 template <class T, int P, int Q>
 struct Tile {
   using V = Vector<T>;
@@ -33,7 +33,7 @@ inline __attribute__((always_inline)) void clear(Tile<T, P, Q>& tile) {
   for (int o = 0; o < Q; ++o) tile.sum[i][o] = Vector<T>::zero();
 }
 
-// Vector (i, o) is at i * i_step + o * o_step.
+// Loads a tile (store() stores one): vector (i, o) is at i * i_step + o * o_step.
 template <class T, int P, int Q>
 inline __attribute__((always_inline)) void load(Tile<T, P, Q>& tile, const T* from, int64_t i_step,
                                                 int64_t o_step) {
@@ -49,7 +49,7 @@ inline __attribute__((always_inline)) void store(const Tile<T, P, Q>& tile, T* t
   for (int o = 0; o < Q; ++o) Vector<T>::store(to + i * i_step + o * o_step, tile.sum[i][o]);
 }
 
-// P vectors from j on of Q outputs from q on. Taps that all of them have outside are left out.
+// Computes P vectors from j on of Q outputs from q on. Skips taps that are outside for all of them.
 template <class T, int Q, int P>
 void row_tile(const LanesRow<T>& p, int64_t j, int64_t q) {
   using V = Vector<T>;
@@ -79,7 +79,7 @@ void row_tile(const LanesRow<T>& p, int64_t j, int64_t q) {
   store(tile, p.y + j * p.y_next + q * V::kLanes, p.y_next, V::kLanes);
 }
 
-// The last vectors, up to P.
+// Computes the last vectors, up to P.
 template <class T, int Q, int P>
 inline void row_rest(const LanesRow<T>& p, int64_t j, int64_t q) {
   if constexpr (P > 0) {
@@ -88,7 +88,7 @@ inline void row_rest(const LanesRow<T>& p, int64_t j, int64_t q) {
   }
 }
 
-// All vectors of Q or fewer outputs.
+// Computes all vectors of up to Q outputs.
 template <class T, int Q>
 inline void row_outputs(const LanesRow<T>& p, int64_t q, int64_t outputs) {
   if constexpr (Q > 0) {
@@ -155,8 +155,8 @@ void outer(const LanesOuter<T>& p) {
   outer_taps<T, kMaxTaps>(p);
 }
 
-// A square of elements, of all lanes or of those used with zeros for the others. The lines in
-// memory are whole, or have fewer elements than there are lanes.
+// Transposes a square of elements. kAll: all lanes are used; otherwise the others are zero. kWhole:
+// lines have at least as many elements as there are lanes.
 template <class T, bool kAll, bool kWhole>
 inline void gather_square(const T* from, int64_t stride, int used, int elements, T* to,
                           int64_t next) {
@@ -193,8 +193,8 @@ inline void scatter_square(const T* from, int64_t stride, int used, int elements
   }
 }
 
-// Calls square(its first element) for all; the last one begins within the one before it where
-// elements are not a multiple.
+// Calls square(first element) for each; the last square overlaps the one before it if `elements` is
+// no multiple of L.
 template <class T, class Square>
 inline void for_squares(int64_t elements, const Square& square) {
   constexpr int L = Vector<T>::kLanes;
@@ -205,7 +205,7 @@ template <class T>
 void gather(const T* from, int64_t stride, int used, int64_t elements, T* to, int64_t next) {
   using V = Vector<T>;
   constexpr int L = V::kLanes;
-  if (elements == 1 && stride == 1)  // they lie as they must
+  if (elements == 1 && stride == 1)  // already in order
     return V::store(to, used == L ? V::load(from) : V::load_first(from, used));
   const bool all = used == L, whole = elements >= L;
   const auto transpose = whole ? all ? gather_square<T, true, true> : gather_square<T, false, true>

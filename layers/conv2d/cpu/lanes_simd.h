@@ -1,6 +1,6 @@
-// Loops of convolutions whose vectors run across images or across the columns of one: lane i of
-// every vector belongs to image i of a group of as many images as a vector has lanes, or to the
-// i-th column from the vector's first one on.
+// Microkernels of convolutions with vectors across images or the columns of one: lane i of every
+// vector belongs to image i of a group of as many images as lanes, or to column i from the vector's
+// first one on.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace tessera {
 // A row of outputs: y[j][q] = sum over the tap rows u, taps v and k of
 //   x[u * x_row + v * x_tap + j * x_next + k * x_channel] *
 //   f[((u * taps + v) * depth + k) * outputs + q]
-// Output j's tap v lies in column j * step + v * spacing + base of the image, which is `width`
-// wide; x holds zeros around it for what is less than a tile away. With a step and a spacing of 0
-// all taps count.
+// Tap v of output j is in column j * step + v * spacing + base of the image, which has `width`
+// columns; x has zeros around the image, less than a tile wide. All taps count if step and spacing
+// are 0.
 template <class T>
 struct LanesRow {
   const T* x;
@@ -22,8 +22,8 @@ struct LanesRow {
   int64_t first_tap_row, last_tap_row, taps, depth;
   int64_t step, spacing, base, width;
   const T* f;
-  int64_t outputs, vectors;  // q and j below these
-  T* y;                      // j's first output is y + j * y_next
+  int64_t outputs, vectors;  // q < outputs, j < vectors
+  T* y;                      // output (j, 0) is at y + j * y_next
   int64_t y_next;
 };
 
@@ -34,10 +34,10 @@ struct LanesOuter {
   const T* x;
   int64_t x_line, x_next;
   const int64_t* offsets;
-  int taps;  // up to `most_taps`
+  int taps;  // up to `max_taps`
   const T* dy;
   int64_t dy_line, dy_next;
-  int filters;  // up to `most_filters`
+  int filters;  // up to `max_filters`
   int64_t lines, vectors;
   T* sum;
   int64_t sum_filter;

@@ -11,15 +11,15 @@
 namespace tessera {
 namespace {
 
-// Input of a task: half of the smallest L2 met (512 KB).
+// Input of a task: half of the smallest known L2 (512 KB).
 constexpr int64_t kTaskInputBytes = 256 << 10;
-// Products in about 5 microseconds of one core, about what waking a thread takes.
+// Products that one core computes in about 5 microseconds, the time to wake a thread.
 constexpr int64_t kLanesTaskWork = 1 << 18;
-// Tasks wanted, so that up to 16 threads find work; they take them one by one.
+// Target number of tasks, enough for 16 threads; they take tasks one by one.
 constexpr int64_t kMinLanesTasks = 16;
 
-// What load_outputs and store_outputs transpose at once: `used` lines of `elements` values,
-// `stride` apart from index `at` on in memory, and vectors from index `vector` on.
+// One transpose of load_outputs or store_outputs: `used` lines of `elements` values, `stride`
+// apart, from index `at` in memory, and vectors from index `vector` on.
 struct Transpose {
   int64_t at, stride;
   int used;
@@ -87,7 +87,7 @@ void fill_block(const ConvGeometry& g, const LanesTiling& tiling, const LanesTas
   const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
   const int64_t left = std::clamp<int64_t>(-g.base_w, 0, g.block_w);
   const int64_t end = std::clamp<int64_t>(g.in_w - g.base_w, left, g.block_w);
-  if (tiling.vector_axis == VectorAxis::width)  // at once: the parts to clear are small
+  if (tiling.vector_axis == VectorAxis::width)  // all at once, as the parts to clear are small
     std::memset(block, 0, task.rows * tiling.row * sizeof(T));
   for (int64_t r = 0; r < task.rows; ++r, block += tiling.row) {
     const int64_t row = task.image * g.in_h + task.first_row + r;
@@ -125,23 +125,23 @@ void store_outputs(const ConvGeometry& g, const LanesTiling& tiling, const Lanes
 
 namespace {
 
-// Costs are in cycles of a core that begins two products of vectors in each, for a pixel of the
-// output; fitted to measurements of an AMD Zen 5 with AVX-512 and with AVX2.
+// Costs are in cycles per output pixel of a core that starts two vector products per cycle, fitted
+// to measurements on an AMD Zen 5 with AVX-512 and with AVX2.
 
-// Time of products beyond that, in a tile of outputs and in a tile of sums; and the fewest sums of
-// a tile with which products do not wait, for what they load or for one another.
+// Factors on the time of products in a tile of outputs and in a tile of sums; and the minimum sums
+// of a tile for which products wait neither for loads nor for one another.
 constexpr double kOutputs = 1.1, kSums = 1.4, kSumsAtOnce = 8;
-// To begin and end a pixel's panel of up to two vectors of output channels.
+// Cost to begin and end a pixel's panel of up to two vectors of output channels.
 constexpr double kPanel = 10;
-// For a pixel's gradient of the filters: what is done once, for a filter's dy, for a vector of x.
+// Costs of a pixel's filter gradient: once, for a filter's dy, for a vector of x.
 constexpr double kPixel = 6, kFilter = 0.3, kCopy = 2;
-// To transpose a vector for lanes, of the input with the rows that two tasks read; and what more it
-// takes to write whole pages apart, which the first-level cache keeps in few places.
+// Costs to transpose a vector and each of its lanes; a factor for input rows that two tasks read;
+// and the extra cost of writes whole pages apart, which share few sets of L1.
 constexpr double kTranspose = 3, kTransposeLane = 0.25, kHalo = 1.5, kPages = 9;
 constexpr int64_t kPage = 4096;
-// Lanes are worth it below this part of the others' cost.
+// Lanes are used if their cost is below this fraction of the other algorithm's cost.
 constexpr double kGain = 0.85;
-// Bytes of a task's input with one row of outputs, of its sums, and of all tasks' sums.
+// Maximum bytes of a task's input, of its sums, and of all tasks' sums.
 constexpr int64_t kBlockBytes = 512 << 10, kSumBytes = 256 << 10, kPartialBytes = 8 << 20;
 
 template <class T>
@@ -153,7 +153,7 @@ bool fits(ConvPass pass, const ConvGeometry& g, const LanesTiling& tiling) {
          (sums * tiling.lanes <= kSumBytes && sums * tiling.tasks <= kPartialBytes);
 }
 
-// Sums of a tile where lanes are columns, of which a row may fill few vectors.
+// Returns the sums of a tile with lanes across columns; a row may fill few vectors.
 double sums_of_tile(ConvPass pass, const ConvGeometry& g, const LanesTiling& tiling) {
   const ConvShape& s = g.shape;
   const int64_t taps = s.kw * (s.c / s.groups);
@@ -164,7 +164,7 @@ double sums_of_tile(ConvPass pass, const ConvGeometry& g, const LanesTiling& til
   return static_cast<double>(sums);
 }
 
-// Cost of the products of a pixel with a lane for each of its output channels.
+// Returns the cost of a pixel's products with lanes across its output channels.
 template <class T>
 double channel_cost(ConvPass pass, const ConvGeometry& g, double depth) {
   const GemmMicrokernelsOf<T>& kernels = microkernels<T>();
@@ -183,14 +183,14 @@ double channel_cost(ConvPass pass, const ConvGeometry& g, double depth) {
                                         kPanel * static_cast<double>(ceil_div(vectors, 2)));
 }
 
-// Products of an output; a stride cuts those of the input's gradient into phases.
+// Returns the products of an output; a stride cuts those of the input gradient into phases.
 double depth_of(const ConvGeometry& g) {
   const ConvShape& s = g.shape;
   return static_cast<double>(s.kh * s.kw * (g.in_c / s.groups)) /
          static_cast<double>(g.backward ? s.stride_h * s.stride_w : 1);
 }
 
-// Cost of a pixel with lanes of images or columns.
+// Returns the cost of a pixel with lanes across images or columns.
 template <class T>
 double lanes_cost(ConvPass pass, const ConvGeometry& g, VectorAxis vector_axis) {
   const int lanes = lanes_kernels<T>().lanes;
@@ -207,7 +207,7 @@ double lanes_cost(ConvPass pass, const ConvGeometry& g, VectorAxis vector_axis) 
   const double waits = images ? 1 : std::max(1.0, kSumsAtOnce / sums_of_tile(pass, g, tiling));
   const double products = waits * (sums ? kSums : kOutputs) * depth_of(g) * out / 2;
   const double vector = products + transpose * (kHalo * in + out) + (pages ? kPages * out : 0);
-  // Some lanes are empty: of the last group of images, or at the end of each row.
+  // Some lanes are empty: in the last group of images, or at the end of each row.
   const double used = images ? static_cast<double>(g.n) / static_cast<double>(ceil_div(g.n, lanes))
                              : static_cast<double>(g.out_w) / static_cast<double>(tiling.vectors);
   return vector / used;

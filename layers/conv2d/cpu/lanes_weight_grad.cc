@@ -1,6 +1,5 @@
-// The gradient with respect to the filters with lanes of images or columns. A task sums over its
-// rows in vectors, adds their lanes up at its end, and the sums of all tasks are folded in their
-// order.
+// The gradient with respect to the filters with lanes across images or columns. A task sums over
+// its rows in vectors, then adds up their lanes; the sums of all tasks are reduced in order.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -13,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Rows of dy that all sums are made of before the next ones are read: beside x in L2.
+// Rows of dy that are added to all sums before the next rows are read: next to x in L2.
 constexpr int64_t kDyBytes = 96 << 10;
 
 template <class T>
@@ -44,7 +43,7 @@ class LanesWeightGrad final : public Convolution<T> {
 
   const ConvGeometry g_;
   const LanesTiling tiling_;
-  std::vector<int64_t> offsets_;  // of the taps of a filter row, channel by channel
+  std::vector<int64_t> offsets_;  // taps of a filter row, channel by channel
   int64_t dy_rows_;
 };
 
@@ -70,7 +69,7 @@ LanesWeightGradBuffers<T> LanesWeightGrad<T>::lay_out(int threads, void* scratch
   return b;
 }
 
-// Row u of all filters: tiles of taps by filters, as equal as can be.
+// Adds to row u of all filters, in tiles of taps by filters of nearly equal size.
 template <class T>
 void LanesWeightGrad<T>::add_tap_row(const LanesOuter<T>& lines, int64_t u,
                                      const LanesWeightGradBuffers<T>& own) const {
@@ -96,8 +95,7 @@ void LanesWeightGrad<T>::add_tap_row(const LanesOuter<T>& lines, int64_t u,
       }
 }
 
-// Rows [first, last) of the outputs, whose dy own.dy has. Rows of taps outside the image add
-// nothing.
+// Adds rows [first, last) of the outputs, whose dy is in own.dy. Skips tap rows outside the image.
 template <class T>
 void LanesWeightGrad<T>::add_rows(const LanesTask& task, int64_t first, int64_t last,
                                   const LanesWeightGradBuffers<T>& own) const {

@@ -1,4 +1,4 @@
-// The microkernels of the native convolutions, those of the best instruction set of this processor.
+// The microkernels of the native convolutions for this processor's best instruction set.
 #pragma once
 
 #include "tessera/layers/conv2d/cpu/depthwise_simd.h"

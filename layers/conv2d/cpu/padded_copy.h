@@ -10,7 +10,7 @@
 namespace tessera {
 
 // Copies rows [first_row, first_row + rows) and columns [first_column, first_column + columns) of
-// an image [h, w, c] into a dense block, with zeros for what lies outside.
+// an image [h, w, c] into a dense block, with zeros outside the image.
 template <class T>
 void copy_padded(const T* image, int64_t h, int64_t w, int64_t c, int64_t first_row,
                  int64_t first_column, int64_t rows, int64_t columns, T* block) {
@@ -29,8 +29,8 @@ void copy_padded(const T* image, int64_t h, int64_t w, int64_t c, int64_t first_
   }
 }
 
-// The same of an image that is computed as it is read; `first_element` is that of the image in the
-// whole input.
+// Computes the block of copy_padded() for an image that the prologue `x` computes, which begins at
+// `first_element` of the whole input.
 template <class T>
 void read_padded(const Prologue<T>& x, int64_t first_element, int64_t h, int64_t w, int64_t c,
                  int64_t first_row, int64_t first_column, int64_t rows, int64_t columns, T* block) {
@@ -43,7 +43,7 @@ void read_padded(const Prologue<T>& x, int64_t first_element, int64_t h, int64_t
     return first_element + ((first_row + row) * w + first_column + left) * c;
   };
   std::memset(block, 0, top * length * sizeof(T));
-  if (columns == w && left == 0 && end == w) {  // whole rows, in one go
+  if (columns == w && left == 0 && end == w) {  // whole rows, in one call
     if (top < bottom) x.read(x.context, block + top * length, at(top), (bottom - top) * length);
   } else {
     for (int64_t r = top; r < bottom; ++r) {

@@ -1,4 +1,4 @@
-// Folds partial sums of a filter's gradient, [run][weight], in the order of the runs.
+// Reduces partial sums of a filter's gradient, [run][weight], in the order of the runs.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void reduce_partials(ThreadPool& pool, int64_t runs, int64_t weights, const T* p
   });
 }
 
-// The same for depthwise filters, whose partial sums are [run][tap][channel]; df is [channel][tap].
+// Reduces the partial sums of depthwise filters, [run][tap][channel], to df [channel][tap].
 template <class T>
 void reduce_depthwise(ThreadPool& pool, int64_t runs, int64_t taps, int64_t channels,
                       const T* partial, T* df) {

@@ -17,8 +17,8 @@ template <class T>
 struct WeightGradBuffers {
   T* partial;  // [run][weights]
   T* x;        // per thread: a padded block, or a packed tile
-  T* made;     // per thread: what a prologue makes of a block
-  T* dy;       // per thread: quads of a block
+  T* made;     // per thread: a prologue's output for a block
+  T* dy;       // per thread: micro-panels of a block
   int64_t x_stride, made_stride, dy_stride;
   size_t size;
 };
@@ -71,8 +71,8 @@ void zero_points(T* to, int64_t stride, int64_t points, int64_t length) {
   for (int64_t p = 0; p < points; ++p) std::memset(to + p * stride, 0, length * sizeof(T));
 }
 
-// Copies the columns of a tile for output pixels [first, last) of row y of an image, with zeros
-// where a tap lies outside.
+// Copies the columns of a tile for output pixels [first, last) of row y of an image, with zeros for
+// taps outside the image.
 template <class T>
 void pack_row(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* image,
               int64_t y, int64_t first, int64_t last, T* to) {
@@ -115,8 +115,8 @@ void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, 
   }
 }
 
-// The pixels of block `index`: packed blocks are cut from all pixels in a row, direct ones are rows
-// of an image.
+// The pixels of a block: packed blocks are cut from the sequence of all pixels, direct blocks are
+// rows of an image.
 struct Block {
   int64_t image, row, rows, first_pixel, pixels;
 };
@@ -137,7 +137,8 @@ Block block_of(const WeightGradTiling& tiling, int64_t index) {
   return b;
 }
 
-// Where a direct block's first tap lies, and the distance of the rows.
+// Returns the first tap of a direct block, in place or in the padded copy that it makes in
+// `buffer`; sets `row_length`.
 template <class T>
 const T* block_start(const WeightGradTiling& tiling, const Block& b, const T* x, T* buffer,
                      int64_t& row_length) {
@@ -152,8 +153,8 @@ const T* block_start(const WeightGradTiling& tiling, const Block& b, const T* x,
   return buffer;
 }
 
-// Puts the rows of each pixel's window next to each other. Whole vectors are copied: the next row
-// overwrites what is too much.
+// Copies the rows of each pixel's window next to each other, as whole vectors; the next row
+// overwrites the excess.
 template <class T>
 void join_rows(const WeightGradTiling& tiling, const Block& b, const T* start, int64_t row_length,
                T* to) {
@@ -166,12 +167,12 @@ void join_rows(const WeightGradTiling& tiling, const Block& b, const T* start, i
           whole, to + y * tiling.out_w * tiling.join_width + u * columns, tiling.join_width);
 }
 
-// What a task sums: some tiles of some filters of a group, over a run of blocks.
+// The work of a task: some tiles of some filters of a group, over a run of blocks.
 struct WeightGradPart {
   int64_t run, group, first_filter, filters, first_tile, last_tile;
 };
 
-// Of x, the columns of a part's tiles, of one pixel after the other.
+// The columns of x in a part's tiles, pixel by pixel.
 struct Columns {
   int64_t first, count;
 };
@@ -182,12 +183,12 @@ Columns columns_of(const WeightGradTiling& tiling, const WeightGradPart& part) {
   return {first, last.column + last.columns - first};
 }
 
-// What a prologue makes of a block's pixels, of filters 1x1.
+// Computes a block's pixels with the prologue, for 1x1 filters.
 template <class T>
 void make_block(const WeightGradTiling& tiling, const Block& b, const Columns& columns,
                 const Prologue<T>& x, T* to) {
   const ConvShape& s = tiling.shape;
-  if (columns.count == s.c && s.h == 1 && s.stride_w == 1)  // pixels in a row, in one go
+  if (columns.count == s.c && s.h == 1 && s.stride_w == 1)  // consecutive pixels, in one call
     return x.read(x.context, to, b.first_pixel * s.c, b.pixels * s.c);
   for (int64_t i = b.first_pixel; i < b.first_pixel + b.pixels; ++i, to += columns.count) {
     const int64_t row = i / tiling.out_w, column = i % tiling.out_w;
@@ -206,13 +207,13 @@ void pack_made(const WeightGradTiling& tiling, const Tile& tile, const Columns& 
   zero_points(to + tile.columns, width, pixels, width - tile.columns);
 }
 
-// A thread's.
+// The buffers of one thread.
 template <class T>
 struct ThreadBuffers {
   T *x, *made, *dy;
 };
 
-// Has the product fetch what the next tile is packed from, where blocks are whole rows.
+// Makes the product prefetch the input of the next tile, if blocks are whole rows.
 template <class T>
 void fetch_next(const WeightGradTiling& tiling, const Block& b, const WeightGradPart& part,
                 int64_t t, const T* x, OuterProduct<T>& product) {
@@ -240,11 +241,11 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradP
   const int64_t filter = tiling.rows * tiling.row_columns;
   OuterProduct<T> product{};
   product.a = dy + b.first_pixel * s.o + first;
-  product.a_point = s.o, product.a_quad = tiling.row_tile, product.a_ahead = b.pixels * s.o;
+  product.a_point = s.o, product.a_panel = tiling.row_tile, product.a_ahead = b.pixels * s.o;
   if (tiling.pack_dy) {
-    microkernel.pack_quads(product.a, s.o, b.pixels, part.filters, buffers.dy);
+    microkernel.pack_micro_panels(product.a, s.o, b.pixels, part.filters, buffers.dy);
     product.a = buffers.dy;
-    product.a_point = tiling.row_tile, product.a_quad = tiling.row_tile * b.pixels;
+    product.a_point = tiling.row_tile, product.a_panel = tiling.row_tile * b.pixels;
     product.a_ahead = 0;
   }
   product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
@@ -315,7 +316,7 @@ class WeightGrad final : public Convolution<T> {
 
   const WeightGradTiling tiling_;
   const ConvVariant form_;
-  std::vector<int64_t> offsets_;  // of the taps, for depthwise
+  std::vector<int64_t> offsets_;  // tap offsets, depthwise only
 };
 
 template <class T>

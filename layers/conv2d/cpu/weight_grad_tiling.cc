@@ -6,23 +6,23 @@
 namespace tessera {
 namespace {
 
-// A task's part of df: it stays in the smallest L2 met (512 KB) beside what is added to it.
+// A task's part of df, which stays in the smallest known L2 (512 KB) next to its inputs.
 constexpr int64_t kSumBytes = 192 << 10;
-// Of a block: a tile of x for them, three vectors of 64 bytes wide, stays in 48 KB of L1.
+// Pixels of a block: their tile of x, three vectors of 64 bytes wide, stays in 48 KB of L1.
 constexpr int64_t kPixels = 192;
-// Of a task at most; each tile of x that is packed serves all of them.
+// Maximum filters of a task; each packed tile of x serves all of them.
 constexpr int64_t kFilters = 256;
-// Rows joined for a block: half of 32 KB of L1.
+// Joined rows of a block: half of 32 KB of L1.
 constexpr int64_t kJoinBytes = 16 << 10;
-// dy of a block, read again for each tile: beside the sums in L2.
+// dy of a block, which each tile reads again: next to the sums in L2.
 constexpr int64_t kDyBytes = 192 << 10;
-// Pixels up to this size, two cache lines, are read where they lie: nothing is gained by packing.
+// Pixels up to this size, two cache lines, are read in place, as packing gains nothing.
 constexpr int64_t kDirectBytes = 128;
-// Tasks wanted, so that up to 16 threads find work, and two each even out.
+// Target number of tasks: two for each of 16 threads, to balance the load.
 constexpr int64_t kWeightGradTasks = 32;
-// Products in about 5 microseconds of one core, about what waking a thread takes.
+// Products that one core computes in about 5 microseconds, the time to wake a thread.
 constexpr int64_t kWeightGradTaskWork = 1 << 18;
-// All partial sums: memory that is written and read once more.
+// Maximum bytes of all partial sums, which are written and read once more.
 constexpr int64_t kPartialBytes = 8 << 20;
 
 }  // namespace
@@ -69,7 +69,7 @@ WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype, int lane
   out_h = s.out_h(), out_w = s.out_w();
   rows = s.kh, row_columns = s.kw * (s.c / s.groups);
   vectors = ceil_div(row_columns, lanes);
-  const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows could be endless
+  const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows may have any length
   direct = s.depthwise() || (!pointwise && s.groups == 1 && (s.dilation_w == 1 || s.kw == 1) &&
                              s.c * size <= kDirectBytes);
   padded = direct && (s.pad_h || s.pad_w || (!s.depthwise() && row_columns % lanes));

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A convolution in the steps of winograd_steps.h, in some order.
+// A convolution that runs the steps of winograd_steps.h in some order.
 class WinogradOrder : public Convolution<float> {
  public:
   size_t scratch(int threads) const final { return lay_out(threads, nullptr).size; }
@@ -19,10 +19,11 @@ class WinogradOrder : public Convolution<float> {
   }
 
  protected:
-  // all_filters: their transforms stand side by side, not those of a task alone.
+  // all_filters: the transforms of all filters are stored together, not only those of a task.
   WinogradOrder(const WinogradSteps& steps, bool all_filters, ConvVariant form)
       : s_(steps),
-        filter_position_(s_.in.c * (all_filters ? s_.columns : s_.vectorized) + kWinogradSkew),
+        filter_position_(s_.in.c * (all_filters ? s_.columns : s_.columns_per_block) +
+                         kWinogradSkew),
         form_(form) {}
   virtual WinogradScratch lay_out(int threads, void* base) const = 0;
 
@@ -31,22 +32,22 @@ class WinogradOrder : public Convolution<float> {
   const ConvVariant form_;
 };
 
-// Tiles of a task: the transforms of 36 positions are to stay in L2 beside a part of the filters'.
-// With 81, blocks of 8, 16 and 32 tiles take the same time.
+// Tiles of a task: the transforms of 36 positions stay in L2 next to a part of the filters'. For 81
+// positions, blocks of 8, 16 and 32 tiles take the same time.
 constexpr int64_t kTiles = 16;
 // Output channels that are computed before they are transformed back.
-constexpr int64_t kVectorWidth = 128;
-// Tasks wanted. With fewer blocks of tiles the output channels are cut too, and each part
-// transforms the tiles anew.
+constexpr int64_t kColumnsPerBlock = 128;
+// Target number of tasks. If there are fewer blocks of tiles, the output channels are cut too, and
+// each part transforms the tiles again.
 constexpr int64_t kTasks = 16;
 
-// Convolutions tile by tile: all filters are transformed first, and a task takes a block of tiles
-// from the image to the result, with its transforms in L2.
+// Convolution by tiles: all filters are transformed first, and a task takes a block of tiles from
+// the image to the result, with its transforms in L2.
 class WinogradConvolution final : public WinogradOrder {
  public:
   WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
-      : WinogradOrder({pass, shape, m, kTiles, kVectorWidth}, true, form),
-        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.vectorized) : 1) {}
+      : WinogradOrder({pass, shape, m, kTiles, kColumnsPerBlock}, true, form),
+        parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.columns_per_block) : 1) {}
   void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
            const ConvHooks<float>& hooks) const override;
 
@@ -62,7 +63,7 @@ class WinogradConvolution final : public WinogradOrder {
   const int64_t parts_;
 };
 
-// The rows that the next block reads and this one has not.
+// Returns the rows that the next block reads and this block does not.
 WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) const {
   if (index + 1 >= s_.blocks.count || s_.blocks.column_blocks > 1) return {};
   const PixelRows rows = s_.blocks.new_rows(s_.blocks.block(index + 1), s_.in);
@@ -81,9 +82,10 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
     const int64_t row = s_.blocks.plane.w * s_.out_c;
     write = {out + rows.first * row, rows.count * row, 0, 1};
   }
-  const int64_t end = parts_ > 1 ? std::min(s_.columns, (part + 1) * s_.vectorized) : s_.columns;
-  for (int64_t j = part * s_.vectorized; j < end; j += s_.vectorized) {
-    const int64_t count = std::min(s_.vectorized, s_.columns - j);
+  const int64_t end =
+      parts_ > 1 ? std::min(s_.columns, (part + 1) * s_.columns_per_block) : s_.columns;
+  for (int64_t j = part * s_.columns_per_block; j < end; j += s_.columns_per_block) {
+    const int64_t count = std::min(s_.columns_per_block, s_.columns - j);
     WinogradProduct p =
         s_.product(block, own.in, own.filters + j * s_.in.c, filter_position_, count, own.out);
     p.read = read, p.write = write;
@@ -113,16 +115,16 @@ void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* fi
                       [&](int64_t index) { s_.finish(s_.blocks.block(index), out, epilogue); });
 }
 
-// Bytes of transformed filters, measured with 32 MiB of L3 for two cores.
+// Maximum bytes of transformed filters, measured with 32 MiB of L3 for two cores.
 constexpr int64_t kFilterBytes = 16 << 20;
-// Tiles for which the filters are transformed once, with 36 positions or fewer and with
-// 81, and output channels of a task: what a position takes of both stays in L2.
+// Tiles for which the filters are transformed once, for 36 positions or fewer and for 81, and
+// output channels of a task. The tiles and filters of a position stay in L2.
 constexpr int64_t kTilesStride1 = 128, kTilesStride2 = 64;
 constexpr int64_t kFiltersTogether = 32;
 
-// Convolutions with so many filters that their transforms would not stay in L3: a large block of
-// tiles is transformed first, and a task takes some output channels, whose filters it transforms
-// for itself, from there to the result.
+// Convolution by filters, if their transforms would not stay in L3: a large block of tiles is
+// transformed first, and a task transforms the filters of some output channels and computes those
+// channels.
 class WinogradByFilters final : public WinogradOrder {
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
@@ -133,7 +135,7 @@ class WinogradByFilters final : public WinogradOrder {
            const ConvHooks<float>& hooks) const override;
 
  private:
-  // Each thread has filters of its own; the tiles are of all.
+  // Gives each thread its own filters; all threads share the tiles.
   WinogradScratch lay_out(int threads, void* base) const override {
     return s_.lay_out(base, form_.packed ? 0 : threads, filter_position_, 1, threads,
                       form_.prologue);
@@ -144,7 +146,7 @@ class WinogradByFilters final : public WinogradOrder {
                 const WinogradScratch& own) const;
 };
 
-// A row of tiles is a task.
+// Transforms the tiles of a block; each task is a row of tiles.
 void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const float* in,
                              const Prologue<float>& prologue, const WinogradScratch& all) const {
   s_.clear_rest(block.tiles(), all.in);
@@ -159,7 +161,8 @@ void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const flo
 
 void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w, float* out,
                                  const WinogradScratch& own) const {
-  const int64_t first = part * s_.vectorized, count = std::min(s_.vectorized, s_.columns - first);
+  const int64_t first = part * s_.columns_per_block,
+                count = std::min(s_.columns_per_block, s_.columns - first);
   for (int64_t j = 0; j < count && !form_.packed; j += s_.panel)
     for (int64_t chunk = 0; chunk < s_.chunks(); ++chunk)
       s_.transform_filters(w, first + j, chunk, own.own_filters + j * s_.in.c, filter_position_);
@@ -174,11 +177,13 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
   for (int64_t index = 0; index < s_.blocks.count; ++index) {
     const TileBlock block = s_.blocks.block(index);
     read(pool, block, in, hooks.prologue, all);
-    pool.parallel_for_thread(ceil_div(s_.columns, s_.vectorized), [&](int64_t part, int thread) {
-      WinogradScratch own = s_.of_thread(all, thread);
-      if (!form_.packed) own.own_filters += thread * s_.filter_positions * filter_position_;
-      run_part(block, part, filters, out, own);
-    });
+    pool.parallel_for_thread(ceil_div(s_.columns, s_.columns_per_block),
+                             [&](int64_t part, int thread) {
+                               WinogradScratch own = s_.of_thread(all, thread);
+                               if (!form_.packed)
+                                 own.own_filters += thread * s_.filter_positions * filter_position_;
+                               run_part(block, part, filters, out, own);
+                             });
     if (!hooks.epilogue.apply) continue;
     pool.parallel_for(block.images, [&](int64_t i) {  // whole pixels
       TileBlock image = block;
@@ -188,7 +193,7 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
   }
 }
 
-// Tells whether transformed filters would not stay in L3.
+// Returns true if transformed filters would not stay in L3.
 bool winograd_goes_by_filters(const ConvShape& s, int m) {
   const int64_t weights = winograd_transforms(s, m).filter_positions * s.c * s.o;
   return weights * static_cast<int64_t>(sizeof(float)) > kFilterBytes;

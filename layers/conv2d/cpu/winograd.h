@@ -1,21 +1,20 @@
 // Convolutions with 3x3 filters by Winograd's minimal filtering (Lavin and Gray, "Fast algorithms
-// for convolutional neural networks", 2016), where has_native_kernels() only.
+// for convolutional neural networks", 2016). Requires has_native_kernels().
 //
 //   y = A^T [ (G g G^T) * (B^T d B) ] A        for each tile of inputs d; * by elements, summed
 //                                              over the channels: matrix products
 //   df = G^T [ (A dy A^T) * (B^T d B) ] G      summed over the tiles
 //
-// With stride 1, F(m x m, 3x3): m x m outputs take p x p multiplications a channel instead of 9 m x
-// m, p = m + 2. The gradient with respect to the input is the convolution of dy with the filters
-// turned around.
+// Stride 1 uses F(m x m, 3x3): m x m outputs take p x p multiplications a channel, p = m + 2,
+// instead of 9 m x m. The input gradient is the convolution of dy with the flipped filters.
 //
-// With stride 2, a tap meets either the even or the odd rows and columns, and the convolution is
-// the sum of four with stride 1, of 2x2, 2x1, 1x2 and 1x1 taps: one tile of 9x9 inputs is made 4x4
-// outputs with 81 multiplications instead of 144, many of them with the same filters, of which
-// there are 36. The gradient with respect to the input makes tiles of 8x8 from 5x5 of dy.
+// Stride 2 is the sum of four convolutions with stride 1, of 2x2, 2x1, 1x2 and 1x1 taps, as a tap
+// reads either the even or the odd rows and columns. A tile of 9x9 inputs gives 4x4 outputs with 81
+// multiplications, which share 36 transformed filters, instead of 144. The input gradient computes
+// tiles of 8x8 from 5x5 of dy.
 //
-// Only float: rounding errors grow a little with m, which double is asked for to avoid.
-// A value that is not finite spreads over its tile, mostly as NaN.
+// Only float: rounding errors grow a little with m, which users of double want to avoid. A
+// non-finite value spreads over its tile, mostly as NaN.
 #pragma once
 
 #include <memory>
@@ -24,15 +23,15 @@
 
 namespace tessera {
 
-// Returns the m with which a pass takes least time by a count of what it computes and moves, 2 or
-// 4; 0 if the direct convolution does.
+// Returns the m, 2 or 4, with the least estimated time of a pass; 0 if the direct convolution takes
+// less.
 int winograd_tile(ConvPass pass, const ConvShape& shape);
 
-// Whether filters that do not change are better kept transformed, which takes 16/9 or 4 times their
-// bytes: where there are few tiles for each filter.
+// Returns true if constant filters should be kept transformed, in 16/9 or 4 times their bytes,
+// because there are few tiles for each filter.
 bool winograd_packs_filters(const ConvShape& shape, int m);
 
-// For ConvPass::weight_grad. A prologue is applied to the rows that a block of tiles reads.
+// Returns true if the weight gradient applies a prologue to the rows that a block of tiles reads.
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape);
 std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvShape& shape, int m,
                                                           bool prologue);

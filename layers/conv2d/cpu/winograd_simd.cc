@@ -12,8 +12,8 @@ using V = Vector<float>;
 using Register = V::Register;
 constexpr int kLanes = V::kLanes;
 
-// Loops over registers are of use only where they are unrolled, with the arrays in registers.
-#define TESSERA_INLINED __attribute__((always_inline))  // of lambdas, too
+// Loops over registers must be unrolled, so that their arrays are in registers.
+#define TESSERA_INLINED __attribute__((always_inline))  // for lambdas, too
 #define TESSERA_INLINE inline TESSERA_INLINED
 
 #if defined(__AVX512F__)
@@ -25,13 +25,12 @@ constexpr int kRows = 4;
 Register constant(float value) { return V::fill(&value); }
 Register multiply_add(float a, Register b, Register c) { return V::fma(constant(a), b, c); }
 
-// An algorithm, along one side of a tile: kPoints of a tile and kFilterPoints of a filter, of which
-// the last one serves all further points; passes, whose tiles of kIn pixels, kStep apart, give
-// kOut. The points are Toom and Cook's, with the one at infinity.
+// An algorithm, along one side of a tile, has kPoints of a tile and kFilterPoints of a filter, the
+// last of which serves all further points. Its passes read tiles of kIn pixels, kStep apart, and
+// write kOut pixels. The points are those of Toom-Cook, including infinity.
 
-// F(4, 3), from the polynomial x (x - a) (x + a) (x - b) (x + b). a and b are exact, and so are all
-// entries of A and B; of the pairs of short fractions this one leaves about an eighth of the error
-// that 1 and 2 leave.
+// F(4, 3), from the polynomial x (x - a) (x + a) (x - b) (x + b). a, b and all entries of A and B
+// are exact. This pair of short fractions has about an eighth of the error of 1 and 2.
 struct F4 {
   static constexpr int kPoints = 6, kFilterPoints = 6;
   static constexpr float kA = 0.75f, kB = 1.5f;
@@ -137,10 +136,10 @@ struct F2 {
   }
 };
 
-// Stride 2 with padding 1. The taps 0 and 2 meet every second pixel of x, where they are F(4, 2)
-// from the polynomial x (x - a) (x + a) (x - b); tap 1 meets the others, where it is a product of
-// each. So 9 multiplications, 5 and 4, give 4 pixels of y, or 8 of dx, instead of 12. Of the short
-// fractions these leave the least error.
+// Stride 2 with padding 1. Taps 0 and 2 read every second pixel of x: F(4, 2) from the polynomial
+// x (x - a) (x + a) (x - b). Tap 1 reads the other pixels: one product each. So 9 multiplications,
+// 5 and 4, give 4 pixels of y, or 8 of dx, instead of 12. These a and b have the least error among
+// short fractions.
 struct F4Stride2 {
   static constexpr int kPoints = 9, kFilterPoints = 6;
   static constexpr float kA = 0.75f, kB = 1.75f;
@@ -148,7 +147,7 @@ struct F4Stride2 {
   static constexpr double kN0 = 1.0 / (kA2 * kB), kNa = 1.0 / (2 * kA2 * (kA - kB)),
                           kNc = -1.0 / (2 * kA2 * (kA + kB)), kNb = 1.0 / (kB * (kB2 - kA2));
 
-  // F(4, 2).
+  // Computes the input transform of F(4, 2).
   static TESSERA_INLINE void pairs_input(const Register* d, int64_t step, Register* t) {
     const Register even = multiply_add(-kA2, d[0], d[2 * step]);
     const Register odd = multiply_add(-kA2, d[step], d[3 * step]);
@@ -160,7 +159,7 @@ struct F4Stride2 {
     t[3] = odd;
     t[4] = multiply_add(-kB, odd, multiply_add(-kA2, d[2 * step], d[4 * step]));
   }
-  // Added to what is in y.
+  // Adds the output transform of F(4, 2) to y.
   static TESSERA_INLINE void pairs_output(const Register* m, Register* y, int64_t step) {
     const Register sum = m[1] + m[2], difference = m[1] - m[2];
     y[0] = (y[0] + m[0]) + (sum + m[3]);
@@ -181,7 +180,7 @@ struct F4Stride2 {
       pairs_output(m, y, 1);
     }
   };
-  // An even pixel of dx meets tap 1 of one pixel of dy; an odd one meets taps 2 and 0 of two.
+  // An even pixel of dx reads tap 1 of one pixel of dy; an odd pixel reads taps 2 and 0 of two.
   struct InputGrad {
     static constexpr int kIn = 5, kStep = 4, kOut = 8;
 
@@ -220,7 +219,7 @@ struct F4Stride2 {
   }
 };
 
-// Whole vectors of channels, or the first `count` channels of a last one.
+// Whole vectors of channels, or the first `count` channels of the last one.
 struct WholeVector {
   Register load(const float* p) const { return V::load(p); }
   void store(float* p, Register v) const { V::store(p, v); }
@@ -238,8 +237,7 @@ TESSERA_INLINE void for_vectors(int64_t channels, F run) {
   if (c < channels) run(c, PartVector{static_cast<int>(channels - c)});
 }
 
-// `transform` takes a column of kFrom vectors to one of kTo, first along the columns, then the
-// rows.
+// Applies `transform`, from kFrom vectors to kTo, first along the columns, then along the rows.
 template <int kFrom, int kTo, class Load, class Store, class F>
 TESSERA_INLINE void both_ways(Load load, F transform, Store store) {
   Register half[kFrom][kTo];
@@ -263,7 +261,7 @@ bool whole(const WinogradExtent& in) {
 
 template <int kFrom, int kTo, bool kWhole, class F>
 TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
-  const WinogradRead t = tile;  // copied: a vector's store might change `tile`, to the compiler
+  const WinogradRead t = tile;  // a copy, as a vector's store might alias `tile`
   const WinogradExtent in = t.inside;
   for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
     const float* image = t.image + c;
@@ -280,7 +278,7 @@ TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
   });
 }
 
-// An image's tile of kFrom x kFrom pixels to a transformed one of kTo x kTo.
+// Transforms a tile of kFrom x kFrom pixels to kTo x kTo positions.
 template <int kFrom, int kTo, class F>
 TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
   if (whole<kFrom>(t.inside)) return transform_image<kFrom, kTo, true>(t, transform);
@@ -351,7 +349,7 @@ void filter_gradient(const WinogradFilters& all) {
     });
 }
 
-// Fetches lines evenly over so many calls.
+// Prefetches cache lines evenly over `calls` calls of some().
 class Fetcher {
  public:
   Fetcher(const WinogradFetch& fetch, int64_t calls)
@@ -374,8 +372,8 @@ class Fetcher {
   int64_t at_ = 0, step_;
 };
 
-// R rows by N vectors of one position. Of the rows' addresses only every fourth is kept; there are
-// not enough general registers for more.
+// Computes R rows by N vectors of one position. Keeps only every fourth row address, as there are
+// too few general registers for more.
 template <int R, int N>
 TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const float* b,
                                  float* c) {

@@ -1,4 +1,4 @@
-// The leaf loops of Winograd convolutions (winograd.h): transforms of single tiles, over all their
+// Microkernels of Winograd convolutions (winograd.h): transforms of single tiles, over all their
 // channels, and the products between transforms.
 //
 // A transformed block is [positions][tiles][channels], positions `position` elements apart and
@@ -11,14 +11,14 @@
 
 namespace tessera {
 
-// Rows [row_begin, row_end) and columns [column_begin, column_end) of a tile lie in the image; the
+// Rows [row_begin, row_end) and columns [column_begin, column_end) of a tile are in the image; the
 // others are zero, or are not written.
 struct WinogradExtent {
   int row_begin, row_end, column_begin, column_end;
 };
 
-// One tile in an image and transformed, of which one is read and the other written.
-// `image` points at the tile's first pixel, which need not lie in the image.
+// A tile of an image and its transform; one is read and the other written. `image` points at the
+// tile's first pixel, which may be outside the image.
 template <class Image, class Block>
 struct WinogradTile {
   Image* image;
@@ -31,7 +31,7 @@ struct WinogradTile {
 using WinogradRead = WinogradTile<const float, float>;
 using WinogradWrite = WinogradTile<float, const float>;
 
-// Memory that a product fetches into the cache for what follows it: `runs` runs of `length` floats,
+// Memory that a product prefetches for the next computation: `runs` runs of `length` floats,
 // `stride` floats apart.
 struct WinogradFetch {
   const float* begin = nullptr;
@@ -50,7 +50,7 @@ struct WinogradProduct {
   int64_t b_position, b_panel;  // b_panel: elements from one panel to the next
   float* c;
   int64_t c_position, c_row, columns;
-  WinogradFetch read, write;  // what is read next, and what this block's outputs are written to
+  WinogradFetch read, write;  // prefetched: next input, and memory of this block's outputs
 };
 
 // C[filter_of[p]][i][j] += sum over t of A[p][t][i] B[p][t][j] for each position p: `rows` rows, a
@@ -78,8 +78,7 @@ struct WinogradFilters {
   bool flip;  // taps from the last to the first
 };
 
-// What is read in tiles of in x in pixels, `step` from one to the next, is written in tiles of
-// out x out.
+// A pass reads tiles of in x in pixels, `step` apart, and writes tiles of out x out.
 struct WinogradPass {
   int in, step, out;
   void (*input)(const WinogradRead&);    // block = B^T image B
@@ -88,10 +87,10 @@ struct WinogradPass {
 
 struct WinogradTransforms {
   int positions, filter_positions;
-  // The position of the transformed filters that each position of a tile is multiplied with.
+  // The filter position that each position of a tile is multiplied by.
   const uint8_t* filter_of;
   WinogradPass forward, input_grad;
-  void (*gradient)(const WinogradRead&);            // of y's tiles: block = A image A^T
+  void (*gradient)(const WinogradRead&);            // tiles of dy: block = A image A^T
   void (*filters)(const WinogradFilters&);          // to = G from G^T
   void (*filter_gradient)(const WinogradFilters&);  // to = G^T from G
 };

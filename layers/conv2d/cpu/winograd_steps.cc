@@ -10,13 +10,13 @@ namespace tessera {
 
 namespace {
 
-// Filters with output channels side by side, before they are transformed: 2 vectors of 16 wide.
+// Filters with adjacent output channels, before their transform: 2 vectors of 16 wide.
 constexpr int64_t kMaxTransposed = 9 * WinogradSteps::kDepth * 2 * 16;
 
 }  // namespace
 
 WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t wanted,
-                             int64_t max_together)
+                             int64_t max_columns_per_block)
     : backward(pass == ConvPass::input_grad),
       transforms(winograd_transforms(s, m)),
       transform(backward ? transforms.input_grad : transforms.forward),
@@ -29,9 +29,9 @@ WinogradSteps::WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t w
       depth(round_up(in.c, winograd_kernels().lanes)),
       columns(round_up(out_c, winograd_kernels().lanes)),
       tiles(round_up(blocks.tiles(), winograd_kernels().row_tile)),
-      vectorized(std::min(columns, max_together)),
+      columns_per_block(std::min(columns, max_columns_per_block)),
       in_position(tiles * depth + kWinogradSkew),
-      out_position(tiles * vectorized + kWinogradSkew) {}
+      out_position(tiles * columns_per_block + kWinogradSkew) {}
 
 int64_t WinogradSteps::chunks() const { return ceil_div(in.c, kDepth); }
 
@@ -59,7 +59,7 @@ void WinogradSteps::transform_filters(const float* w, int64_t j, int64_t chunk, 
   transforms.filters(f);
 }
 
-// A panel of output channels for some input channels is a task.
+// Transforms all filters; each task is a panel of output channels for some input channels.
 void WinogradSteps::transform_all(ThreadPool& pool, const float* w, float* to,
                                   int64_t to_position) const {
   pool.parallel_for(chunks() * ceil_div(columns, panel), [&](int64_t task) {
@@ -94,7 +94,7 @@ void WinogradSteps::write(const TileBlock& block, int64_t first, int64_t count, 
     for_tiles_of_image(block, m, [&](int64_t y, int64_t x) {
       transform.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
                         inside(y, x, m, h, w), count, from, out_position});
-      from += vectorized;
+      from += columns_per_block;
     });
 }
 
@@ -112,7 +112,7 @@ WinogradProduct WinogradSteps::product(const TileBlock& block, const float* a, c
   p.a = a, p.a_position = in_position, p.a_row = depth, p.depth = in.c;
   p.tiles = round_up(block.tiles(), winograd_kernels().row_tile);
   p.b = u, p.b_position = u_position, p.b_panel = in.c * panel;
-  p.c = out, p.c_position = out_position, p.c_row = vectorized, p.columns = count;
+  p.c = out, p.c_position = out_position, p.c_row = columns_per_block, p.columns = count;
   return p;
 }
 

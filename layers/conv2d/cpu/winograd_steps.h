@@ -1,5 +1,5 @@
-// The steps of a Winograd convolution, forward or with respect to its input, that are the same in
-// whatever order they are done: transforms of filters, of blocks of tiles, and back.
+// WinogradSteps: the steps of a Winograd convolution or its input gradient that do not depend on
+// their order: transforms of filters, of blocks of tiles, and back.
 #pragma once
 
 #include "tessera/layers/conv2d/cpu/convolution.h"
@@ -7,62 +7,67 @@
 
 namespace tessera {
 
-// Where a convolution works. Of what each thread has, the first thread's.
+// Scratch of a convolution. Pointers to a thread's memory are those of the first thread.
 struct WinogradScratch {
-  // Transformed: [position][panel][input channel][panel's width]; own: those that stand here.
+  // Transformed filters: [position][panel][input channel][panel's width]; own_filters: those in
+  // this scratch.
   float* own_filters;
   const float* filters;
-  float *in, *out;  // transformed tiles; `out` is each thread's
-  float* window;    // each thread's: what a prologue makes of the part of an image
+  float *in, *out;  // transformed tiles; `out` is per thread
+  float* window;    // per thread: a prologue's output for the part of an image
   size_t size;
 };
 
 struct WinogradSteps {
-  // `tiles`: wanted in a block. `vectorized`: output channels that are computed before they are
-  // transformed back, whole panels.
-  WinogradSteps(ConvPass pass, const ConvShape& shape, int m, int64_t tiles, int64_t vectorized);
+  // `tiles`: target number in a block. `columns_per_block`: output channels that are computed
+  // before they are transformed back, in whole panels.
+  WinogradSteps(ConvPass pass, const ConvShape& shape, int m, int64_t tiles,
+                int64_t columns_per_block);
 
-  // Filters are transformed for a panel of output channels and so many input channels at once.
+  // Input channels of a chunk. Filters are transformed for one chunk and one panel of output
+  // channels at once.
   static constexpr int64_t kDepth = 16;
-  int64_t chunks() const;  // of input channels
-  // Transforms the filters of the panel from output channel j on for a chunk. `to` is where the
-  // panel begins, [position][input channel][panel's width].
+  int64_t chunks() const;  // chunks of input channels
+  // Transforms the filters of the panel from output channel j on for a chunk. `to` is the start of
+  // the panel, [position][input channel][panel's width].
   void transform_filters(const float* w, int64_t j, int64_t chunk, float* to,
                          int64_t to_position) const;
-  // All filters.
+  // Transforms all filters.
   void transform_all(ThreadPool& pool, const float* w, float* to, int64_t to_position) const;
 
-  // Transforms the tiles of a block, [position][tile][depth]. `window` holds blocks.window(in),
-  // where there is a prologue.
+  // Transforms the tiles of a block to [position][tile][depth]. `window` holds blocks.window(in)
+  // elements if there is a prologue.
   void read(const TileBlock& block, const float* image, const Prologue<float>& prologue,
             float* window, float* to) const;
-  // The product takes whole row tiles; what it computes of those past the last tile is not used.
+  // Zeroes the rows past the last tile. The product reads whole row tiles; its results for these
+  // rows are unused.
   void clear_rest(int64_t tiles, float* to) const;
   // Transforms output channels [first, first + count) of a block back.
   void write(const TileBlock& block, int64_t first, int64_t count, const float* from,
              float* out) const;
   // Applies the epilogue to a block.
   void finish(const TileBlock& block, float* out, const Epilogue<float>& epilogue) const;
-  // A product of a block with `count` output channels, whose filters begin at u.
+  // Returns the product of a block with the filters of `count` output channels, which begin at u.
   WinogradProduct product(const TileBlock& block, const float* in, const float* u,
                           int64_t u_position, int64_t count, float* out) const;
 
-  // Scratch at `base` with so many filters, of `filter_position` elements each position, and blocks
-  // of tiles; and the part of it that a thread has, filters and `in` aside.
+  // Lays out scratch at `base` with `filters` sets of filters, `filter_position` elements for each
+  // position, and `tile_blocks` blocks of tiles. of_thread() returns a thread's part, except for
+  // filters and `in`.
   WinogradScratch lay_out(void* base, int64_t filters, int64_t filter_position, int64_t tile_blocks,
                           int threads, bool prologue) const;
   WinogradScratch of_thread(const WinogradScratch& all, int thread) const;
 
   const bool backward;
   const WinogradTransforms& transforms;
-  const WinogradPass& transform;  // of the pass
+  const WinogradPass& transform;  // transform of the pass
   const int64_t positions, filter_positions;
   const ImageRead in;
   const int64_t out_c;
   const TileBlocks blocks;
-  const int64_t panel, depth, columns;  // columns: output channels in whole vectors; so depth
-  const int64_t tiles;                  // of a block, in whole row tiles
-  const int64_t vectorized;
+  const int64_t panel, depth, columns;  // depth, columns: input, output channels in whole vectors
+  const int64_t tiles;                  // tiles of a block, in whole row tiles
+  const int64_t columns_per_block;
   const int64_t in_position, out_position;  // elements from one position to the next
 };
 

@@ -20,7 +20,7 @@ ImageRead image_read(const ConvShape& s, const WinogradTransforms& transforms, C
   const bool back = pass == ConvPass::input_grad;
   const WinogradPass& tiles = back ? transforms.input_grad : transforms.forward;
   if (!back) return {s.h, s.w, s.c, s.pad_h, s.pad_w, tiles.in, tiles.step};
-  // Of the pixels of dy that dx[0] is made of, the first is (2 - pad) / stride before dy[0].
+  // The first pixel of dy that dx[0] depends on is (2 - pad) / stride before dy[0].
   return {s.out_h(), s.out_w(), s.o, (2 - s.pad_h) / s.stride_h, (2 - s.pad_w) / s.stride_w,
           tiles.in,  tiles.step};
 }
@@ -31,7 +31,7 @@ TileBlocks::TileBlocks(const TilePlane& plane, int64_t wanted) : plane(plane) {
   rows = columns = 1;
   if (of_image <= wanted) {
     rows = plane.rows, columns = plane.columns;
-  } else if (plane.columns <= wanted) {  // of nearly equal size
+  } else if (plane.columns <= wanted) {  // blocks of nearly equal size
     columns = plane.columns;
     rows = ceil_div(plane.rows, ceil_div(plane.rows, wanted / plane.columns));
   } else {
@@ -94,27 +94,27 @@ WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w) 
 
 namespace {
 
-// All costs are in multiplications of one channel with one filter, and were fitted to measurements
-// of an AMD Zen 5 with AVX-512; what they decide is far from even on most shapes.
+// Costs are in multiplications of one channel by one filter, fitted to measurements on an AMD Zen 5
+// with AVX-512. On most shapes the decision is far from even.
 
-// A multiplication of the products, and of the sums that the gradient of filters is made from,
-// against one of the direct convolution.
+// Costs of a multiplication of the products, and of the sums of the filter gradient, relative to
+// one of the direct convolution.
 constexpr double kProduct = 1.0, kSum = 1.2;
-// To transform one position of a tile of a channel or a filter, to it or from it; with stride 2
-// many are copied, along one side or both.
+// Costs to transform one position of a tile of a channel or filter, in either direction. Stride 2
+// copies many positions along one side or both.
 constexpr double kTransform = 9.7, kTransformStride2 = 3.3;
-// To transform one position of a filter of one channel and keep it; of sums for a filter, from
-// which its gradient is made.
+// Costs to transform and store one position of a filter of one channel; and to transform a position
+// of sums into a filter's gradient.
 constexpr double kFilterPosition = 12, kSumPosition = 5;
-// Below so many channels or filters most of a vector is empty.
+// Fewer channels or filters would leave most of a vector empty.
 constexpr int64_t kMin = 8;
-// Winograd is worth it below this part of the others' cost.
+// Winograd is used if its cost is below this fraction of the direct convolution's cost.
 constexpr double kWinogradGain = 0.85;
-// The part of a convolution's cost from which on the transforms of its filters are kept.
+// Transformed filters are kept if transforming them is above this fraction of a convolution's cost.
 constexpr double kKept = 0.1;
 
-// Taps of a row or column of outputs that lie in the image: those that a direct convolution
-// computes.
+// Returns the taps of a row or column of outputs that are in the image: those that a direct
+// convolution computes.
 double taps(int64_t in, int64_t out, int64_t stride, int64_t pad) {
   double all = 0;
   for (int64_t i = 0; i < out; ++i)
@@ -122,7 +122,7 @@ double taps(int64_t in, int64_t out, int64_t stride, int64_t pad) {
   return all;
 }
 
-// Whether F(m x m, 3x3) computes it.
+// Returns true if F(m x m, 3x3) can compute a convolution of this shape.
 bool applies(const ConvShape& s, int m) {
   const bool plain = s.kh == 3 && s.kw == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
                      s.groups == 1 && s.stride_h == s.stride_w;

@@ -1,4 +1,4 @@
-// How a Winograd convolution is cut into blocks of tiles, from the shape alone.
+// TileBlocks: the blocks of tiles of a Winograd convolution, from the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ inline const WinogradTransforms& winograd_transforms(const ConvShape& shape, int
   return shape.stride_h == 2 ? all.f4_stride2 : m == 4 ? all.f4 : all.f2;
 }
 
-// Positions of a transformed block lie a cache line, in floats, further apart than they need: most
-// sizes are powers of two, which would put all positions of a tile in a few sets of the cache.
+// Padding between positions of a transformed block: a cache line, in floats. Most sizes are powers
+// of two, which would put all positions of a tile in a few sets of the cache.
 inline constexpr int64_t kWinogradSkew = 16;
 
 // Images of h x w pixels in tiles of m x m.
@@ -27,11 +27,11 @@ struct TilePlane {
   TilePlane(int64_t n, int64_t h, int64_t w, int64_t m);
 
   int64_t n, h, w, m;
-  int64_t rows, columns;  // of tiles in an image
+  int64_t rows, columns;  // tiles in an image
   int64_t tiles() const { return n * rows * columns; }
 };
 
-// Of what a pass makes, or, for the gradient with respect to the filters, reads as dy.
+// Returns the tiles of a pass's output or, for the weight gradient, of dy.
 TilePlane tile_plane(const ConvShape& shape, const WinogradTransforms& transforms, ConvPass pass);
 
 // Some tiles of a plane: all of several images, several rows of one image, or a part of a row.
@@ -40,15 +40,15 @@ struct TileBlock {
   int64_t tiles() const { return images * rows * columns; }
 };
 
-// Images that are read: of h x w pixels with c channels, `pad` zeros around them, in tiles of
-// `size` pixels a side, `step` from one to the next.
+// Images that a pass reads: h x w pixels with c channels, `pad` zeros around them, in tiles of
+// `size` pixels a side, `step` apart.
 struct ImageRead {
   int64_t h, w, c, pad_h, pad_w, size, step;
 };
-// What a pass reads.
+// Returns the images that a pass reads.
 ImageRead image_read(const ConvShape& shape, const WinogradTransforms& transforms, ConvPass pass);
 
-// Where the pixels of an image stand: (y, x) at base + y * row + x * c.
+// A view of an image: pixel (y, x) is at base + y * row + x * c.
 struct ImageView {
   const float* base;
   int64_t row;
@@ -64,22 +64,22 @@ struct TileBlocks {
   TileBlocks(const TilePlane& plane, int64_t wanted);
 
   TilePlane plane;
-  int64_t images, rows, columns;  // of a whole block
+  int64_t images, rows, columns;  // size of a whole block
   int64_t row_blocks, column_blocks, count;
-  int64_t tiles() const { return images * rows * columns; }  // the most of a block
+  int64_t tiles() const { return images * rows * columns; }  // maximum of a block
   TileBlock block(int64_t index) const;
 
-  // Of blocks of whole rows of tiles: the rows that a block reads, without those that it shares
-  // with the block above.
+  // Returns the rows that a block reads, without those that it shares with the block above.
+  // Requires blocks of whole rows of tiles.
   PixelRows new_rows(const TileBlock& block, const ImageRead& shape) const;
-  // The block's own rows.
+  // Returns the block's own rows.
   PixelRows own_rows(const TileBlock& block) const;
 
-  // Where the part of `image` that a block reads stands: in `in`, or, where there is a prologue, in
-  // `window`, which it is written to.
+  // Returns the part of `image` that a block reads: in place, or in `window` if a prologue computes
+  // it.
   ImageView read(const TileBlock& block, int64_t image, const ImageRead& shape, const float* in,
                  const Prologue<float>& prologue, float* window) const;
-  // Elements of a window, the largest.
+  // Returns the elements of the largest window.
   int64_t window(const ImageRead& shape) const;
 
   // Calls run(first pixel, pixels) for the contiguous ranges of a block; pixels count over all
@@ -97,15 +97,15 @@ struct TileBlocks {
   }
 };
 
-// Calls run(y, x) for each tile of a block in one of its images, y and x being its first pixel
-// where tiles begin `step` pixels apart.
+// Calls run(y, x) for each tile of a block in one of its images. (y, x) is the tile's first pixel
+// if tiles are `step` pixels apart.
 template <class F>
 void for_tiles_of_image(const TileBlock& b, int64_t step, F run) {
   for (int64_t r = b.row; r < b.row + b.rows; ++r)
     for (int64_t c = b.column; c < b.column + b.columns; ++c) run(r * step, c * step);
 }
 
-// The part of a tile of `size` pixels a side at (y, x) that lies in an image of h x w.
+// Returns the part of a tile of `size` pixels a side at (y, x) that is in an image of h x w.
 WinogradExtent inside(int64_t y, int64_t x, int64_t size, int64_t h, int64_t w);
 
 }  // namespace tessera

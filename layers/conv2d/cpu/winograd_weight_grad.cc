@@ -1,6 +1,6 @@
-// The gradient with respect to the filters. A task transforms the tiles of some channels of x and
-// of dy and sums their products for each position of a filter; its sums stay in L2. Where there are
-// few channels, the tiles are cut into runs, whose results are folded in their order.
+// The Winograd gradient with respect to the filters. A task transforms the tiles of some channels
+// of x and of dy and sums their products for each position of a filter; its sums stay in L2. If
+// there are few channels, the tiles are cut into runs, whose results are reduced in order.
 #include <algorithm>
 #include <cstring>
 
@@ -13,11 +13,12 @@
 namespace tessera {
 namespace {
 
-// Channels of x and of dy that a task takes at most: 36 positions of 64 x 64 sums are 590 KB.
+// Maximum channels of x and of dy of a task: 36 positions of 64 x 64 sums are 590 KB.
 constexpr int64_t kChannels = 64;
-constexpr int64_t kGradTiles = 32;  // transformed at once
-constexpr int64_t kGradTasks = 32;  // wanted, so that up to 16 threads find work
-// To clear the sums of a run and to transform them back takes as long as some eight tiles.
+constexpr int64_t kGradTiles = 32;  // tiles transformed at once
+constexpr int64_t kGradTasks = 32;  // target number, for up to 16 threads
+// Minimum tiles of a run: clearing its sums and transforming them back takes as long as some eight
+// tiles.
 constexpr int64_t kTilesOfRun = 128;
 
 // Channels in parts of equal size, in whole vectors.
@@ -32,9 +33,9 @@ struct Parts {
 };
 
 struct Scratch {
-  float* partial;        // [run][weights], where there are several runs
-  float *sums, *x, *dy;  // of each thread: transformed
-  float* window;         // of each thread: what a prologue makes of the part of an image
+  float* partial;        // [run][weights] if there are several runs
+  float *sums, *x, *dy;  // per thread: transformed
+  float* window;         // per thread: a prologue's output for the part of an image
   size_t size;
 };
 
@@ -47,7 +48,7 @@ class WinogradWeightGrad final : public Convolution<float> {
 
  private:
   Scratch lay_out(int threads, void* base) const;
-  // The inputs, channels of x and of dy, and what a thread works in.
+  // The inputs, the channels of x and of dy, and a thread's scratch.
   struct Task {
     const float *x, *dy;
     Prologue<float> prologue;
@@ -118,7 +119,7 @@ void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
   }
 }
 
-// What the block after this one will read, channels of the task only.
+// Makes `sum` prefetch what the next block reads of the task's channels.
 void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, WinogradSum& sum) const {
   if (index + 1 >= blocks_.count || blocks_.column_blocks > 1) return;
   const TileBlock next = blocks_.block(index + 1);
@@ -178,7 +179,7 @@ void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, 
 
 }  // namespace
 
-// Where channels are cut, each part would make anew what all of them read.
+// Returns false if channels are cut, as each part would run the prologue again.
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape) { return shape.c <= kChannels; }
 
 std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvShape& shape, int m,

@@ -1,5 +1,6 @@
-// One thread computes one element of the output, or of a part of it: no two threads add to the same
-// number, so there is nothing to wait for and nothing whose order could change.
+// Direct convolutions on a GPU. Each thread computes one element of the output, or of a part of it.
+// No two threads add to the same element, so there is no synchronization and the order of sums is
+// fixed.
 #include <algorithm>
 
 #include "tessera/layers/conv2d/cuda/kernels.h"
@@ -10,7 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr int kBlocksPerMultiprocessor = 16;
-constexpr int kBlocksAtOnce = 4;  // on a multiprocessor: 64 registers for each thread
+constexpr int kBlocksAtOnce = 4;  // per multiprocessor: 64 registers for each thread
 
 // Passed to the kernels by value.
 template <class T>
@@ -18,7 +19,7 @@ struct Direct {
   ConvShape s;
   int64_t out_h, out_w;
   int64_t group_c, group_o;  // channels and filters of a group
-  int64_t parts;             // that the sums of the weight gradient are cut in
+  int64_t parts;             // parts of the sums of the weight gradient
   int64_t total;             // elements that are computed
   const T *a, *b;
   T* out;
@@ -27,7 +28,7 @@ struct Direct {
 __device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 
-// y[n,i,j,q]: over the taps, and over the channels of q's group.
+// Returns y[n,i,j,q]: sums over the taps and the channels of q's group.
 template <class T>
 __device__ T output_pixel(const Direct<T>& d, int64_t at) {
   const ConvShape& s = d.s;
@@ -49,7 +50,7 @@ __device__ T output_pixel(const Direct<T>& d, int64_t at) {
   return sum;
 }
 
-// The output coordinate that reads `at` through a tap; -1 where none does.
+// Returns the output coordinate that reads `at` through a tap; -1 if there is none.
 __device__ inline int64_t consumer(int64_t at, int64_t pad, int64_t reach, int64_t stride,
                                    int64_t outputs) {
   const int64_t from = at + pad - reach;
@@ -57,7 +58,7 @@ __device__ inline int64_t consumer(int64_t at, int64_t pad, int64_t reach, int64
   return from / stride < outputs ? from / stride : -1;
 }
 
-// dx[n,row,column,k]: over the taps that read it, and over the filters of k's group.
+// Returns dx[n,row,column,k]: sums over the taps that read it and the filters of k's group.
 template <class T>
 __device__ T input_pixel(const Direct<T>& d, int64_t at) {
   const ConvShape& s = d.s;
@@ -79,7 +80,7 @@ __device__ T input_pixel(const Direct<T>& d, int64_t at) {
   return sum;
 }
 
-// A part of df[q,u,v,k]: over some rows of dy, each a row of an image.
+// Returns a part of df[q,u,v,k]: sums over some rows of dy, each a row of an image.
 template <class T>
 __device__ T weight_part(const Direct<T>& d, int64_t at) {
   const ConvShape& s = d.s;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
   for (int64_t i = first_index(); i < d.total; i += index_stride()) d.out[i] = weight_part(d, i);
 }
 
-// Adds the parts in pairs that are half of them apart, for each weight.
+// Adds the parts of each weight pairwise, each pair half of the parts apart.
 template <class T>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     conv_weight_sums(T* parts, int64_t count, int64_t weights, T* out) {
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
   }
 }
 
-// As many as make work for a whole GPU, each of a row at least; from the shape alone.
+// Returns enough parts to fill a GPU, each of at least one row; from the shape alone.
 int64_t parts_of(const ConvShape& s) {
   constexpr int64_t kWanted = int64_t{1} << 18, kMax = 256;
   const int64_t wanted = ceil_div(kWanted, std::max<int64_t>(s.weights(), 1));

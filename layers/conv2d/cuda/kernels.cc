@@ -24,14 +24,15 @@ using PlansPtr = std::shared_ptr<const CachedPlans>;
 
 bool measured(const CachedPlan& plan) { return plan.microseconds > 0; }
 
-// Those that were measured come first, the fastest before all.
+// Moves measured plans to the front, the fastest first.
 void prefer_measured(CachedPlans& plans) {
   std::stable_sort(plans.begin(), plans.end(), [](const CachedPlan& a, const CachedPlan& b) {
     return measured(a) && (!measured(b) || a.microseconds < b.microseconds);
   });
 }
 
-// Said when it runs: plans are asked for about batches, too, that are only considered.
+// Logs once that no plan was measured. Called when a plan runs, as plans are also requested for
+// batches that are only considered.
 void note_unmeasured(const ConvRequest& request) {
   static std::once_flag noted;
   std::call_once(noted, [&] {
@@ -42,7 +43,7 @@ void note_unmeasured(const ConvRequest& request) {
   });
 }
 
-// What was answered in this process, perhaps that there is none.
+// Returns the plans for a request, possibly none; caches them for this process.
 PlansPtr answer(const ConvRequest& request, const DeviceProperties& properties,
                 const GpuSettings& settings) {
   static std::mutex mutex;
@@ -62,7 +63,7 @@ PlansPtr answer(const ConvRequest& request, const DeviceProperties& properties,
   return found;
 }
 
-// Those that need no more scratch than was planned.
+// Returns the plans that need no more scratch than was planned.
 CachedPlans within(const CachedPlans& plans, size_t scratch_bytes) {
   CachedPlans fitting;
   for (const CachedPlan& plan : plans)
@@ -70,8 +71,8 @@ CachedPlans within(const CachedPlans& plans, size_t scratch_bytes) {
   return fitting;
 }
 
-// What becomes of a call of cuDNN: nothing, or why this plan cannot be used, where another one can
-// be. Throws what no other plan would mend.
+// Calls cuDNN; returns an empty string, or why this plan cannot be used. Throws errors that no
+// other plan would avoid.
 template <class Call>
 std::string fault_of(Call&& call) {
   try {
@@ -99,8 +100,8 @@ class DirectConvKernel final : public Kernel {
   const ConvRequest request_;
 };
 
-// Computes by the first of the plans that runs. Which one that is shows in the first run, which
-// is not captured: an engine that cuDNN proposes and finalises may still refuse to be launched.
+// Runs the first plan that works, which the first run finds. That run is not captured: an engine
+// that cuDNN proposes and finalises may still fail to launch.
 class DnnConvKernel final : public Kernel {
  public:
   DnnConvKernel(const ConvRequest& request, CachedPlans plans, const Target& target)
@@ -128,7 +129,7 @@ class DnnConvKernel final : public Kernel {
   }
 
  private:
-  // The first of the plans that cuDNN makes here.
+  // Makes the first plan that cuDNN accepts on this GPU.
   void make_plan() {
     for (; !plan_ && !plans_.empty();) {
       const std::string fault =
@@ -156,7 +157,7 @@ class DnnConvKernel final : public Kernel {
   }
 
   const ConvRequest request_;
-  CachedPlans plans_;  // what was not given up; plan_ is made from the first
+  CachedPlans plans_;  // plans not given up; plan_ is made from the first
   const DeviceProperties& properties_;
   const bool tuned_;
   const std::string place_;
@@ -185,7 +186,7 @@ std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& 
   CachedPlans plans =
       within(*answer(request, *target.properties, target.gpu), chosen.scratch_bytes);
   if (plans.empty()) throw InternalError("a plan of cuDNN was chosen that there is not");
-  ctx.dnn();  // made now: while a step is captured it cannot be
+  ctx.dnn();  // created now, as capture does not allow it
   return std::make_unique<DnnConvKernel>(request, std::move(plans), target);
 }
 

@@ -1,6 +1,5 @@
-// Convolutions on a GPU: by cuDNN where it has a plan that keeps to the rules, else by kernels of
-// our own. Needs no CUDA to be included; what is declared here is defined in builds with CUDA
-// alone.
+// Convolutions on a GPU: by cuDNN if it has a plan that keeps to the rules, else by our own
+// kernels. Can be included without CUDA; the kernels are defined only in builds with CUDA.
 #pragma once
 
 #include <memory>
@@ -19,30 +18,31 @@ namespace tessera {
 // convolution or a gradient of one.
 std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in);
 
-// "forward x 32x56x56x64 w 64x3x3x64 stride 1x1 padding 1x1 dilation 1x1 groups 1": all of it but
-// dtype and alignment.
+// Returns all of a request but dtype and alignment: "forward x 32x56x56x64 w 64x3x3x64 stride 1x1
+// padding 1x1 dilation 1x1 groups 1".
 std::string conv_text(const ConvRequest& request);
 
-// The ways to compute it on that GPU, which may be one that is only described, the best first:
-// "cudnn", where there is a plan, and "direct". Asks cuDNN once for each request; later calls, and
-// later processes (runtime/cuda/plan_cache.h), only look the answer up. Throws DeviceError where
-// cuDNN is needed and cannot be loaded. Thread-safe.
+// Returns the algorithms on a GPU, which may be only described, best first: "cudnn" if there is a
+// plan, and "direct". Throws DeviceError if cuDNN is needed and cannot be loaded. Thread-safe.
+// Queries cuDNN once for each request; later calls, and later processes
+// (runtime/cuda/plan_cache.h), read the stored answer.
 std::vector<Algorithm> dnn_algorithms(const ConvRequest& request,
                                       const DeviceProperties& properties,
                                       const GpuSettings& settings = {});
-// The one that was chosen, under the same settings. Inputs and output that stand at addresses which
-// the request does not allow are computed by "direct" all the same.
+// Returns a kernel for `chosen`, which dnn_algorithms() returned under the same settings. Inputs
+// and outputs at addresses that the request does not allow are computed by "direct".
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
                                    CudaContext& ctx);
 
-// Convolutions by plain loops, for what cuDNN has no plan for: float64, and what is not aligned.
-// Sums run in an order that follows from the shape alone.
+// Direct convolutions by plain loops, if cuDNN has no plan: for float64, and for unaligned tensors.
+// The order of sums depends only on the shape.
 
-// For the weight gradient, whose sums are cut in parts: a part of every weight stands there.
+// Returns the bytes for the parts of every weight in the weight gradient, whose sums are cut into
+// parts; else 0.
 size_t direct_conv_scratch(const ConvRequest& request);
 
-// Issues the pass on the stream of `where`. a and b are the inputs as ConvPass lists them; scratch
-// is aligned to 16 bytes and holds direct_conv_scratch() of them.
+// Issues the pass on the stream of `ctx`. a and b are the inputs in the order of ConvPass. Requires
+// scratch of direct_conv_scratch() bytes, aligned to 16 bytes.
 void direct_conv(const ConvRequest& request, CudaContext& ctx, const void* a, const void* b,
                  void* out, void* scratch);
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-// cuDNN counts axes as n, c, h, w whatever their order in memory, which the strides tell.
+// cuDNN orders axes as n, c, h, w; the strides give their order in memory.
 DnnDescriptor tensor(int64_t id, int64_t n, int64_t h, int64_t w, int64_t c, int64_t alignment) {
   DnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT)

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN: which plan computes one pass for one shape on a GPU, and its runs. For
-// files of the GPU back end only.
+// cuDNN's plans for one pass and one shape of a convolution on a GPU, and their runs. Only for
+// files of the GPU back end.
 #pragma once
 
 #include <optional>
@@ -10,35 +10,35 @@
 
 namespace tessera {
 
-// The tensors of a graph, by the numbers that it is run with.
+// The IDs of the tensors of a graph.
 enum ConvTensor : int64_t { kConvX = 'x', kConvW = 'w', kConvY = 'y' };
 
-// Whether cuDNN is asked at all: not about float64, nor about tensors without elements.
+// Returns false for requests that cuDNN never gets: float64, and tensors without elements.
 bool conv_may_have_plan(const ConvRequest& request);
-// Under which a plan is kept: all that conv_graph() makes, in words.
+// Returns the text of conv_graph() in the key of a cached plan.
 std::string conv_plan_text(const ConvRequest& request);
-// The request as a finalised graph of one operation; nothing where cuDNN is not asked, or has
-// no such operation.
+// Returns the request as a finalised graph of one operation; nullopt if conv_may_have_plan() is
+// false or cuDNN has no such operation.
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request);
-// The plan that is taken under the rules; nothing where there is none. Looks into no cache.
+// Returns the plan to use under the rules, or nullopt. Reads no cache.
 std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceProperties& properties,
                                  const GpuSettings& settings);
 
-// The inputs as ConvPass lists them.
+// Addresses of a run; a and b are the inputs in the order of ConvPass.
 struct ConvPointers {
   void *a, *b, *out, *scratch;
   bool operator==(const ConvPointers&) const = default;
 };
 
-// One plan, made ready to run. Runs one at a time: cuDNN's plans are not for several threads.
+// A plan that is ready to run. Not thread-safe, as cuDNN's plans are not.
 class ConvPlanRun {
  public:
-  // Throws DeviceError where cuDNN does not make this plan here.
+  // Throws DeviceError if cuDNN cannot make this plan on this GPU.
   ConvPlanRun(const ConvRequest& request, const CachedPlan& plan,
               const DeviceProperties& properties)
       : pass_(request.pass), plan_(std::move(dnn_plan_of(plan.text, properties).plan)) {}
 
-  // Issues it on the stream of `where`; throws what cuda_check() throws.
+  // Issues the plan on the stream of `ctx`. Throws what cuda_check() throws.
   void run(CudaContext& ctx, const ConvPointers& now);
 
  private:
@@ -46,7 +46,7 @@ class ConvPlanRun {
 
   ConvPass pass_;
   DnnDescriptor plan_;
-  // In a compiled step the addresses are the same in every run, and it is made once.
+  // The variant pack of packed_. Compiled steps make it once, as their addresses never change.
   std::optional<DnnDescriptor> pack_;
   ConvPointers packed_{};
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxPlans = 16;
 constexpr int kRounds = 5, kRunsInRound = 4;
-constexpr double kTooSlow = 3;  // times the fastest so far: not worth measuring well
+constexpr double kTooSlow = 3;  // times the fastest so far: not measured precisely
 
 class TimingEvent {
  public:
@@ -30,7 +30,8 @@ class TimingEvent {
   cudaEvent_t handle_ = nullptr;
 };
 
-// On the GPU: one image or filter of random values, again and again. Values matter, as power does.
+// Returns one image or filter of random values, repeated, on the GPU. Values matter, as they change
+// the power.
 Tensor noise(Shape shape, uint64_t seed, Device gpu) {
   const Shape whole = shape;
   shape[0] = 1;
@@ -51,7 +52,7 @@ class Measurement {
     out_ = full(pass == ConvPass::forward ? y : pass == ConvPass::input_grad ? x : w, 0);
   }
 
-  // 0: it does not run.
+  // Returns the measured time; 0 if the plan does not run.
   double microseconds(const CachedPlan& plan) {
     try {
       const auto scratch =
@@ -59,7 +60,7 @@ class Measurement {
       ConvPlanRun run(request_, plan, *ctx_.properties());
       const ConvPointers at{a_.impl()->data(), b_.impl()->data(), out_.impl()->data(),
                             scratch->pointer};
-      once(run, at, 1);  // loads what is loaded lazily
+      once(run, at, 1);  // triggers lazy loading
       double time = once(run, at, 1);
       if (time < kTooSlow * fastest_) {
         double rounds[kRounds];
@@ -71,7 +72,7 @@ class Measurement {
       return time;
     } catch (const DeviceLost&) {
       throw;
-    } catch (const DeviceError&) {  // another plan may run all the same
+    } catch (const DeviceError&) {  // another plan may still run
       return 0;
     }
   }
@@ -90,7 +91,7 @@ class Measurement {
 
   const ConvRequest& request_;
   CudaContext& ctx_;
-  const CudaDeviceGuard guard_;  // events are made on the GPU that is current
+  const CudaDeviceGuard guard_;  // events are created on the current GPU
   TimingEvent begin_, end_;
   Tensor a_, b_, out_;
   double fastest_ = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// Which of cuDNN's plans for a convolution is the fastest, found by running them. What is declared
-// here is defined in builds with CUDA alone.
+// tune_conv: measures cuDNN's plans for a convolution (autotuning). Defined only in builds with
+// CUDA.
 #pragma once
 
 #include "tessera/layers/conv2d/cuda/kernels.h"
@@ -7,11 +7,11 @@
 
 namespace tessera {
 
-// Measures the plans for the request that keep to the settings of now on that GPU, and keeps what
-// it found in the cache, for GpuPlans::tuned. In cuDNN's order; 0 microseconds where a plan did not
-// run or had no memory for its workspace. None where cuDNN is not asked, or has none. Inputs,
-// output and workspace are eager tensors, given back at the end. Throws OutOfMemory where there is
-// none for inputs and output.
+// Measures the plans for the request that keep to the current settings on that GPU, and stores the
+// results in the cache, for GpuPlans::tuned. Returns them in cuDNN's order, with 0 microseconds for
+// a plan that did not run or had no memory for its workspace; empty if conv_may_have_plan() is
+// false or cuDNN has no plan. Throws OutOfMemory if there is no memory for inputs and output.
+// Inputs, output and workspace are eager tensors, freed at the end.
 CachedPlans tune_conv(const ConvRequest& request, CudaContext& ctx,
                       PlanCache& cache = plan_cache());
 

@@ -51,7 +51,7 @@ class Crop : public Transform {
   }
 
  private:
-  // The row or column of the image that stands at place i, -1 for black.
+  // Returns the row or column of the image at position i; -1 for black.
   int64_t source(int64_t i, int64_t size) const {
     if (i >= 0 && i < size) return i;
     if (border_ == CropBorder::kZero) return -1;
@@ -145,7 +145,7 @@ class Cutout : public Transform {
   double probability_;
 };
 
-// Each step of each epoch draws under a key of its own, with the sample as the stream.
+// Returns the random key of a transform in an epoch; the sample is the stream.
 uint64_t step_key(const AugmentKey& key, size_t step) {
   auto bits = philox(random_key(key.seed, "augment"), static_cast<uint64_t>(key.epoch), step);
   return uint64_t{bits[0]} << 32 | bits[1];
@@ -178,8 +178,8 @@ class ResizeCropTransform : public Transform {
 
   bool frames() const override { return true; }
 
-  // Ten tries, each with an area and a ratio of its own; then the largest part in the middle that
-  // has an allowed ratio.
+  // Tries ten times, each with a new area and ratio; then returns the largest part in the middle
+  // with an allowed ratio.
   Box frame(const ImageShape& own, RandomSequence& random) const override {
     const auto& [size, scale, ratio] = settings_;
     double area = double(own.height) * own.width;
@@ -275,7 +275,7 @@ void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sam
     RandomSequence random(step_key(key, i), static_cast<uint64_t>(sample));
     augment[i]->apply(shape, from, to, random);
     shape = augment[i]->output(shape);
-    spare = const_cast<uint8_t*>(from);  // both halves of the scratch are ours
+    spare = const_cast<uint8_t*>(from);  // both halves of scratch are writable
     from = to;
   }
 }

@@ -15,13 +15,13 @@ namespace tessera {
 
 namespace {
 
-// From `from` (factor 0) to `to` (factor 1) and beyond; rounded down.
+// Returns from + factor (to - from), rounded down and clamped to [0, 255].
 uint8_t blend(int from, int to, float factor) {
   float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
   return value <= 0 ? uint8_t{0} : value >= 255 ? uint8_t{255} : static_cast<uint8_t>(value);
 }
 
-// Luma of ITU-R 601, in sixteenths of bits.
+// Returns the luma of ITU-R 601, computed in 16-bit fixed point.
 int gray_of(const uint8_t* rgb) {
   return static_cast<int>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
@@ -70,7 +70,7 @@ void change_saturation(const ImageShape& shape, uint8_t* image, double factor) {
   }
 }
 
-// The blurred image: the mean of nine pixels, the middle one five times; its border is the image's.
+// Blurs with the kernel [1 1 1; 1 5 1; 1 1 1] / 13 and blends; border pixels stay unchanged.
 void change_sharpness(const ImageShape& shape, const uint8_t* in, uint8_t* out, double factor) {
   std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
   int64_t channels = shape.channels, row = shape.width * channels;
@@ -156,7 +156,7 @@ void warp(const ImageShape& shape, const uint8_t* in, uint8_t* out, const Affine
     return static_cast<int64_t>(std::floor(value * (1 << kBits) + 0.5));
   };
   auto pixel = static_cast<size_t>(shape.channels);
-  // Of the middle of the first pixel of a row.
+  // The source of the centre of the first pixel of a row.
   int64_t row_x = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5);
   int64_t row_y = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
   const int64_t xx = fixed(m[0]), xy = fixed(m[1]), yx = fixed(m[3]), yy = fixed(m[4]);
@@ -234,8 +234,8 @@ class RandomChange : public Transform {
     return fmt::format("rand_augment magnitude {:.0f}", strength_ * kMax);
   }
 
-  // The strengths are those of the AutoAugment family: turns up to 30 degrees, shears up to 0.3,
-  // moves up to 150 / 331 of the side, factors up to 1 +- 0.9, down to 4 bits.
+  // The maxima are those of the AutoAugment family: rotation by 30 degrees, shear 0.3, translation
+  // by 150 / 331 of the side, factors 1 +- 0.9, 4 bits.
   void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
              RandomSequence& random) const override {
     auto change = random.below(14);
@@ -275,7 +275,7 @@ class RandomChange : public Transform {
       case 12:
         return equalize(shape, out);
       default:
-        return;  // as it is
+        return;  // identity
     }
   }
 

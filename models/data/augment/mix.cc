@@ -12,8 +12,8 @@ namespace tessera {
 
 namespace {
 
-// Marsaglia and Tsang 2000, for shape + 1; then down to the shape itself, in logarithms, as small
-// shapes give numbers too small for a double.
+// Returns the logarithm, as small shapes give numbers too small for a double. Draws for shape + 1
+// (Marsaglia and Tsang 2000), then reduces it to `shape`.
 double log_gamma_variate(double shape, RandomSequence& random) {
   double d = shape + 1 - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   for (;;) {
@@ -38,7 +38,7 @@ void blend(uint8_t* image, const uint8_t* other, int64_t bytes, double share) {
         static_cast<uint8_t>((image[i] * weight + other[i] * (65536 - weight) + 32768) >> 16);
 }
 
-// Returns the part of the image that stays.
+// Returns the fraction of the image that remains.
 double paste(const ImageShape& shape, uint8_t* image, const uint8_t* other, double share,
              RandomSequence& random) {
   double side = std::sqrt(1 - share);

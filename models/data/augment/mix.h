@@ -1,13 +1,12 @@
-// Images of a batch mixed with each other, and their labels with them.
+// Mixup and cutmix: mixing the images of a batch, and their labels, with each other.
 //
 //   mixup    Zhang et al. 2018: every pixel is s a + (1 - s) b, s drawn from Beta(alpha, alpha)
-//   cutmix   Yun et al. 2019: a rectangle of b, of about 1 - s of the area, is put into a; s is
-//   then
-//            the part of the image that a still has
+//   cutmix   Yun et al. 2019: a rectangle of b, about 1 - s of the area, is copied into a; s is
+//            then the fraction of a that remains
 //
 // Image i is mixed with image i + 1 of the batch, the last with the first. The target is the label
-// of a with weight s and that of b with weight 1 - s. All is a function of (seed, epoch, sample)
-// and of which samples stand next to each other, so the number of workers changes nothing.
+// of a with weight s and that of b with weight 1 - s. The result is a function of (seed, epoch,
+// sample) and of the neighbours in the batch; it does not depend on the number of workers.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +18,20 @@ namespace tessera {
 
 struct Mix {
   double mixup = 0;   // alpha; 0: none
-  double cutmix = 0;  // alpha; 0: none. With both, each image draws one of them
-  // Of an image being mixed at all, in the way that it has drawn.
+  double cutmix = 0;  // alpha; 0: none. If both are set, each image draws one
+  // The probabilities that an image is mixed if it has drawn mixup or cutmix.
   double mixup_probability = 1, cutmix_probability = 1;
 
   bool any() const { return mixup > 0 || cutmix > 0; }
   std::string describe() const;  // "mixup alpha 0.2"
 };
 
-// Throws ConfigError when a value is out of range: alpha in [0, 100], probabilities in [0, 1].
+// Throws ConfigError unless alpha is in [0, 100] and probabilities are in [0, 1].
 void check_mix(const Mix& mix);
 
-// images [count x shape] and labels [count] as read, samples [count] their indices; partners and
-// shares [count] are written: the label of b and the weight s of the label of a. scratch: one
-// image. Allocates nothing.
+// Mixes images [count x shape] in place, and writes partners and shares [count]: the label of b and
+// the weight s of the label of a. samples [count]: their indices. scratch: one image. Allocates
+// nothing.
 void mix_batch(const Mix& mix, const AugmentKey& key, const ImageShape& shape, int64_t count,
                const int64_t* samples, const int32_t* labels, uint8_t* images, int32_t* partners,
                float* shares, uint8_t* scratch);

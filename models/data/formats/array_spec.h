@@ -9,7 +9,7 @@ namespace tessera {
 
 struct ArraySpec {
   std::string name;            // "fc.b" or "weights/fc.b"
-  std::string dtype;           // "float32", as name_of(DType) has it
+  std::string dtype;           // "float32", a name_of(DType)
   std::vector<int64_t> shape;  // empty: a scalar
   bool operator==(const ArraySpec&) const = default;
 };

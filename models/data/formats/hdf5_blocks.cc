@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-// Rows in one piece are read so many bytes at a time.
+// Contiguous rows are read in pieces of about this many bytes.
 constexpr int64_t kPiece = int64_t{64} << 10;
 
 size_t bytes_of(std::span<const int64_t> shape, const Hdf5Number& type) {
@@ -195,7 +195,7 @@ void BlockCache::read(int64_t block, size_t offset, size_t count, uint8_t* to) {
     lock.unlock();
     std::memcpy(to, bytes_of(slot) + offset, count);
     lock.lock();
-    // Whoever waits for a slot waits for the last of its readers.
+    // Threads that wait for a slot wait for its last reader.
     if (--at.readers == 0) changed_.notify_all();
     return;
   }

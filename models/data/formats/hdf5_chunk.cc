@@ -18,7 +18,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// IEEE 754 binary16, which C++20 has no type for.
+// IEEE 754 binary16, for which C++20 has no type.
 struct Half {
   uint16_t bits;
   explicit operator double() const {
@@ -42,7 +42,7 @@ struct Reader {
   }
 };
 
-// Calls use(reader), where reader(place) is the number at that place.
+// Calls use(reader); reader(p) returns the number at p.
 template <class Use>
 auto with_reader(const Hdf5Number& type, const Use& use) {
   const auto reader = [&]<class Value>(Value) { return use(Reader<Value>{type.big_endian}); };
@@ -65,8 +65,8 @@ auto with_reader(const Hdf5Number& type, const Use& use) {
   throw InternalError(fmt::format("a float of {} bytes", type.bytes));
 }
 
-// The checksum of HDF5: Fletcher's over words of 16 bits, big-endian, the last one filled with
-// zeros.
+// Returns the checksum of HDF5: Fletcher's over big-endian words of 16 bits, the last one padded
+// with zeros.
 uint32_t fletcher32(std::span<const std::byte> bytes) {
   const auto fold = [](uint64_t sum) {
     while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
@@ -83,7 +83,7 @@ uint32_t fletcher32(std::span<const std::byte> bytes) {
   return static_cast<uint32_t>(fold(second) << 16 | fold(first));
 }
 
-// Byte k of all elements stands together; bytes that make no whole element stay at the end.
+// Reverses shuffle, which groups byte k of all elements; bytes of no whole element stay at the end.
 void unshuffle(std::span<const std::byte> from, size_t element, std::byte* to) {
   const size_t count = from.size() / element, rest = count * element;
   for (size_t k = 0; k < element; ++k)
@@ -91,7 +91,7 @@ void unshuffle(std::span<const std::byte> from, size_t element, std::byte* to) {
   std::copy(from.begin() + static_cast<ptrdiff_t>(rest), from.end(), to + rest);
 }
 
-// Returns the bytes without their checksum.
+// Returns the number of bytes without the checksum. Throws DataError if it is wrong.
 size_t without_checksum(std::span<const std::byte> bytes) {
   if (bytes.size() < 4) throw DataError("it is too short for its checksum");
   const size_t count = bytes.size() - 4;
@@ -166,14 +166,14 @@ std::span<std::byte> ChunkDecoder::stored() { return {from_.get(), max_stored(ch
 
 size_t ChunkDecoder::inflate(size_t count) {
   z_stream& stream = inflater_->stream;
-  const size_t room = max_stored(chunk_bytes_);
+  const size_t capacity = max_stored(chunk_bytes_);
   inflateReset(&stream);
   stream.next_in = reinterpret_cast<Bytef*>(from_.get());
   stream.avail_in = static_cast<uInt>(count);
   stream.next_out = reinterpret_cast<Bytef*>(to_.get());
-  stream.avail_out = static_cast<uInt>(room);
+  stream.avail_out = static_cast<uInt>(capacity);
   const int result = ::inflate(&stream, Z_FINISH);
-  if (result == Z_STREAM_END) return room - stream.avail_out;
+  if (result == Z_STREAM_END) return capacity - stream.avail_out;
   if (result == Z_MEM_ERROR) throw std::bad_alloc();
   if (stream.avail_out == 0) throw DataError("its gzip data are longer than the chunk");
   throw DataError(fmt::format("its gzip data are damaged ({})",
@@ -206,7 +206,7 @@ std::span<const std::byte> ChunkDecoder::decode(size_t count, uint32_t skipped) 
 
 void for_each_run(std::span<const BoxAxis> axes,
                   const std::function<void(int64_t, int64_t, int64_t, int64_t)>& run) {
-  // Outer axes whose places go on where the inner one ends are one with it.
+  // Merges outer axes that continue where the inner one ends.
   std::array<BoxAxis, kMaxAxes> merged;
   size_t most = merged.size() - 1, first = most;
   merged[most] = axes.back();

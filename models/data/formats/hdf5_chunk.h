@@ -1,7 +1,6 @@
-// What the bytes of an HDF5 data set mean: numbers of many types, chunks that filters have changed,
-// and which elements of a data set a chunk holds. libhdf5 finds the bytes (hdf5_library.h), this
-// decodes them: in as many threads as ask, where libhdf5 takes one at a time, and into buffers of a
-// known size, where libhdf5 takes whatever a damaged gzip stream grows to.
+// Decodes the bytes of an HDF5 data set, which libhdf5 finds (hdf5_library.h): number types,
+// filters of chunks, and the elements in a chunk. Unlike libhdf5, this code decodes in any number
+// of threads and into buffers of a fixed size, even if a damaged gzip stream would grow larger.
 #pragma once
 
 #include <array>
@@ -18,50 +17,50 @@ namespace tessera {
 struct Hdf5Number {
   enum class Kind { kUnsigned, kSigned, kFloat };  // kFloat: IEEE 754
   Kind kind = Kind::kUnsigned;
-  int bytes = 1;  // 1, 2, 4 or 8; of kFloat 2, 4 or 8
+  int bytes = 1;  // 1, 2, 4 or 8; kFloat: 2, 4 or 8
   bool big_endian = false;
   bool operator==(const Hdf5Number&) const = default;
   std::string name() const;  // "big-endian int16"
 };
 
-// Reads count numbers that lie one behind the other: to[i] = what stands at from + i * bytes.
-// Integers above 2^53 are rounded.
+// Reads count contiguous numbers: to[i] = the number at from + i * type.bytes. Integers above 2^53
+// are rounded.
 void read_numbers(const std::byte* from, const Hdf5Number& type, size_t count, double* to);
 
 // pixel = round((value - low) / (high - low) * 255).
 struct PixelRange {
   double low = 0, high = 255;
 };
-// Writes to[0], to[stride], ... and returns how many were written: all `count`, or fewer where a
-// value lies outside the range or is no number.
+// Writes to[0], to[stride], ... and returns the number written: `count`, or fewer if a value is
+// outside the range or NaN.
 size_t to_pixels(const std::byte* from, const Hdf5Number& type, const PixelRange& range,
                  size_t count, uint8_t* to, ptrdiff_t stride);
 
 struct Hdf5Filter {
   enum class Kind { kGzip, kShuffle, kFletcher32 };
   Kind kind = Kind::kGzip;
-  size_t element_bytes = 1;  // of kShuffle
+  size_t element_bytes = 1;  // kShuffle only
 };
 
-// Takes back what filters did to a chunk. Its two buffers are made once; not thread-safe.
+// Reverses the filters of a chunk, in two buffers that are allocated once. Not thread-safe.
 class ChunkDecoder {
  public:
-  // filters: in the order in which they were applied. chunk_bytes: before them.
+  // filters: in the order of application. chunk_bytes: size before the filters.
   ChunkDecoder(std::vector<Hdf5Filter> filters, size_t chunk_bytes);
   ~ChunkDecoder();
   ChunkDecoder(const ChunkDecoder&) = delete;
   ChunkDecoder& operator=(const ChunkDecoder&) = delete;
 
-  // What a chunk may take in a file: gzip makes some a little longer.
+  // Returns the maximum bytes of a stored chunk: gzip makes some chunks a little longer.
   static size_t max_stored(size_t chunk_bytes) { return chunk_bytes + chunk_bytes / 256 + 256; }
-  // The memory that a decoder takes.
+  // Returns the memory of a decoder.
   static size_t host_bytes(size_t chunk_bytes) { return 2 * max_stored(chunk_bytes); }
 
-  // [max_stored()]: where the stored bytes are to be put.
+  // Returns the buffer [max_stored()] for the stored bytes.
   std::span<std::byte> stored();
-  // Decodes the first `count` of them; filter i was left out where bit i of `skipped` is set.
+  // Decodes the first `count` stored bytes; filter i was not applied if bit i of `skipped` is set.
   // Returns chunk_bytes bytes, valid until the next call. Throws DataError, without the name of the
-  // file, when they are damaged.
+  // file, if they are damaged.
   std::span<const std::byte> decode(size_t count, uint32_t skipped);
 
  private:
@@ -74,15 +73,16 @@ class ChunkDecoder {
   std::unique_ptr<Inflater> inflater_;
 };
 
-// How one dimension of a box lies in two arrays, in elements.
+// One dimension of a box that is in two arrays.
 struct BoxAxis {
   int64_t count = 0;         // extent of the box
-  int64_t from = 0, to = 0;  // from one place to the next
+  int64_t from = 0, to = 0;  // strides in elements
 };
-// The most dimensions of a data set that is read.
+// The maximum number of dimensions of a data set that can be read.
 inline constexpr size_t kMaxAxes = 4;
-// Calls run(from, to, count, step) for pieces that are neighbours in the first array, `step` apart
-// in the second: all elements, as few pieces as can be. axes: the outermost first, at least one.
+// Calls run(from, to, count, step) for all elements of the box, in as few runs as possible. A run
+// is contiguous in the first array and has the stride `step` in the second. axes: outermost first,
+// at least one.
 void for_each_run(std::span<const BoxAxis> axes,
                   const std::function<void(int64_t, int64_t, int64_t, int64_t)>& run);
 

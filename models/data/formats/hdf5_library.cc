@@ -24,7 +24,7 @@ constexpr int64_t kMaxTexts = 65536, kMaxChunkBytes = int64_t{256} << 20;
 constexpr size_t kMaxTextBytes = size_t{16} << 20;
 constexpr int kMaxLinks = 64, kMaxDepth = 16;
 constexpr size_t kMaxObjects = 1 << 16;
-// zlib makes no more than so many bytes of one.
+// The maximum number of bytes to which zlib inflates one byte.
 constexpr int64_t kMaxInflation = 1032;
 
 std::vector<int64_t> extents(hid_t space) {
@@ -37,7 +37,7 @@ std::vector<int64_t> extents(hid_t space) {
   return result;
 }
 
-// Their product, or INT64_MAX where it is larger.
+// Returns first times all factors, at most INT64_MAX.
 int64_t product(std::span<const int64_t> factors, int64_t first = 1) {
   int64_t all = first;
   for (int64_t factor : factors)
@@ -53,7 +53,7 @@ Hdf5Id half_type(bool big_endian) {
   return type;
 }
 
-// None for a type that is no plain number.
+// Returns nullopt for a type that is no plain number.
 std::optional<Hdf5Number> number_of(hid_t type) {
   using Kind = Hdf5Number::Kind;
   const Hdf5Id base(H5Tget_class(type) == H5T_ENUM ? H5Tget_super(type) : H5Tcopy(type));
@@ -136,7 +136,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
     fail(fmt::format("'{}': {}", utf8_printable(place), why));
   }
 
-  // The object that a path names, without leaving the file; none where there is none.
+  // Returns the object at `path`, never of another file; an empty Hdf5Id if there is none.
   Hdf5Id find(const std::string& path) const {
     std::deque<std::string> rest = parts_of(path);
     Hdf5Id at(H5Oopen(file_, "/", H5P_DEFAULT));
@@ -201,7 +201,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
   std::vector<double> numbers(const std::string& place) const;
 
  private:
-  struct Values {  // of an attribute or a data set
+  struct Values {  // the values of an attribute or a data set
     Hdf5Id object, type, space;
     bool is_attribute;
     int64_t count;
@@ -352,7 +352,8 @@ std::vector<Hdf5Filter> Hdf5File::Impl::filters_of(const std::string& path, hid_
   return filters;
 }
 
-// No memory is taken later for what cannot be in the file.
+// Throws unless the file can contain the values, so that no memory is allocated for impossible
+// sizes.
 void Hdf5File::Impl::check_size(const Hdf5DataInfo& info, hid_t data) const {
   const auto element = static_cast<int64_t>(info.type.bytes);
   const int64_t bytes = product(info.shape, element);
@@ -437,8 +438,8 @@ Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place, int64_t 
   return {std::move(object), std::move(type), std::move(space), is_attribute, count};
 }
 
-// Texts of variable length, which libhdf5 takes memory for one by one: no more than `most` bytes of
-// a data set; those of an attribute lie in a block of the file that is no longer than the file.
+// Returns strings of variable length, which libhdf5 allocates one by one: at most kMaxTextBytes for
+// a data set; those of an attribute are in one block of the file, so at most its size.
 std::vector<std::string> Hdf5File::Impl::variable_texts(const std::string& place,
                                                         const Values& from) const {
   const auto take = [](size_t bytes, void* left) -> void* {

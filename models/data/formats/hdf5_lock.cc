@@ -19,7 +19,7 @@ namespace {
 
 static_assert(sizeof(hid_t) == sizeof(int64_t), "HDF5 1.10 or newer is needed");
 
-// Never destroyed: files may be closed by destructors of static objects.
+// Never destroyed: destructors of static objects may close files.
 std::mutex& library_mutex() {
   static auto* const mutex = new std::mutex;
   return *mutex;
@@ -45,7 +45,7 @@ Hdf5Id::~Hdf5Id() {
 bool survives_hdf5(const std::function<void()>& use) {
   constexpr unsigned kSeconds = 60;
   const pid_t child = [] {
-    const Hdf5Lock turn;  // of no other thread, in the child too
+    const Hdf5Lock turn;  // no other thread holds it, so the child can lock it
     return ::fork();
   }();
   if (child < 0)
@@ -53,7 +53,7 @@ bool survives_hdf5(const std::function<void()>& use) {
   if (child == 0) {
     const rlimit none = {0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
-    ::close(STDERR_FILENO);  // of what the C library says when it ends the process
+    ::close(STDERR_FILENO);  // hides messages of the C library in a crash
     std::signal(SIGALRM, SIG_DFL);
     ::alarm(kSeconds);
     try {

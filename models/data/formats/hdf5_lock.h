@@ -1,5 +1,5 @@
-// What all that calls libhdf5 shares: its lock, and identifiers that close themselves. Its own
-// header is not needed here.
+// Hdf5Lock, the lock of libhdf5, and Hdf5Id, an identifier that closes itself. Does not include the
+// header of libhdf5.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Holds the lock; libhdf5 prints nothing and loads no filter plug-in meanwhile.
+// Holds the lock. Meanwhile libhdf5 prints nothing and loads no filter plug-in.
 class Hdf5Lock {
  public:
   Hdf5Lock();
@@ -25,7 +25,7 @@ class Hdf5Lock {
   unsigned plugins_ = 0;
 };
 
-// A hid_t; closes what it stands for, whatever that is. To be used, and destroyed, in a turn.
+// A hid_t that closes its object, of any kind. Use and destroy it under an Hdf5Lock.
 class Hdf5Id {
  public:
   Hdf5Id() = default;
@@ -39,15 +39,15 @@ class Hdf5Id {
   operator int64_t() const { return id_; }
 
  private:
-  int64_t id_ = -1;  // below 0: of nothing
+  int64_t id_ = -1;  // below 0: empty
 };
 
-// Runs `use` in a child process and returns whether that came to its end, in time and with or
-// without an exception. A damaged file can end the process within libhdf5: what opens a file that
-// is not vouched for is tried so first. Throws Error if there can be no child.
+// Runs `use` in a child process and returns true if it ends in time, with or without an exception.
+// Untrusted files are first opened this way, because a damaged file can crash the process in
+// libhdf5. Throws Error if no child can be created.
 bool survives_hdf5(const std::function<void()>& use);
 
-// The innermost message of the last call that failed.
+// Returns the innermost message of the last call that failed.
 std::string hdf5_library_error();
 
 }  // namespace tessera

@@ -47,7 +47,7 @@ Hdf5Id type_of(const ArraySpec& array) {
   throw Error(fmt::format("'{}': dtype '{}' is not known", array.name, array.dtype));
 }
 
-// Of a text one element, else the array's shape.
+// Returns the array's shape; one element for a string.
 Hdf5Id space_of(const ArraySpec& array) {
   if (array.dtype == "text" || array.shape.empty()) return Hdf5Id(H5Screate(H5S_SCALAR));
   const std::vector<hsize_t> sizes(array.shape.begin(), array.shape.end());
@@ -59,8 +59,8 @@ Hdf5Id space_of(const ArraySpec& array) {
 struct Hdf5Writer::Impl {
   std::string path;
   Hdf5Id file, begun, begun_type;
-  std::vector<hsize_t> next, shape;  // of the array that was begun: where append() goes on
-  size_t row_bytes = 0, chunks = 0;  // row_bytes: of chunks, 0 where room is taken already
+  std::vector<hsize_t> next, shape;  // position of append() in the begun array, and its shape
+  size_t row_bytes = 0, chunks = 0;  // row_bytes: 0 if space is reserved already
 
   template <class Result>
   Result check(Result result) const {
@@ -71,8 +71,8 @@ struct Hdf5Writer::Impl {
     throw OutputError(fmt::format("'{}' cannot be written: {}", path, why));
   }
 
-  // Takes room on the disk for what comes next, and for what the library has still to write of its
-  // own: where its writes fail it cannot close the file, and crashes when the process ends.
+  // Reserves disk space for `bytes` and for the data that libhdf5 has still to write: if its writes
+  // fail, it cannot close the file, and crashes when the process ends.
   void reserve(size_t bytes) {
     constexpr size_t kOwn = size_t{256} << 10, kOfAChunk = 64;
     hsize_t size = 0;
@@ -92,7 +92,7 @@ struct Hdf5Writer::Impl {
     return Hdf5Id(check(H5Gcreate2(file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
   }
 
-  // Each filled up to the longest.
+  // Pads each string to `longest` bytes.
   void texts(hid_t group, const std::string& name, std::span<const std::string> list,
              size_t longest) const {
     std::string bytes;
@@ -104,7 +104,7 @@ struct Hdf5Writer::Impl {
     if (count > 0) check(H5Awrite(made, type, bytes.data()));
   }
 
-  // Times would make every file another one.
+  // Stores no times, because they would make the bytes of every file differ.
   Hdf5Id create(const ArraySpec& array, hid_t type, int64_t rows) const {
     const Hdf5Id space = space_of(array), creation(H5Pcreate(H5P_DATASET_CREATE)),
                  links(H5Pcreate(H5P_LINK_CREATE)), access(H5Pcreate(H5P_DATASET_ACCESS));
@@ -116,9 +116,9 @@ struct Hdf5Writer::Impl {
       check(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()));
       check(H5Pset_shuffle(creation));
       check(H5Pset_deflate(creation, kGzipLevel));
-      H5Pset_chunk_cache(access, 1, 0, 1);  // whole chunks are written
+      H5Pset_chunk_cache(access, 1, 0, 1);  // only whole chunks are written
     } else {
-      H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);  // all of it is written
+      H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);  // every value is written
     }
     return Hdf5Id(
         check(H5Dcreate2(file, array.name.c_str(), type, space, links, creation, access)));
@@ -133,7 +133,7 @@ Hdf5Writer::Hdf5Writer(const std::string& path) : impl_(std::make_unique<Impl>()
   try {
     impl_->reserve(0);
   } catch (...) {
-    impl_.reset();  // within the turn
+    impl_.reset();  // under the lock
     throw;
   }
 }
@@ -211,7 +211,7 @@ void Hdf5Writer::close() {
   hsize_t size = 0;
   impl_->check(H5Fget_filesize(impl_->file, &size));
   impl_->file = Hdf5Id();
-  // The room that was not needed.
+  // Cuts off the reserved space that was not needed.
   if (::truncate(impl_->path.c_str(), static_cast<off_t>(size)) != 0)
     impl_->fail(std::strerror(errno));
 }

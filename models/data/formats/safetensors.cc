@@ -41,14 +41,14 @@ constexpr Type kTypes[] = {
     {"BF16", "bfloat16", 2}, {"I32", "int32", 4},  {"U32", "uint32", 4},  {"F32", "float32", 4},
     {"I64", "int64", 8},     {"U64", "uint64", 8}, {"F64", "float64", 8}, {"C64", "", 8}};
 
-// 0 for one that is not known.
+// Returns the size of an element; 0 for an unknown dtype.
 uint64_t bytes_of(const std::string& dtype) {
   for (const Type& type : kTypes)
     if (dtype == type.name) return type.bytes;
   return 0;
 }
 
-// Sets the bytes of a tensor that is to be written.
+// Sets the bytes of a tensor to write. Throws Error if it is invalid.
 void check_writable(SafeTensor& tensor) {
   if (tensor.name.empty() || tensor.name == kMetadata)
     throw Error(fmt::format("{} cannot be the name of a tensor", in_quotes(tensor.name)));
@@ -62,8 +62,8 @@ void check_writable(SafeTensor& tensor) {
                             fmt::join(tensor.shape, "x")));
 }
 
-// Makes tensors of the header's events. `depth`: how many objects and lists are open; 1 is within
-// the header's object, 2 within a tensor's, 3 within its shape or its offsets.
+// Makes tensors of the header's JSON events. depth_ is the number of open objects and lists: 1 in
+// the header's object, 2 in a tensor's, 3 in its shape or offsets.
 class Header final : public JsonListener {
  public:
   void begin_object() override {
@@ -202,8 +202,8 @@ std::string header_of(const ByteSource& file) {
   return header;
 }
 
-// Every byte behind the header must belong to one tensor. `tensors`: in the order of their places,
-// which count from there still.
+// Throws unless every byte after the header belongs to exactly one tensor. `tensors`: in the order
+// of their offsets, which count from there.
 void check_places(const std::vector<SafeTensor>& tensors, uint64_t behind) {
   uint64_t at = 0;
   const SafeTensor* before = nullptr;
@@ -268,7 +268,7 @@ SafetensorsContents read_safetensors(const ByteSource& file) {
   const uint64_t front = kLengthBytes + text.size();
   SafetensorsContents& contents = header.contents;
   std::vector<SafeTensor>& tensors = contents.tensors;
-  // An empty one stands before what begins at the same place.
+  // An empty tensor comes before one with the same offset.
   std::ranges::sort(tensors, [](const SafeTensor& a, const SafeTensor& b) {
     return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
   });

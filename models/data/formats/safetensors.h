@@ -1,11 +1,9 @@
-// The safetensors format, in which pretrained weights are published and ours are kept: eight bytes
-// with the length of a header, the header in JSON, and the values of all tensors one behind the
-// other.
+// The safetensors format of pretrained weights and of our own: eight bytes with the length of the
+// header, the header in JSON, then the values of all tensors, contiguous.
 //
-// Reading is for files that nobody vouches for: the header is bounded, every number is checked
-// before it is used, and values must fill what is behind the header without holes and without two
-// tensors in one place. Memory is that of the header and of the names in it. Values are not
-// touched: a caller gets each tensor's place.
+// Files are untrusted: the header is bounded, every number is checked before it is used, and the
+// tensors must fill the rest of the file without holes and overlaps. Reading allocates memory for
+// the header and its names only; it returns the offset of each tensor and reads no values.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +20,12 @@ namespace tessera {
 
 struct SafeTensor {
   std::string name;
-  std::string dtype;               // as the format spells it: "F32", "BF16"
+  std::string dtype;               // the format's name: "F32", "BF16"
   std::vector<int64_t> shape;      // empty: a scalar
-  uint64_t offset = 0, bytes = 0;  // within the file
+  uint64_t offset = 0, bytes = 0;  // in the file
 
   uint64_t elements() const;
-  // Names the dtype as ours are named, or as the format does where we have none.
+  // Returns our name of the dtype, or the format's if we have no such dtype.
   ArraySpec spec() const;
 };
 
@@ -38,29 +36,27 @@ struct SafetensorsContents {
   SafetensorsMetadata metadata;     // sorted
 };
 
-// Where the file is damaged or not of the format. Names the tensor where it is known.
+// Thrown for a damaged file or another format. Names the tensor if it is known.
 class SafetensorsError : public Error {
   using Error::Error;
 };
 
-// Throws SafetensorsError.
+// Reads the header. Throws SafetensorsError.
 SafetensorsContents read_safetensors(const ByteSource& file);
 
-// Whether values of such a dtype are numbers with a fraction, which can be weights: F64, F32, F16,
-// BF16.
+// Returns true for floating-point dtypes that weights can have: F64, F32, F16, BF16.
 bool is_fractional(const std::string& dtype);
-// Some of a tensor's values, from the element `first` on. Of such a dtype. Throws what
-// file.read() throws.
+// Reads to.size() values of a tensor, from element `first` on. Requires
+// is_fractional(tensor.dtype). Throws what file.read() throws.
 void read_values(const ByteSource& file, const SafeTensor& tensor, uint64_t first,
                  std::span<double> to);
 
-// Returns what stands before the values in a file, the length and the header, and gives each tensor
-// its place: those of larger elements first, otherwise in their order, so that every value lies at
-// a multiple of its size. Throws Error for a name that is empty or given twice, and a dtype or a
-// shape that no file can have.
+// Returns the bytes before the values, the length and the header, and sets each tensor's offset.
+// Tensors of larger elements come first, otherwise in order, so that every value is aligned to its
+// size. Throws Error for an empty or duplicate name, and for an invalid dtype or shape.
 std::string safetensors_front(std::vector<SafeTensor>& tensors,
                               const SafetensorsMetadata& metadata);
-// A tensor without a place yet.
+// Returns a tensor without an offset yet.
 SafeTensor safe_tensor(const ArraySpec& array);
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ Format format_of(std::span<const uint8_t> bytes, const std::string& name) {
                 bytes.empty() ? "the file is empty" : "it is neither a JPEG nor a PNG picture");
 }
 
-// Puts every row where it is shown.
+// Collects the rows and writes the upright picture.
 class Canvas : public RowSink {
  public:
   Canvas(const Picture& picture, Pixels& pixels) : picture_(picture), pixels_(pixels) {}

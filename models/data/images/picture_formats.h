@@ -1,14 +1,14 @@
-// Inside picture.cc: one decoder for each format. Not for others.
+// The decoder of each picture format. Internal to picture.cc.
 #pragma once
 
 #include "tessera/models/data/images/picture.h"
 
 namespace tessera::picture {
 
-// The orientation in a TIFF block as EXIF has it (without the leading "Exif\0\0"), or 1.
+// Returns the orientation in an EXIF block (TIFF, without the leading "Exif\0\0"), or 1.
 int exif_orientation(std::span<const uint8_t> tiff);
 
-// Throws DataError unless the sides can be.
+// Throws DataError if a side is below 1 or the picture has more than limits.pixels.
 void check_size(const std::string& name, int64_t width, int64_t height,
                 const PictureLimits& limits);
 

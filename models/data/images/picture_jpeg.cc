@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo. libjpeg leaves its functions by longjmp: guard() is the only place that
-// jumps are caught, and what it runs holds nothing with a destructor.
+// The JPEG decoder, by libjpeg-turbo. libjpeg reports errors by longjmp: only guard() catches
+// jumps, and the code that it runs must not have objects with a destructor.
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 #include <jpeglib.h>
-// after jpeglib.h, on whose settings its numbers depend
+// after jpeglib.h, as its error numbers depend on the settings there
 #include <jerror.h>
 
 #include "tessera/models/data/images/picture_formats.h"
@@ -16,7 +16,7 @@ namespace tessera::picture {
 
 namespace {
 
-// Warnings of libjpeg after which pixels are made up.
+// Returns true for warnings after which libjpeg invents pixels.
 bool is_damage(int code) {
   switch (code) {
     case JWRN_ARITH_BAD_CODE:
@@ -43,7 +43,7 @@ class Jpeg {
     errors_.output_message = [](j_common_ptr) {};
     info.client_data = this;
     max_scans_ = limits.scans;
-    guard([&] { jpeg_create_decompress(&info); });  // destroys itself where it fails
+    guard([&] { jpeg_create_decompress(&info); });  // frees its memory if it fails
     progress_.progress_monitor = [](j_common_ptr common) {
       auto* jpeg = static_cast<Jpeg*>(common->client_data);
       if (jpeg->info.input_scan_number <= jpeg->max_scans_) return;
@@ -118,7 +118,7 @@ int orientation_of(const jpeg_decompress_struct& info) {
   return 1;
 }
 
-// A decoder that needs several scans keeps all coefficients, two bytes each, until the last.
+// A decoder of several scans keeps all coefficients, two bytes each, until the last scan.
 size_t decode_bytes(jpeg_decompress_struct& info) {
   size_t bytes = (size_t{96} << 10) + size_t{info.image_width} * 100;
   if (!jpeg_has_multiple_scans(&info)) return bytes;
@@ -137,7 +137,7 @@ void read_header(Jpeg& jpeg, const std::string& name, const PictureLimits& limit
   check_size(name, jpeg.info.image_width, jpeg.info.image_height, limits);
 }
 
-// Adobe's CMYK lies inverted in the file: c is what is left of red's light, k of all light.
+// Adobe stores CMYK inverted: c is the part of red light that remains, k that of all light.
 void cmyk_to_rgb(const uint8_t* cmyk, int width, uint8_t* rgb) {
   for (int x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
     int light = cmyk[3];
@@ -188,7 +188,7 @@ void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int sh
     if (cmyk) cmyk_to_rgb(decoded, width, rgb);
     if (!sink.row(rgb)) return;
   }
-  // What follows the last row is of no interest: not even a missing end.
+  // Data after the last row are ignored, even a missing end marker.
 }
 
 }  // namespace tessera::picture

@@ -1,4 +1,4 @@
-// PNG by libpng, which leaves its functions by longjmp as libjpeg does: see picture_jpeg.cc.
+// The PNG decoder, by libpng, which reports errors by longjmp as libjpeg does (picture_jpeg.cc).
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
@@ -34,7 +34,7 @@ class Png {
   Png(const Png&) = delete;
   Png& operator=(const Png&) = delete;
 
-  // Not in the constructor: what throws there leaves nothing that is destroyed.
+  // Not in the constructor: if that threw, the destructor would not run.
   void read_header(const PictureLimits& limits) {
     check_chunks();
     guard([&] {
@@ -66,9 +66,9 @@ class Png {
   int64_t width = 0, height = 0;
 
  private:
-  // libpng takes memory for some chunks on the word of their length.
+  // Throws DataError if a chunk is longer than the file: libpng allocates some by their length.
   void check_chunks() const {
-    constexpr size_t kSignature = 8, kAround = 12;  // length, name and check sum
+    constexpr size_t kSignature = 8, kAround = 12;  // length, name and checksum
     for (auto rest = left_.subspan(std::min(kSignature, left_.size())); rest.size() >= kAround;) {
       size_t length =
           size_t{rest[0]} << 24 | size_t{rest[1]} << 16 | size_t{rest[2]} << 8 | rest[3];
@@ -91,7 +91,7 @@ bool interlaced(const Png& png) {
 void ask_for_rgb(Png& png) {
   png.guard([&] {
     int type = png_get_color_type(png.png, png.info);
-    png_set_expand(png.png);  // palettes, and bits fewer than eight
+    png_set_expand(png.png);  // palettes, and fewer than eight bits
     png_set_strip_16(png.png);
     if ((type & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png.png);
     png_set_strip_alpha(png.png);

@@ -14,7 +14,7 @@ ResampleAxis mirrored(ResampleAxis axis, double side) {
   return axis;
 }
 
-// The same part of the picture as stored.
+// Returns the part `shown` in coordinates of the stored picture.
 WantedPart as_stored(WantedPart shown, const StoredPicture& stored) {
   if (stored.orientation >= 5) std::swap(shown.rows, shown.columns);
   PixelCoordinate origin = stored_pixel(stored.orientation, stored.height, stored.width, 0, 0);
@@ -23,16 +23,18 @@ WantedPart as_stored(WantedPart shown, const StoredPicture& stored) {
   return shown;
 }
 
-// How many times smaller a JPEG may be decoded: at least twice the size of the result must be left.
+// Returns the largest shrink of a JPEG that leaves at least twice the size of the result.
 int shrink_of(const WantedPart& wanted) {
   int shrink = 1;
   if (!wanted.may_reduce) return shrink;
-  auto room = [&](const ResampleAxis& axis) { return axis.size >= 4.0 * shrink * axis.total; };
-  while (shrink < 8 && room(wanted.rows) && room(wanted.columns)) shrink *= 2;
+  auto large_enough = [&](const ResampleAxis& axis) {
+    return axis.size >= 4.0 * shrink * axis.total;
+  };
+  while (shrink < 8 && large_enough(wanted.rows) && large_enough(wanted.columns)) shrink *= 2;
   return shrink;
 }
 
-// The brightness of a colour, as Pillow and OpenCV have it: of r = g = b, that.
+// Returns the luma of a colour, as Pillow and OpenCV do; v for r = g = b = v.
 uint8_t brightness(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
@@ -40,7 +42,7 @@ uint8_t brightness(const uint8_t* rgb) {
 }  // namespace
 
 WantedPart middle_of(int shown_height, int shown_width, int height, int width) {
-  // Half of what is cut off stands before the middle: halves are rounded to even numbers.
+  // Half of the pixels cut off are before the middle; halves are rounded to even.
   const auto axis = [](int side, int total, int size) {
     const int off = total - size;
     return ResampleAxis{0, double(side), total, (off + off / 2 % 2) / 2, size};
@@ -66,13 +68,13 @@ void PictureReader::reserve(const PictureNeeds& needs, int size, int channels) {
   rows_.reserve(static_cast<size_t>(needs.side) * 8);
   if (channels == 1) gray_.resize(static_cast<size_t>(needs.side));
   resampler_.reserve(needs.side, channels, size, size);
-  turned_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) *
-                  static_cast<size_t>(channels));
+  rotated_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) *
+                   static_cast<size_t>(channels));
 }
 
 size_t PictureReader::bytes() const {
   return bytes_.capacity() + rows_.capacity() + gray_.capacity() + resampler_.bytes() +
-         turned_.capacity();
+         rotated_.capacity();
 }
 
 void PictureReader::read(const std::string& path, const StoredPicture& stored,
@@ -97,20 +99,20 @@ void PictureReader::decode(const std::string& path, const StoredPicture& stored,
   channels_ = channels, stored_ = stored, path_ = &path;
   wanted_ = as_stored(shown, stored);
   const ResampleAxis rows = wanted_.rows, columns = wanted_.columns;
-  const bool turned = stored.orientation != 1;
-  if (turned)
-    turned_.resize(static_cast<size_t>(rows.count) * static_cast<size_t>(columns.count) *
-                   static_cast<size_t>(channels));
-  target_ = turned ? turned_.data() : out;
+  const bool rotated = stored.orientation != 1;
+  if (rotated)
+    rotated_.resize(static_cast<size_t>(rows.count) * static_cast<size_t>(columns.count) *
+                    static_cast<size_t>(channels));
+  target_ = rotated ? rotated_.data() : out;
   shrink_ = shrink_of(wanted_);
   decode_picture(bytes_, path, shrink_, *this, rows_, limits);
   resampler_.finish();
-  if (turned) turn(stored.orientation, rows.count, columns.count, out);
+  if (rotated) turn(stored.orientation, rows.count, columns.count, out);
 }
 
 void PictureReader::begin(int width, int height) {
   y_ = 0;
-  // A PNG comes at its full size, whatever was asked for.
+  // A PNG always has its full size.
   const int shrink = width == stored_.width && height == stored_.height ? 1 : shrink_;
   const auto left = [&](int side) { return (side + shrink - 1) / shrink; };
   if (width != left(stored_.width) || height != left(stored_.height))
@@ -135,7 +137,7 @@ void PictureReader::turn(int orientation, int height, int width, uint8_t* out) c
   for (int y = 0; y < rows; ++y) {
     for (int x = 0; x < columns; ++x, out += channels_) {
       const PixelCoordinate from = stored_pixel(orientation, height, width, y, x);
-      std::memcpy(out, turned_.data() + (int64_t{from.y} * width + from.x) * channels_,
+      std::memcpy(out, rotated_.data() + (int64_t{from.y} * width + from.x) * channels_,
                   static_cast<size_t>(channels_));
     }
   }

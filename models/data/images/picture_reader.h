@@ -1,4 +1,4 @@
-// Pictures at the size that a network is given: read from files, cut, scaled and turned.
+// PictureReader: reads picture files as images: cropped, scaled and upright.
 #pragma once
 
 #include <cstddef>
@@ -12,40 +12,39 @@
 
 namespace tessera {
 
-// A part of a picture and what becomes of it; as shown, that is with the picture upright.
+// A part of a picture and the pixels it becomes, in coordinates of the upright picture ("shown").
 struct WantedPart {
   ResampleAxis rows, columns;
   bool may_reduce = true;  // a JPEG much larger than the result may be decoded at reduced size
 };
 
-// The whole picture scaled until it covers height x width, of which the middle is cut out: how
-// images are made for evaluation, as torchvision's Resize and CenterCrop do; docs/inference.md has
-// the rule in numbers.
+// Returns the centre crop of the picture scaled to cover height x width, as torchvision's Resize
+// and CenterCrop do. Evaluation uses it; docs/inference.md has the rule in numbers.
 WantedPart middle_of(int shown_height, int shown_width, int height, int width);
 
-// How a picture lies in its file.
+// The size and orientation of a picture in its file.
 struct StoredPicture {
   int32_t width = 0, height = 0, orientation = 1;
 };
 
-// What pictures need of whoever decodes them, at most.
+// The maximum needs of some pictures, for which a PictureReader reserves memory.
 struct PictureNeeds {
   int64_t file_bytes = 0, decode_bytes = 0;
-  int side = 0;  // the longest
+  int side = 0;  // the longest side
   void cover(const PictureNeeds& other);
 };
 
-// Brings pictures to size, one at a time. Not thread-safe.
+// Reads one picture at a time. Not thread-safe.
 class PictureReader : private RowSink {
  public:
-  // Memory ahead of time for pictures that need no more than this.
+  // Allocates the memory for pictures that need no more than `needs`.
   void reserve(const PictureNeeds& needs, int size, int channels);
   size_t bytes() const;
 
-  // Writes [rows x columns x channels] of `shown`, channels being 1 or 3. Throws DataError.
+  // Writes `shown` as [rows x columns x channels]; channels is 1 or 3. Throws DataError.
   void read(const std::string& path, const StoredPicture& stored, const WantedPart& shown,
             int channels, uint8_t* out, const PictureLimits& limits = {});
-  // A file of any size: its middle, as images are evaluated.
+  // Reads the middle_of() a picture of any size, as evaluation does.
   void read_middle(const std::string& path, const ImageShape& shape, uint8_t* out,
                    const PictureLimits& limits = {});
 
@@ -56,7 +55,7 @@ class PictureReader : private RowSink {
   bool row(const uint8_t* rgb) override;
   void turn(int orientation, int height, int width, uint8_t* out) const;
 
-  std::vector<uint8_t> bytes_, rows_, gray_, turned_;
+  std::vector<uint8_t> bytes_, rows_, gray_, rotated_;
   Resampler resampler_;
   WantedPart wanted_;
   StoredPicture stored_;

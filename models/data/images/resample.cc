@@ -51,7 +51,7 @@ void Resampler::Table::fill(const ResampleAxis& wanted) {
 void Resampler::reserve(int largest_side, int channels, int out_height, int out_width) {
   for (auto [table, count] : {std::pair{&rows_, out_height}, std::pair{&columns_, out_width}}) {
     table->spans.reserve(static_cast<size_t>(count));
-    // Each source pixel lies under two triangles at most, or each result takes two.
+    // Each source pixel is under at most two triangles, or each result reads two.
     table->weights.reserve(2 * static_cast<size_t>(largest_side) + 3 * static_cast<size_t>(count));
   }
   line_.reserve(static_cast<size_t>(out_width) * static_cast<size_t>(channels));
@@ -86,7 +86,7 @@ void Resampler::row(int y, const uint8_t* pixels) {
       }
     to += channels_;
   }
-  // Rows of the result that end above are done; the spans begin and end in rising order.
+  // Skips the result rows that end above y: spans begin and end in rising order.
   const int count = static_cast<int>(rows_.spans.size());
   auto span_of = [&](int i) -> const Span& { return rows_.spans[static_cast<size_t>(i)]; };
   while (span_of(first_open_).begin + span_of(first_open_).count <= y) ++first_open_;

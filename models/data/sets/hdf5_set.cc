@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxClasses = int64_t{1} << 24, kMaxSide = 1 << 16;
-// All threads' buffers for decoding, unless one thread alone needs more.
+// Maximum bytes of all threads' decoding buffers, unless one buffer is larger.
 constexpr int64_t kMaxWork = int64_t{64} << 20;
 constexpr const char kSplit[] = "{split}";
 
@@ -73,10 +73,10 @@ std::vector<int32_t> read_labels(const std::shared_ptr<const Hdf5Data>& data, in
 
 // --- images ---------------------------------------------------------------------------------
 
-// Where the values of an image lie in one of ours.
+// The positions in our images [H x W x C] of the values of a data set.
 struct PixelPlaces {
   ImageShape shape;
-  std::vector<int64_t> strides;  // of each dimension of the data set
+  std::vector<int64_t> strides;  // one for each dimension of the data set
 };
 
 PixelPlaces pixel_places(const Hdf5DataInfo& info, const std::string& layout) {
@@ -116,10 +116,10 @@ PixelRange pixel_range(const Hdf5DataInfo& info, const std::vector<double>& rang
   return info.type.kind == Hdf5Number::Kind::kFloat ? PixelRange{0, 1} : PixelRange{0, 255};
 }
 
-// The images of a file, decoded when they are asked for. Thread-safe.
+// The images of a file, decoded when they are read. Thread-safe.
 class Images {
  public:
-  // file_bytes: what the open file takes besides. wanted: images that will be read; 0: all.
+  // file_bytes: memory of the open file. wanted: number of images that will be read; 0: all.
   Images(const std::shared_ptr<const Hdf5Data>& data, const Hdf5Source& source, int readers,
          size_t file_bytes, int64_t wanted)
       : file_bytes_(file_bytes),
@@ -229,7 +229,7 @@ class Images {
   const PixelPlaces places_;
   const PixelRange range_;
   const int64_t block_bytes_;
-  const int64_t needed_;  // blocks: an image lies in one
+  const int64_t needed_;  // blocks; each image is in one
   const int64_t slots_;
   mutable BlockCache cache_;
   std::mutex mutex_;
@@ -242,7 +242,7 @@ class Images {
 
 class Hdf5Set : public Dataset {
  public:
-  // chosen: which of the images; empty: all. owns: counts their memory.
+  // chosen: indices of the images; empty: all. owns: host_buffers() includes their memory.
   Hdf5Set(DatasetInfo info, std::shared_ptr<const Images> images, std::vector<int32_t> labels,
           std::vector<int32_t> chosen, bool owns)
       : Dataset(std::move(info)),
@@ -283,7 +283,7 @@ void check_labels(const Hdf5DataInfo& info, const std::vector<int32_t>& labels, 
                        labels[i], i, classes));
 }
 
-// Which images are cut off: of each class the last.
+// Returns, for each image, whether it goes to the test set: the last images of each class do.
 std::vector<bool> cut_off(const Hdf5DataInfo& info, const std::vector<int32_t>& labels, int classes,
                           double part) {
   std::vector<int64_t> left(static_cast<size_t>(classes));
@@ -369,7 +369,7 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
                         const std::vector<std::string>& class_names,
                         const Normalization& normalization, const Hdf5Wanted& wanted) {
   const Hdf5DataInfo &images = train.images->info(), &labels = train.labels->info();
-  const bool parts = wanted.train > 0 && wanted.test > 0;  // of one file, cut in two
+  const bool parts = wanted.train > 0 && wanted.test > 0;  // both parts of one file are limited
   auto pictures = std::make_shared<Images>(train.images, source, readers, Hdf5File::kHostBytes,
                                            test    ? wanted.train
                                            : parts ? wanted.train + wanted.test
@@ -428,7 +428,7 @@ DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int r
   throw;
 } catch (const ConfigError&) {
   throw;
-} catch (const Error& error) {  // of a data set that cannot be
+} catch (const Error& error) {  // an invalid data set
   throw DataError(fmt::format("{}: {}", path, error.what()));
 }
 

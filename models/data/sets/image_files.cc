@@ -18,7 +18,7 @@ namespace {
   throw DataError(fmt::format("image folder '{}': {}", printable(path), why));
 }
 
-// The entries of a folder, sorted by name.
+// Returns the entries of a folder, sorted by name.
 std::vector<fs::directory_entry> entries(const fs::path& folder) {
   std::error_code error;
   fs::directory_iterator at(folder, error);
@@ -30,14 +30,14 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   return all;
 }
 
-// Of what is in a class's folder and no picture.
+// Returns the kind of an entry in a class's folder that is no picture.
 SkippedEntry::Kind kind_of(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return SkippedEntry::kFolder;
   return fs::is_regular_file(path, error) ? SkippedEntry::kNoPicture : SkippedEntry::kNoFile;
 }
 
-// The path of an entry from the root, after its links.
+// Resolves links and makes paths relative to the root.
 class Inside {
  public:
   Inside(const std::string& root, OuterLinks outer) : outer_(outer) {
@@ -53,7 +53,7 @@ class Inside {
   }
   fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
 
-  // None for a link that leads nowhere.
+  // Returns nullopt for a link that leads nowhere.
   std::optional<fs::path> resolve(const fs::directory_entry& entry) const {
     std::error_code error;
     if (!entry.is_symlink(error)) return entry.path();
@@ -76,10 +76,10 @@ class Inside {
   const OuterLinks outer_;
 };
 
-// What a folder that may be that of a class has.
+// The entries of a folder that may be a class.
 struct Content {
   std::vector<fs::path> pictures;   // resolved
-  std::vector<SkippedEntry> stray;  // named as they stand there
+  std::vector<SkippedEntry> stray;  // links not resolved
 };
 
 Content content_of(const Inside& inside, const fs::path& folder, const fs::path& real) {
@@ -102,7 +102,7 @@ Content content_of(const Inside& inside, const fs::path& folder, const fs::path&
   return content;
 }
 
-// Without looking at the rest of a large folder.
+// Returns true at the first picture, without reading the rest of a large folder.
 bool has_picture(const Inside& inside, const fs::path& real) {
   std::error_code error, ignored;
   for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kMaxReaders = 256;
 
-// A picture of the data set: its path begins at `path` of the text that holds all of them.
+// A picture of the data set. `path` is the offset of its path in the string of all paths.
 struct Entry {
   size_t path;
   int32_t label;
@@ -59,8 +59,8 @@ class ImageFolder : public Dataset {
   ImageShape own_shape(int64_t index) const override {
     Dataset::own_shape(index);  // checks it
     const StoredPicture& stored = entries_[static_cast<size_t>(index)].stored;
-    const bool turned = stored.orientation >= 5;
-    return {turned ? stored.width : stored.height, turned ? stored.height : stored.width,
+    const bool rotated = stored.orientation >= 5;
+    return {rotated ? stored.width : stored.height, rotated ? stored.height : stored.width,
             channels()};
   }
   std::vector<MemoryItem> host_buffers() const override {
@@ -134,10 +134,10 @@ class ImageFolder : public Dataset {
 struct Checked {
   Picture picture;
   int64_t file_bytes = 0;
-  std::string error;  // empty when it is sound
+  std::string error;  // empty if the picture is sound
 };
 
-// Decodes and forgets.
+// Discards the rows.
 class Nowhere : public RowSink {
   void begin(int, int) override {}
   bool row(const uint8_t*) override { return true; }
@@ -165,7 +165,7 @@ Checked check_picture(const std::string& path, const ImageFolderOptions& options
   return checked;
 }
 
-// Of the files, as far as they are read.
+// Returns the bytes of the largest file that is read, of at most `most` bytes.
 size_t largest_file(const std::string& root, const std::vector<ImageFile>& files, int64_t most) {
   uintmax_t largest = 0;
   for (const ImageFile& file : files) {
@@ -176,12 +176,12 @@ size_t largest_file(const std::string& root, const std::vector<ImageFile>& files
   return static_cast<size_t>(largest);
 }
 
-// Looks at all pictures in `readers` threads; the result does not depend on how many.
+// Checks all pictures in `readers` threads; the result does not depend on their number.
 std::vector<Checked> check_all(const std::string& root, const std::vector<ImageFile>& files,
                                const ImageFolderOptions& options) {
   std::vector<Checked> checked(files.size());
   std::atomic<size_t> next = 0;
-  // Taken in this thread: what a thread takes of the C library's heap, that keeps for it.
+  // Allocated in this thread: the C library keeps a heap for each thread that allocates.
   std::vector<Buffers> all(static_cast<size_t>(options.readers));
   const size_t largest = largest_file(root, files, options.limits.file_bytes);
   for (Buffers& buffers : all) buffers.file.reserve(largest);
@@ -193,14 +193,14 @@ std::vector<Checked> check_all(const std::string& root, const std::vector<ImageF
   try {
     for (size_t i = 1; i < all.size(); ++i)
       threads.emplace_back([&work, &own = all[i]] { work(own); });
-  } catch (const std::system_error&) {  // those that could be had do it
+  } catch (const std::system_error&) {  // continues with the threads that exist
   }
   work(all[0]);
   for (std::thread& thread : threads) thread.join();
   return checked;
 }
 
-// "3 NAME: a, b, c", at most so many of them.
+// Returns "3 NAME: a, b, c" with at most `most` of `all`.
 std::string list_text(const std::vector<std::string>& all, const char* one, const char* many,
                       const char* separator, size_t most = 8) {
   size_t shown = std::min(all.size(), most);
@@ -210,18 +210,18 @@ std::string list_text(const std::vector<std::string>& all, const char* one, cons
       shown < all.size() ? fmt::format("{}and {} more", separator, all.size() - shown) : "");
 }
 
-// A folder that is there, and what its parts are called.
+// An existing image folder and the names of its parts.
 struct Located {
   std::string root, test = {};
   std::vector<std::string> classes = {};
   OuterLinks outer = OuterLinks::kRefused;
-  bool both = false;  // test and val
-  // The folder of validation within a root of its own; empty where there is none.
+  bool both = false;  // there are test and val
+  // The validation folder, in a root of its own; empty if there is none.
   std::string validation_root = {}, validation = {};
   bool has_train = true;
 };
 
-// Test images alone; no test where there are none.
+// Locates test images only; `classes` is empty if there are none.
 Located locate_test(const std::string& root, OuterLinks outer) {
   Located at{.root = root, .outer = outer, .has_train = false};
   for (const char* split : {"test", "val", ""}) {
@@ -235,7 +235,8 @@ Located locate_test(const std::string& root, OuterLinks outer) {
   return at;
 }
 
-// Tells which folder of the root has a train: archives often unpack into a folder of their name.
+// Returns a hint naming the folder of the root that has a train: archives often unpack into a
+// folder of their name.
 std::string inner_root(const fs::path& root) {
   std::error_code error;
   for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error))
@@ -295,7 +296,7 @@ Located locate(const std::string& root, const std::string& validation, bool foll
   return at;
 }
 
-// A line for each kind.
+// Returns one line for each kind.
 std::vector<std::string> stray_notes(const std::vector<SkippedEntry>& stray) {
   static constexpr const char* kTexts[SkippedEntry::kKinds][2] = {
       {"file is no .jpg, .jpeg or .png and was skipped",
@@ -316,13 +317,13 @@ std::vector<std::string> stray_notes(const std::vector<SkippedEntry>& stray) {
   return notes;
 }
 
-// The files of a split, and what was seen of each picture.
+// The files of a split, and the check of each picture.
 struct Looked {
   std::string root, split;
   ImageFiles files;
   std::vector<Checked> checked;
   std::vector<std::string> damaged;
-  bool gray = true;  // all that are sound
+  bool gray = true;  // all sound pictures are gray
 
   Looked(const Located& at, const std::string& folder, const std::string& name,
          const ImageFolderOptions& options)
@@ -338,7 +339,7 @@ struct Looked {
   }
 };
 
-// Pictures that are damaged, where none may be, or where none is sound.
+// Throws if pictures are damaged and kError is set, or if a split has no sound picture.
 void refuse_damaged(const std::vector<const Looked*>& splits, const ImageFolderOptions& options) {
   constexpr size_t kFew = 8, kMany = 1000;
   std::vector<std::string> damaged;
@@ -408,7 +409,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   };
   within("data.image_size", options.size, kLargestFolderImage);
   within("readers", options.readers, kMaxReaders);
-  // Files that were looked at and lists that were needed for it, of all threads: not kept.
+  // Returns the heap of all threads' file buffers and lists to the system.
   struct Release {
     ~Release() { release_unused_heap(); }
   } release;
@@ -433,7 +434,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
                    .classes = 0,
                    .class_names = {},
                    .normalization = {}};
-  // Shown and packed line by line, so cleaned of what a file's name may have in it.
+  // Names are printed and packed one per line, so control characters are replaced.
   for (const std::string& name : at.classes) info.class_names.push_back(printable(name));
   info.classes = static_cast<int>(info.class_names.size());
   DataSplit data;

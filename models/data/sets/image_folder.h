@@ -1,13 +1,13 @@
-// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" for "test" will do).
+// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" may replace "test").
 //
 // The classes are the folders of train, sorted by name; test may lack some but has no others. Every
-// picture becomes [size x size x 3], or x 1 where it is to be gray: its short side is scaled to
-// size and the middle cut out; a random crop for training is cut from the picture itself
-// (augment.h). The EXIF orientation is followed. Decoding happens in the threads that read.
+// picture becomes [size x size x 3], or x 1 for gray: its short side is scaled to size and the
+// middle is cut out. A random crop for training is cut from the picture itself (augment.h). The
+// EXIF orientation is applied. The reading threads decode.
 //
-// What else is there is skipped and named in notes(), also a val beside test, links that lead
-// nowhere and folders without pictures, which are no classes. Control characters in a class's name
-// are shown as '?'. A link that leads out of the root is refused unless it is to be followed.
+// Other entries are skipped and listed in notes(), also a val next to test, links that lead nowhere
+// and folders without pictures, which are no classes. Control characters in a class's name become
+// '?'. Links that lead out of the root are refused unless follow_links is set.
 #pragma once
 
 #include <string>
@@ -22,29 +22,29 @@ inline constexpr int kLargestFolderImage = 4096;  // pixels a side
 struct ImageFolderOptions {
   int size = 224;  // height and width, 1 to kLargestFolderImage
   Damaged damaged = Damaged::kError;
-  int readers = 2;  // pictures that can be decoded at once; more have to wait
+  int readers = 2;  // pictures decoded at once; further threads wait
   PictureLimits limits = {};
-  bool decode_all = false;  // with kError too
+  bool decode_all = false;  // also with kError
   Channels channels = Channels::kColour;
-  bool follow_links = false;  // out of the root
-  // A folder of classes like train, from the root or absolute; "": none.
+  bool follow_links = false;  // links out of the root
+  // A folder of classes like train, relative to the root or absolute; "": none.
   std::string validation = {};
-  // Of train the names of its folders alone, which are the classes; with kAuto its pictures too,
-  // as they decide about the channels. Without such a train the classes are the folders of test or
-  // val, or else those of the root itself: root/<class>/*.jpg.
+  // Opens only the test pictures. From train, reads the folder names, which are the classes, and
+  // with kAuto the pictures, which decide the number of channels. Without a train folder the
+  // classes are the folders of test or val, else those of the root: root/<class>/*.jpg.
   bool test_only = false;
 };
 
-// Looks at every picture's header, with kSkip or decode_all at the whole picture. Throws
-// ConfigError for options that is invalid, DataError that names folder, file and reason. The error
-// for damaged pictures names those of both splits, with decode_all up to 1000.
+// Reads every picture's header; with kSkip or decode_all, decodes the picture. Throws ConfigError
+// for invalid options, and DataError that names folder, file and reason. The error for damaged
+// pictures lists those of all splits: up to 8, or 1000 with decode_all.
 DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options);
 
-// How many pictures there are and what an open folder's lists of them take; opens no picture.
-// Throws DataError as open_image_folder() does.
+// The numbers of pictures and the bytes of their lists in an open folder.
 struct ImageFolderList {
   int64_t train_count = 0, test_count = 0, validation_count = 0, bytes = 0;
 };
+// Opens no picture. Throws DataError as open_image_folder() does.
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options = {});
 
 }  // namespace tessera

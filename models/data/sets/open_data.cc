@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Finds files in the data folder or in one of the folders that the published archives unpack to.
+// Finds files in the data folder or in a folder that the published archives unpack to.
 class Folder {
  public:
   Folder(const DataSource& source, std::vector<std::string> subfolders)
@@ -31,7 +31,7 @@ class Folder {
     subfolders_.insert(subfolders_.begin(), "");
   }
 
-  // The file of that name, or with one of the endings.
+  // Returns the path of the file with this name and one of the endings. Throws DataError.
   std::string find(const std::string& name, const std::vector<std::string>& endings = {""}) const {
     std::vector<std::string> tried;
     std::error_code ignored;
@@ -68,7 +68,7 @@ std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t 
   return subset(std::move(all), count, order);
 }
 
-// A line for each class; none when the file is not there or is something else.
+// Reads one name per class; returns none if the file is missing or does not match.
 std::vector<std::string> read_class_names(const fs::path& path, int classes) {
   constexpr size_t kMaxBytes = 64;
   std::ifstream file(path);
@@ -138,7 +138,7 @@ DataSplit open_hdf5(const DataSource& source) {
              : open_hdf5_set(source.root, source.hdf5, source.readers, "", "", wanted);
 }
 
-// Into memory when that is small: made once then, not again each epoch.
+// A synthetic set of at most this many bytes is kept in memory, so that it is made only once.
 constexpr int64_t kMaxKept = int64_t{256} << 20;
 
 std::shared_ptr<const Dataset> keep_if_small(std::shared_ptr<const Dataset> made) {
@@ -174,12 +174,12 @@ DataSplit open_synthetic(const DataSource& source) {
 struct Known {
   std::string name;
   std::function<DataSplit(const DataSource&)> open;
-  // The published files are shuffled; a folder, and a pack of one, is sorted by class.
+  // Published files are shuffled; a folder, and a pack of one, is sorted by class.
   SubsetOrder order = SubsetOrder::kFirst;
   bool sized = false;  // the size of the images can be chosen
 };
 
-// Sorted by name.
+// Returns the data sets, sorted by name.
 const std::vector<Known>& known_sets() {
   static const std::vector<Known> sets = [] {
     std::vector<Known> all = {{"hdf5", open_hdf5, SubsetOrder::kProportion},
@@ -201,17 +201,17 @@ void check_validation(const DataSource& source) {
       source.validation.folder, source.name));
 }
 
-// Of what is known without opening: a part of the training images goes to validation.
+// Moves the validation images out of the training images, if the counts are known without opening.
 DataNeed with_validation(DataNeed need, const ValidationSource& validation) {
   if (!validation.any() || !validation.folder.empty() || need.train_count == 0) return need;
-  if (!held_out_problem(validation, need.train_count).empty()) return need;  // opening says so
+  if (!held_out_problem(validation, need.train_count).empty()) return need;  // open_data() throws
   need.bytes += held_out_bytes(need.train_count);
   need.validation_count = validation.images(need.train_count);
   need.train_count -= need.validation_count;
   return need;
 }
 
-// Where the folder is not there a plan can be made all the same.
+// Returns the need of an image folder. Does not throw if it is missing, so that a plan can be made.
 DataNeed folder_need(const DataSource& source) {
   DataNeed need;
   need.complete = false;
@@ -235,7 +235,7 @@ DataNeed folder_need(const DataSource& source) {
   return need;
 }
 
-// Of a set whose name tells its size; zeros of others.
+// Returns the need of a set whose size follows from its name; zeros for other sets.
 DataNeed named_need(const DataSource& source) {
   constexpr int64_t kLabel = sizeof(int32_t);
   if (source.name == "synthetic") {

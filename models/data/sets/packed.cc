@@ -34,7 +34,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr char kFormat[] = "tessera data";
 constexpr int kVersion = 1;
 
-// The file in the making; gone again unless finish() is reached.
+// The file while it is written; removed unless finish() succeeds.
 class Partial {
  public:
   explicit Partial(const std::string& path) : target_(path), path_(path + ".partial") {
@@ -51,7 +51,7 @@ class Partial {
 
   const std::string& path() const { return path_; }
   void finish() {
-    check_pack_target(target_, true);  // what has come there since is not replaced either
+    check_pack_target(target_, true);  // checks again: the target may have changed
     if (files_.fsync(file_) != 0) fail("synchronised");
     if (files_.rename(path_.c_str(), target_.c_str()) != 0) fail("renamed");
     files_.close(file_);
@@ -67,7 +67,7 @@ class Partial {
   int file_ = -1;
 };
 
-// One line for each name, whatever is in it.
+// Returns one line per name; control characters become '?'.
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += printable(name) + '\n';
@@ -75,7 +75,7 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Gives use() all images, `batch` at a time but for the last ones, and progress what is done.
+// Calls use() with all images, in batches of up to `batch`, and progress() with the number done.
 void read_images(const Dataset& data, int64_t batch, int workers,
                  const std::function<void(int64_t)>& progress,
                  const std::function<void(const Batch&)>& use) {
@@ -92,8 +92,8 @@ void read_images(const Dataset& data, int64_t batch, int workers,
   }
 }
 
-// The normalization that a pack gets: the data set's own where it has one, else what its training
-// images come to, as measured_normalization() measures, while they pass.
+// Computes the normalization of a pack: the data set's own if it has one, else that of the training
+// images while they are written, with the result of measured_normalization().
 class PassingMoments {
  public:
   explicit PassingMoments(const Dataset& train)
@@ -105,7 +105,7 @@ class PassingMoments {
       if (batch.samples[i] % stride == 0) moments_.add(batch.images + i * bytes, bytes);
     if (batch.last) normalization_ = moments_.normalization();
   }
-  // Complete when all training images were seen.
+  // Requires that all training images have been seen.
   const Normalization& result() const { return normalization_; }
 
  private:
@@ -114,7 +114,7 @@ class PassingMoments {
   Normalization normalization_;
 };
 
-// Some 8 MiB.
+// Returns the number of images in about 8 MiB.
 int64_t images_at_once(const Dataset& data) {
   return std::clamp<int64_t>((int64_t{8} << 20) / data.shape().bytes(), 1, 256);
 }
@@ -130,7 +130,7 @@ std::vector<int32_t> labels_of(const Dataset& data) {
   throw DataError(fmt::format("{}: {}", path, why));
 }
 
-// Images and labels in one piece each, of the types that a pack of ours has.
+// A split whose images and labels are contiguous and have the types of a pack.
 class Packed : public Dataset {
  public:
   Packed(DatasetInfo info, const Hdf5DataInfo& images, std::vector<int32_t> labels)
@@ -154,7 +154,7 @@ class Packed : public Dataset {
 
   const std::string path_;
   const FileSource source_;
-  const uint64_t images_;  // where the first begins
+  const uint64_t images_;  // offset of the first in the file
   const std::vector<int32_t> labels_;
 };
 
@@ -210,7 +210,7 @@ std::shared_ptr<const Dataset> open_split(const Hdf5File& file, const std::strin
   return std::make_shared<Packed>(std::move(info), images, std::move(labels));
 }
 
-// Without names, as many classes as the training labels speak of.
+// Reads the class names; without names, counts classes up to the largest training label.
 void read_classes(const Hdf5File& file, DatasetInfo& info) {
   constexpr int kMaxClasses = 1 << 24;
   if (file.has("class_names")) {
@@ -237,7 +237,7 @@ const char* kind_of(fs::file_type type) {
   }
 }
 
-// Pixels are divided by the deviation: it and its reciprocal must be numbers.
+// Throws DataError unless mean is finite, and std above 0 and normal: pixels are divided by std.
 void check_normalization(const std::string& path, const Normalization& normalization) {
   const auto check = [&](const char* name, const std::vector<float>& values, auto fits,
                          const char* must) {
@@ -255,7 +255,7 @@ void check_normalization(const std::string& path, const Normalization& normaliza
       "above 0 and a finite number, in float32 too");
 }
 
-// What a pack has, in the order of the file.
+// Returns the arrays of a pack, in the order of the file.
 std::vector<ArraySpec> arrays_of(const DataSplit& data, const std::string& names) {
   const auto images = [](const Dataset& split) {
     return std::vector<int64_t>{split.count(), split.height(), split.width(), split.channels()};
@@ -276,12 +276,12 @@ const std::vector<Hdf5Attribute> kAttributes = {{"format", kFormat, 0}, {"versio
 
 using SplitProgress = std::function<void(int64_t)>;
 
-// What stands behind the images and labels, by the number of the array; known when they are
-// written.
+// Returns the values of an array (mean, std, class_names) by its index. Called after the images and
+// labels are written.
 using SmallArrays = std::function<const void*(size_t)>;
 
-// A chunk of images is small, because an image at random costs the decoding of all; 32 KiB before a
-// byte are as far as gzip looks back.
+// Writes a pack. Chunks of images are small, because reading one image decodes the whole chunk, and
+// gzip looks back at most 32 KiB.
 void write_arrays(const DataSplit& data, const std::vector<ArraySpec>& arrays,
                   PassingMoments& moments, const SmallArrays& small, int workers, bool gzip,
                   const SplitProgress (&progress)[2], const std::string& path) {
@@ -352,7 +352,7 @@ DataSplit open_pack(const std::string& path, int64_t cache, int readers, const H
   return {train, test};
 } catch (const DataError&) {
   throw;
-} catch (const Error& error) {  // of a data set that cannot be
+} catch (const Error& error) {  // an invalid data set
   fail_pack(path, error.what());
 }
 

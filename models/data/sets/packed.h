@@ -1,18 +1,18 @@
-// A data set in one HDF5 file, all images at their final size: opened at once, read without
-// decoding. Any HDF5 program can open it; the values lie in one piece each, uncompressed:
+// Packs: data sets in one HDF5 file with all images at their final size, which open at once and are
+// read without decoding. Any HDF5 program can open one. Arrays are contiguous and uncompressed:
 //
-//   train/images  uint8 [count x H x W x C]     test/images   the same
+//   train/images  uint8 [count x H x W x C]     test/images
 //   train/labels  int32 [count]                 test/labels
-//   class_names   text, a line for each class   mean, std     float32 [C], of pixels / 255: the
-//                 data set's own, or else measured (moments.h) on the training images
+//   class_names   text, one line per class      mean, std     float32 [C], of pixels / 255: the
+//                 data set's own, else measured (moments.h) on the training images
 //   attributes    format "tessera data", version 1
 //
 // A file of another program may leave out the last three; the number of classes is then that of the
-// labels. Where it has numbers of other types, it is read as hdf5_set.h says.
+// labels. A file with numbers of other types is read as hdf5_set.h says.
 //
-// With gzip, images and labels lie in compressed chunks, images some 64 KiB to a chunk: such a file
-// is smaller and is read as hdf5_set.h says. Of the others libhdf5 finds the arrays, and images are
-// read from where they lie.
+// kGzip writes images and labels in compressed chunks, about 64 KiB of images each. Such a file is
+// smaller and is read as hdf5_set.h says. In other packs, libhdf5 finds the arrays, and images are
+// read from their offset in the file.
 #pragma once
 
 #include <functional>
@@ -23,24 +23,22 @@
 
 namespace tessera {
 
-// Throws ConfigError unless a pack can be written to `path`: the folder is there and lets files be
-// made, and nothing stands there, or with `overwrite` an ordinary file. Links are not followed.
+// Throws ConfigError unless a pack can be written to `path`: its folder exists and is writable, and
+// `path` does not exist, or with `overwrite` is an ordinary file. Links are not followed.
 void check_pack_target(const std::string& path, bool overwrite);
 
-// Reads both splits with `workers` threads and writes PATH.partial, which becomes `path`, in place
-// of an ordinary file that may stand there, when all is on the disk. Takes memory for some batches
-// only. progress is called now and then with images done and images in all. Throws what
-// check_pack_target() with overwrite throws before anything is read, OutputError naming the path
-// when the disk refuses (nothing is left then), and what reading throws.
+// Reads both splits with `workers` threads and writes PATH.partial, which replaces `path` when all
+// data are on the disk. Calls progress(images done, images in all) now and then. Throws what
+// check_pack_target() with overwrite throws before anything is read, OutputError naming the path if
+// writing fails (leaves no file then), and what reading throws. Uses memory for a few batches.
 enum class Compress { kNone, kGzip };
 void write_packed(const DataSplit& data, const std::string& path, int workers = 2,
                   const std::function<void(int64_t, int64_t)>& progress = {},
                   Compress compress = Compress::kNone);
 
-// The header is checked against the file before memory is taken; the labels are read and checked,
-// the images read from the file when they are asked for. A sound file with arrays in chunks goes to
-// open_hdf5_set(), with `cache` bytes for images and `readers` decoders. Throws DataError naming
-// the file.
+// Checks the header against the file before it allocates memory, then reads and checks the labels;
+// images are read on demand. A sound file with arrays in chunks goes to open_hdf5_set(), with
+// `cache` bytes for images and `readers` decoders. Throws DataError naming the file.
 DataSplit open_packed(const std::string& path, int64_t cache = Hdf5Source().cache, int readers = 2,
                       const Hdf5Wanted& wanted = {}, bool test_only = false);
 

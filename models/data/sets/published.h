@@ -1,5 +1,5 @@
-// The data sets that others publish as files: all that opening, memory needs, configurations and
-// `trainer data fetch` know of them. Another one in one of the formats is one more entry.
+// The table of published data sets, which opening, memory needs, configurations and `trainer data
+// fetch` use. Another data set in one of the formats is one more entry.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace tessera {
 
 enum class PublishedFormat {
-  kIdx,    // published_files.h; a split is its file of images, then that of labels, plain or ".gz"
-  kCifar,  // published_files.h; a split is any number of files with equally many records
+  kIdx,    // published_files.h; a split is its images file and its labels file, plain or ".gz"
+  kCifar,  // published_files.h; a split is any number of files of equal length
 };
 
-// One of the labels of an image.
+// One of the label sets of a data set.
 struct PublishedLabels {
   int classes = 0;
   std::vector<std::string> names;  // empty, or one per class
-  std::string names_file;          // beside the images, a line for each class; "": there is none
+  std::string names_file;          // next to the images, one line per class; "": none
 };
 
 struct PublishedFile {
@@ -33,25 +33,25 @@ struct PublishedSet {
   PublishedFormat format = PublishedFormat::kIdx;
   ImageShape shape;
   int64_t train_count = 0, test_count = 0;
-  std::vector<PublishedLabels> labels;  // as a record has them: the coarsest first, the finest last
+  std::vector<PublishedLabels> labels;  // in the order of a record: coarsest first, finest last
   Normalization normalization;
-  std::string folder;                    // that archives, or other programs, put the files into
-  std::vector<std::string> train, test;  // the files of a split, as the format wants them
+  std::string folder;  // folder into which archives or other programs put the files
+  std::vector<std::string> train, test;  // the files of a split, as the format requires
   std::vector<std::string> mirrors;      // URLs of folders, ending in '/'
-  std::vector<PublishedFile> downloads;  // a ".tar.gz" has the files above, in `folder`
+  std::vector<PublishedFile> downloads;  // a ".tar.gz" contains the files above, in `folder`
 
   const PublishedLabels& labels_of(bool coarse) const {
     return coarse ? labels.front() : labels.back();
   }
-  // "folder/file" of every file that a ".tar.gz" is unpacked for.
+  // Returns "folder/file" for every file to unpack from a ".tar.gz".
   std::vector<std::string> members() const;
 };
 
-// All of them. Thread-safe.
+// Returns all published sets. Thread-safe.
 const std::vector<PublishedSet>& published_sets();
-// Mean and deviation of natural pictures, as measured on ImageNet and used by most models of them.
+// Returns the mean and std of ImageNet, which most models of natural pictures use.
 const Normalization& imagenet_normalization();
-// The one of that name; null when there is none.
+// Returns the set of this name, or nullptr.
 const PublishedSet* find_published(std::string_view name);
 
 }  // namespace tessera

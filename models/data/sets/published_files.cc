@@ -21,12 +21,11 @@ namespace tessera {
 
 namespace {
 
-// A file read from front to back, plain or gzip-compressed (by its name's ending, ".gz").
-// Everything that goes wrong is a DataError that names the file and the byte offset. Not
-// thread-safe.
+// A file read sequentially, plain or gzip-compressed (if its name ends in ".gz"). All errors are
+// DataErrors that name the file and the byte offset. Not thread-safe.
 class DataFile {
  public:
-  // Throws DataError when the file cannot be opened.
+  // Throws DataError if the file cannot be opened.
   explicit DataFile(std::string path);
   ~DataFile();
   DataFile(const DataFile&) = delete;
@@ -34,20 +33,20 @@ class DataFile {
 
   const std::string& path() const { return path_; }
   bool compressed() const { return compressed_; }
-  // Bytes of the file as it lies on disk.
+  // Returns the bytes of the file on the disk.
   int64_t disk_bytes() const { return disk_bytes_; }
-  // Bytes handed out so far: the place in the contents, after decompression.
+  // Returns the position in the contents: bytes read so far, decompressed.
   int64_t offset() const { return offset_; }
-  // No contents of more than this many bytes can be in the file: its size, or for a compressed one
-  // what deflate can make of that at most. To be asked before memory is taken on a header's word.
+  // Returns the most bytes that the contents can have: the size of the file, or the most that
+  // deflate can make of it. Check it before allocating memory for sizes in a header.
   int64_t max_bytes() const;
 
-  // Fills bytes [0, size); throws when the contents end before (what: "image 17").
+  // Fills bytes [0, size). Throws if the contents end before (what: "image 17").
   void read(void* bytes, size_t size, const char* what);
-  // Throws unless the contents, and a compressed file's check sum, end here.
+  // Throws unless the contents, and a compressed file's checksum, end here.
   void expect_end(const char* what);
 
-  // A DataError "PATH: byte OFFSET: text".
+  // Throws DataError "PATH: byte OFFSET: text".
   [[noreturn]] void fail(int64_t offset, const std::string& text) const;
 
  private:
@@ -64,10 +63,10 @@ class DataFile {
 
 namespace fs = std::filesystem;
 
-// Decompresses one or more gzip members that follow each other.
+// Decompresses one or more consecutive gzip members.
 struct DataFile::Inflater {
   z_stream stream{};
-  bool member_ended = false;  // the input stands between two members, or at the end
+  bool member_ended = false;  // the input is between two members, or at the end
   int64_t consumed = 0;       // compressed bytes given to zlib
   uint8_t input[16384];
 
@@ -167,11 +166,11 @@ size_t DataFile::read_some(uint8_t* bytes, size_t size) {
       inflateReset(&stream);
       inflater.member_ended = false;
     }
-    auto room = static_cast<uInt>(std::min<size_t>(size - done, 1u << 30));
+    auto capacity = static_cast<uInt>(std::min<size_t>(size - done, 1u << 30));
     stream.next_out = bytes + done;
-    stream.avail_out = room;
+    stream.avail_out = capacity;
     int result = inflate(&stream, Z_NO_FLUSH);
-    size_t made = room - stream.avail_out;
+    size_t made = capacity - stream.avail_out;
     done += made;
     offset_ += static_cast<int64_t>(made);
     inflater.member_ended = result == Z_STREAM_END;
@@ -200,10 +199,10 @@ void check_magic(const DataFile& file, const std::array<uint8_t, 4>& magic, int 
                            kind, dims, magic[0], magic[1], magic[2], magic[3], hint));
 }
 
-// Reads the header of a file with the given number of dimensions (at most 3) and returns them, once
-// they are known to fit the file.
+// Reads the header of a file with `dims` dimensions (at most 3) and returns them. Throws DataError
+// unless they fit the file.
 std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
-  constexpr int64_t kMaxPixels = 1 << 14;  // a side
+  constexpr int64_t kMaxPixels = 1 << 14;  // per side
   std::array<uint8_t, 4> bytes;
   file.read(bytes.data(), bytes.size(), "the header");
   check_magic(file, bytes, dims, kind);
@@ -234,7 +233,7 @@ std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
   return sizes;
 }
 
-// The first `count` of `all`.
+// Reads the first `count` of `all` labels.
 std::vector<int32_t> read_labels(DataFile& file, int64_t count, int64_t all, int classes) {
   std::vector<int32_t> labels(static_cast<size_t>(count));
   int64_t header = file.offset();

@@ -14,12 +14,12 @@ namespace tessera {
 
 namespace {
 
-// The images of one class, which lie in one piece.
+// The images of one class, which are contiguous.
 struct Piece {
   int64_t label = 0, begin = 0, count = 0, taken = 0;
 };
 
-// Empty where a class lies in more than one.
+// Returns the piece of each class; empty if a class is not contiguous.
 std::vector<Piece> pieces_of(const Dataset& all) {
   std::vector<bool> seen(static_cast<size_t>(all.classes()));
   std::vector<Piece> pieces;
@@ -35,10 +35,10 @@ std::vector<Piece> pieces_of(const Dataset& all) {
   return pieces;
 }
 
-// Calls take(piece) for the piece whose turn it is, `count` times, before its `taken` grows.
+// Calls take(piece) `count` times, for the piece whose turn it is, before its `taken` grows.
 template <class Take>
 void take_turns(std::vector<Piece> pieces, int64_t count, const Take& take) {
-  // Whether the next image of a comes after that of b: exact, without a division.
+  // Returns true if the next image of a comes after that of b. Exact: does not divide.
   auto later = [](const Piece& a, const Piece& b) {
     const int64_t left = (2 * a.taken + 1) * b.count, right = (2 * b.taken + 1) * a.count;
     return left != right ? left > right : a.label > b.label;
@@ -53,7 +53,7 @@ void take_turns(std::vector<Piece> pieces, int64_t count, const Take& take) {
   }
 }
 
-// Which images, in their order; empty: the first.
+// Returns the indices of the images, in their order; empty: the first images.
 std::vector<int64_t> in_proportion(const Dataset& all, int64_t count) {
   std::vector<Piece> pieces = pieces_of(all);
   std::vector<int64_t> chosen;
@@ -66,7 +66,7 @@ std::vector<int64_t> in_proportion(const Dataset& all, int64_t count) {
 
 class Subset : public Dataset {
  public:
-  // chosen: empty for the first images.
+  // chosen: indices; empty: the first images.
   Subset(std::shared_ptr<const Dataset> all, DatasetInfo info, std::vector<int64_t> chosen,
          std::vector<std::string> notes, bool owns)
       : Dataset(std::move(info)),
@@ -90,7 +90,7 @@ class Subset : public Dataset {
   }
   bool has_own_sizes() const override { return all_->has_own_sizes(); }
   ImageShape own_shape(int64_t index) const override {
-    Dataset::own_shape(index);  // checks it
+    Dataset::own_shape(index);  // checks the index
     return all_->own_shape(place(index));
   }
 
@@ -113,7 +113,7 @@ class Subset : public Dataset {
   const bool owns_;
 };
 
-// The images of each class, in a random order.
+// Returns the images of each class, in random order.
 std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t seed) {
   std::vector<std::vector<int64_t>> classes(static_cast<size_t>(all.classes()));
   for (int64_t i = 0; i < all.count(); ++i) classes[static_cast<size_t>(all.label(i))].push_back(i);
@@ -127,7 +127,7 @@ std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t seed) {
   return classes;
 }
 
-// "mnist validation" of "mnist train".
+// Returns "mnist validation" for "mnist train".
 std::string validation_name(std::string name) {
   constexpr std::string_view kTrain = " train";
   if (name.ends_with(kTrain)) name.resize(name.size() - kTrain.size());
@@ -165,7 +165,7 @@ std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::str
   DatasetInfo info = all->info();
   info.name = std::move(name);
   info.count = static_cast<int64_t>(chosen.size());
-  if (!owns) info.skipped = 0;  // told of the part that owns
+  if (!owns) info.skipped = 0;  // reported by the part that owns
   return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
                                   std::move(notes), owns);
 }

@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-// Only +, -, *, / and sqrt, floor and comparisons on floats: rounded the same on every machine.
+// Uses only +, -, *, /, sqrt, floor and comparisons on floats: rounded equally on every machine.
 
 enum class Figure {
   kDisk,
@@ -28,7 +28,7 @@ enum class Figure {
   kDots
 };
 constexpr int kFigures = kSyntheticClasses;
-constexpr float kReach = 1.7f;  // square of the distance that no figure goes beyond, in radii
+constexpr float kReach = 1.7f;  // square of the maximum distance of figures, in radii
 
 using Colour = std::array<float, 3>;
 
@@ -37,13 +37,13 @@ struct Blob {
   Colour colour;
 };
 
-// All that is random in a picture, except the noise.
+// The random properties of an image, except the noise.
 struct Scene {
   Figure figure;
   bool square_patch;   // the outline of a texture: a square or a disk
-  float x, y, radius;  // of the figure, in pixels
-  float cosine, sine;  // its turn
-  float period;        // of a texture, in radii
+  float x, y, radius;  // the figure's centre and size, in pixels
+  float cosine, sine;  // the figure's rotation
+  float period;        // period of a texture, in radii
   Colour figure_colour, ground, slope_x, slope_y;
   std::array<Blob, 2> clutter;
   float noise;  // standard deviation
@@ -59,7 +59,7 @@ Colour any_colour(RandomSequence& random, float low, float high) {
   return colour;
 }
 
-// A colour that stands out from the other: at least 200 away, summed over the channels.
+// Returns a colour that differs from `other` by at least 200, summed over the channels.
 Colour contrasting(RandomSequence& random, const Colour& other) {
   for (;;) {
     Colour colour = any_colour(random, 10, 245);
@@ -69,7 +69,7 @@ Colour contrasting(RandomSequence& random, const Colour& other) {
   }
 }
 
-// A turn by up to 23 degrees either way: t is the tangent of half the angle.
+// Sets a rotation by up to 23 degrees either way; t is the tangent of half the angle.
 void turn(RandomSequence& random, Scene& scene) {
   float t = between(random, -0.2f, 0.2f);
   scene.cosine = (1 - t * t) / (1 + t * t);
@@ -101,7 +101,7 @@ Scene make_scene(RandomSequence& random, Figure figure, int size) {
   return scene;
 }
 
-// How far x is from the middle of the nearest band, in bands that repeat with the period.
+// Returns the distance of x from the middle of the nearest band; bands repeat with the period.
 float from_band(float x, float period) {
   float phase = x / period + 64;  // positive, so that the cast rounds down
   return std::abs(phase - static_cast<float>(static_cast<int>(phase)) - 0.5f) * period;
@@ -119,7 +119,7 @@ float texture(const Scene& scene, float u, float v) {
   return std::sqrt(a * a + b * b) - 0.34f * scene.period;
 }
 
-// The distance from the figure's edge at (u, v), inside negative, all in radii, roughly.
+// Returns the approximate distance of (u, v) from the figure's edge, negative inside, in radii.
 float distance(const Scene& scene, float u, float v) {
   float length = std::sqrt(u * u + v * v), au = std::abs(u), av = std::abs(v);
   float box = std::max(au, av);
@@ -147,7 +147,7 @@ float distance(const Scene& scene, float u, float v) {
   }
 }
 
-// How much of a pixel is covered whose centre is so many pixels from an edge.
+// Returns how much of a pixel is covered whose centre is `pixels` outside of an edge.
 float coverage(float pixels) { return std::clamp(0.5f - pixels, 0.f, 1.f); }
 
 Colour paint(const Scene& scene, float x, float y) {
@@ -173,7 +173,7 @@ Colour paint(const Scene& scene, float x, float y) {
   return colour;
 }
 
-// The sum of four random bytes: near enough to a normal number, mean 0, variance 1.
+// Returns an approximately normal number, mean 0, variance 1: the sum of four random bytes.
 float noise(uint32_t bits) {
   uint32_t sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<float>(sum) - 510) * (1 / 147.8f);

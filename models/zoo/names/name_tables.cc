@@ -25,7 +25,7 @@ const std::vector<KerasApplication>& applications() {
   static const char kPadding[] =
       "pads images below and to the right only where a convolution has a stride of 2, so that "
       "everything is a pixel further on";
-  // A network that has another's layers too stands before it.
+  // A network that also has another's layers comes before it.
   static const std::vector<KerasApplication> all = {
       {"DenseNet201",
        {"conv1_conv", "conv2_block1_0_bn", "conv4_block48_2_conv"},
