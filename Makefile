@@ -1,19 +1,19 @@
-# Two words for newcomers: `make train` and `make test`. Everything else is plain CMake: see
-# CMakePresets.json. CMAKE_FLAGS adds settings (CMAKE_FLAGS=-DTESSERA_STRICT=ON), CONFIG names what
-# to train, BUILD a folder for all that is written, if the checkout is not to be.
+# Two commands for newcomers: `make train` and `make test`. Everything else is plain CMake: see
+# CMakePresets.json. CMAKE_FLAGS adds settings (CMAKE_FLAGS=-DTESSERA_STRICT=ON), CONFIG names the
+# configuration to train, BUILD a folder for all outputs, if the checkout must not be written.
 BUILD ?= build/release
 CMAKE_FLAGS ?=
 CONFIG ?= models/configs/quickstart.yaml
-# The quickstart may be run again and again; other trainings are not lost by running them twice.
+# The quickstart overwrites its run folder; other trainings are not lost by running them twice.
 TRAIN_FLAGS ?= $(if $(filter %/quickstart.yaml,$(CONFIG)),--overwrite) \
   $(if $(filter build/release,$(BUILD)),,run.dir=$(call quoted,$(BUILD)/runs/$(basename $(notdir $(CONFIG)))))
 
-# As many compilers as processors, and as 0.5 GiB of free memory each.
+# The number of compilers: one per processor, but each with 0.5 GiB of free memory.
 MEMINFO ?= /proc/meminfo
 JOBS ?= $(shell awk -v n=$$(nproc) '/^MemAvailable/ {m = int($$2 / 524288)} \
   END {n = m < n ? m : n; print n < 1 ? 1 : n}' $(MEMINFO))
 
-# "[ 42%, 63.1s]": how far a build is, and for how long it has been going on.
+# "[ 42%, 63.1s]": the progress of a build and its time so far.
 export NINJA_STATUS ?= [%p, %es]$(empty) $(empty)
 quoted = '$(subst ','\'',$(1))'
 

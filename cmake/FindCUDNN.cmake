@@ -1,6 +1,6 @@
-# cuDNN's headers, its version, and the folder that its library lies in. Sets CUDNN_INCLUDE_DIR,
-# CUDNN_LIBRARY and CUDNN_VERSION; CUDNN_ROOT, as a variable of CMake or of the environment, names
-# where it is installed: for PyPI's package the folder nvidia/cudnn of site-packages.
+# Finds cuDNN: its headers, version and library. Sets CUDNN_INCLUDE_DIR, CUDNN_LIBRARY and
+# CUDNN_VERSION. CUDNN_ROOT, a variable of CMake or of the environment, names the folder of an
+# installation: for PyPI's package nvidia/cudnn in site-packages.
 find_package(CUDAToolkit QUIET)
 find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT
   ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)

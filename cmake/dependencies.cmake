@@ -1,4 +1,4 @@
-# Every dependency, each missing one named with its Debian package. None is vendored.
+# Finds every dependency; names the Debian package of a missing one. None is vendored.
 
 
 macro(tessera_need package debian)
@@ -22,7 +22,7 @@ if(TESSERA_TOOLS)
   tessera_need(CLI11 libcli11-dev)
   tessera_need(CURL libcurl4-openssl-dev)
   tessera_need(LibArchive libarchive-dev)
-  find_package(Protobuf QUIET)  # which ONNX does not find itself
+  find_package(Protobuf QUIET)  # ONNX does not find it itself
   if(Protobuf_FOUND)
     find_package(ONNX QUIET)
   endif()
@@ -35,7 +35,7 @@ if(TESSERA_TESTS)
   tessera_need(GTest libgtest-dev)
 endif()
 
-# 9.8 is the first that answers for a device that is only described.
+# 9.8 is the first version that supports described (absent) devices.
 macro(tessera_need_cudnn)
   list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
   find_package(CUDNN 9.8 QUIET)
@@ -52,7 +52,7 @@ if(NOT TESSERA_CUDA MATCHES "^(AUTO|ON|OFF|DOUBLE)$")
   message(FATAL_ERROR "TESSERA_CUDA must be AUTO, ON, OFF or DOUBLE; it is '${TESSERA_CUDA}'")
 endif()
 set(TESSERA_WITH_CUDA 0)
-if(TESSERA_CUDA STREQUAL DOUBLE)  # the vendor's headers alone, tests/cuda_double in place of the rest
+if(TESSERA_CUDA STREQUAL DOUBLE)  # only the vendor's headers; tests/cuda_double replaces the rest
   find_package(CUDAToolkit REQUIRED)
   tessera_need_cudnn()
   set(TESSERA_WITH_CUDA 1)
@@ -76,13 +76,13 @@ elseif(NOT TESSERA_CUDA STREQUAL OFF)
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 20)
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc has it
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 lacks nvcc's option
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     endif()
     find_package(CUDAToolkit REQUIRED)
     set(TESSERA_WITH_CUDA 1)
-    set(TESSERA_CUDA_FOLDER ${CUDAToolkit_LIBRARY_DIR})  # of the libraries loaded at run time
+    set(TESSERA_CUDA_FOLDER ${CUDAToolkit_LIBRARY_DIR})  # of libraries loaded at run time
     if(TARGET CUDA::cublasLt)
       get_target_property(TESSERA_CUDA_FOLDER CUDA::cublasLt IMPORTED_LOCATION)
       get_filename_component(TESSERA_CUDA_FOLDER ${TESSERA_CUDA_FOLDER} DIRECTORY)

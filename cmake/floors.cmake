@@ -1,7 +1,7 @@
-# A floor is a static library: runtime < memory < engine < layers | graph < models, and runtime < data
-# < models. Linking only downwards makes a call to an upper floor a link error; tests/tools checks the
-# includes as well. HEADERS are the public ones: they alone are installed, and include no header that
-# is not (tools/check_includes.py).
+# A tier is a static library: runtime < memory < engine < layers | graph < models, and runtime < data
+# < models. Linking only downwards makes a call to an upper tier a link error; tests/tools checks the
+# includes as well. HEADERS are the public ones: only these are installed, and they include only
+# installed headers (tools/check_includes.py).
 
 find_package(Threads REQUIRED)
 include(GNUInstallDirs)
@@ -14,20 +14,21 @@ function(tessera_options target)
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_STRICT}>>:-Xcompiler=-Werror -Werror=all-warnings>)
 endfunction()
 
-# What nearly every file includes, and headers named besides, is parsed once for a target, not for
-# each file. The preset `dev` does without, so that a file which forgets an include is found.
+# Precompiles the headers that nearly every file includes, and those given, once per target. The
+# preset `dev` does not precompile, so it finds files with a missing include.
 function(tessera_precompile target)
   target_precompile_headers(${target} PRIVATE <algorithm> <cmath> <cstdint> <cstring> <filesystem>
     <functional> <map> <memory> <optional> <span> <string> <string_view> <utility> <vector>
     <fmt/format.h> ${ARGN})
 endfunction()
 
-# For code that decides and reports, where compiling costs more than running.
+# Compiles with -O1 in Release: for code that decides and reports, which takes longer to compile than to
+# run.
 function(tessera_build_fast target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
-# For the double, kernels are C++: what nvcc brings comes from a header.
+# For the double, compiles kernels as C++; a header replaces the language extensions of nvcc.
 function(tessera_kernels_of_double)
   list(FILTER ARGN INCLUDE REGEX "\\.cu$")
   if(TESSERA_CUDA STREQUAL DOUBLE AND ARGN)
@@ -36,8 +37,8 @@ function(tessera_kernels_of_double)
   endif()
 endfunction()
 
-# Joins kernels for nvcc, which parses the headers again for each architecture: five .cu files become one
-# that includes them.
+# Joins kernels into files that include five .cu files each, because nvcc parses the headers again for
+# each architecture.
 function(tessera_join_kernels result)
   set(joined ${ARGN})
   if(NOT TESSERA_CUDA STREQUAL DOUBLE AND NOT DEFINED CMAKE_UNITY_BUILD)
@@ -61,8 +62,8 @@ function(tessera_join_kernels result)
   set(${result} ${joined} PARENT_SCOPE)
 endfunction()
 
-# SIMD sources are compiled once per instruction set. AVX ones have no baseline; they and the NATIVE
-# sources that call them exist on x86-64 alone.
+# Adds a tier. SIMD sources are compiled once per instruction set; AVX sources have no baseline. AVX and
+# NATIVE sources, which call them, exist only on x86-64.
 function(tessera_floor name)
   cmake_parse_arguments(FLOOR "FAST" "FOLDER"
     "HEADERS;CUDA_HEADERS;SOURCES;SIMD;NATIVE;AVX;CUDA;LINK;PRIVATE" ${ARGN})
@@ -88,12 +89,12 @@ function(tessera_floor name)
   if(FLOOR_FAST)
     tessera_build_fast(${target})
   endif()
-  # The compiler gets twelve files as one and parses their headers once, so names in anonymous
-  # namespaces must differ. The presets `dev` and `portable` compile each file alone, which finds a
+  # Twelve files are compiled as one, which parses their headers once; names in anonymous namespaces
+  # must therefore differ. The presets `dev` and `portable` compile each file alone, which finds a
   # missing include. Files of runtime stay apart, as small programs link only some of them.
   if(NOT DEFINED CMAKE_UNITY_BUILD AND NOT name STREQUAL runtime)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-    target_compile_options(${target} PRIVATE  # it takes every file but the first for a header
+    target_compile_options(${target} PRIVATE  # g++ treats all files but the first as headers
       $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
   if(FLOOR_FAST OR name STREQUAL runtime)
@@ -116,8 +117,8 @@ function(tessera_floor name)
   endif()
 endfunction()
 
-# Compiles a file once per instruction set, each into a namespace of its own (TESSERA_ISA). Such a
-# file must not instantiate templates with external linkage: the linker would keep one copy for all.
+# SIMD files are compiled once per instruction set, each time in another namespace (TESSERA_ISA). They
+# must not instantiate templates with external linkage: the linker would keep one copy for all.
 set(TESSERA_AVX_ISAS "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CMAKE_CXX_FLAGS MATCHES "-DTESSERA_PORTABLE")
   set(TESSERA_AVX_ISAS avx2 avx512)
@@ -130,7 +131,7 @@ set(TESSERA_FLAGS_avx512 -mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl
 
 set(TESSERA_SIMD_LEVEL -O3)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
-  set(TESSERA_SIMD_LEVEL -O1)  # the checks that sanitizers add would be optimized for minutes a file
+  set(TESSERA_SIMD_LEVEL -O1)  # -O3 would optimize the sanitizers' checks for minutes per file
 endif()
 
 function(tessera_simd_source target source isas)
@@ -140,12 +141,12 @@ function(tessera_simd_source target source isas)
     add_library(${object} OBJECT ${source})
     tessera_options(${object})
     target_compile_features(${object} PRIVATE cxx_std_20)
-    # Without the last, g++ clears a tile of registers with a call of memset.
+    # The last option prevents g++ from clearing a tile of registers with a call of memset.
     target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} ${TESSERA_SIMD_LEVEL}
       -fno-math-errno -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
     target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa})
     target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include)
-    # For these files alone; headers only, so whoever links the library need not have Eigen.
+    # Private and headers only, so programs that link the library do not need Eigen.
     target_include_directories(${object} SYSTEM PRIVATE
       $<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)

@@ -1,5 +1,5 @@
-# install, and what find_package(tessera) reads. The headers keep their spelling, "tessera/..."; each
-# floor installs its own (cmake/floors.cmake).
+# The install target and the files that find_package(tessera) reads. Headers keep their spelling,
+# "tessera/..."; each tier installs its own (cmake/floors.cmake).
 
 include(CMakePackageConfigHelpers)
 
@@ -12,7 +12,7 @@ if(TESSERA_WITH_CUDA)
   install(FILES cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera)
 endif()
 
-# The static libraries one above the other, and what they stand on.
+# pkg-config: the static libraries, from the upper tiers down, and their dependencies.
 set(TESSERA_PC_CUDA "")
 if(TESSERA_WITH_CUDA)
   set(TESSERA_PC_CUDA " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")

@@ -31,8 +31,8 @@ std::shared_ptr<const GradientStop> stop_of(const Op& op, const char* why) {
 
 std::string freed_text(const TapeNode& node) {
   return fmt::format(
-      "the tape of {} has been let go by an earlier call of gradients(); run the forward pass "
-      "again, or take the earlier gradients with CreateGraph::yes",
+      "the tape of {} was freed by an earlier call of gradients(); run the forward pass "
+      "again, or pass CreateGraph::yes to the earlier call",
       op_at(node.op->name(), node.module_path));
 }
 

@@ -45,7 +45,7 @@ bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers) {
 
 bool may_update(CpuContext& ctx, std::initializer_list<Buffer> from) {
   const bool finite = all_finite(ctx, {from.begin(), from.size()});
-  if (!finite) ctx.count_refused_update();
+  if (!finite) ctx.count_skipped_update();
   return finite;
 }
 

@@ -17,7 +17,7 @@ int64_t first_non_finite(std::span<const double> values);
 bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers);
 
 // Returns whether all elements of `from` are finite, so that an update may be made from them. If
-// not, increments Context::refused_updates(), and the caller must not update.
+// not, increments Context::skipped_updates(), and the caller must not update.
 bool may_update(CpuContext& ctx, std::initializer_list<Buffer> from);
 
 }  // namespace tessera

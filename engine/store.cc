@@ -107,8 +107,8 @@ Tensor Store::declare(const std::string& name, const Shape& shape, Initializer i
                     name));
   if (materialized())
     throw Error(
-        fmt::format("store: '{}' comes too late, the tensors already have their bytes; "
-                    "declare everything before the first step",
+        fmt::format("store: cannot declare '{}': the store is already materialized; "
+                    "declare all tensors before the first step",
                     name));
   if (by_name_.count(name) != 0)
     throw Error(fmt::format("store: there is a tensor '{}' already; names must differ", name));

@@ -232,7 +232,7 @@ std::string ArenaBudget::peak_tensors_text(const Candidate& candidate, size_t co
 
 BudgetTooSmall::BudgetTooSmall(ArenaBudget& arena, int64_t budget)
     : PlanInfeasible(fmt::format(
-          "the arena needs at least {} bytes ({}), whatever is computed again; its budget is {} "
+          "the arena needs at least {} bytes ({}) even with recomputation; its budget is {} "
           "bytes; the largest tensors that are needed at one time:\n{}",
           arena.lowest().arena, byte_text(arena.lowest().arena), budget,
           arena.peak_tensors_text(arena.lowest()))),

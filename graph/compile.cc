@@ -116,8 +116,8 @@ class ProgramStep final : public CompiledStep {
   const Tensor& host_output(size_t i) override {
     return max_runs_ahead() > 0 ? staging().output(i) : CompiledStep::host_output(i);
   }
-  int64_t refused_updates() const override {
-    return staging_ ? staging_->refused_updates() : CompiledStep::refused_updates();
+  int64_t skipped_updates() const override {
+    return staging_ ? staging_->skipped_updates() : CompiledStep::skipped_updates();
   }
   std::optional<NonFinite> find_non_finite() override {
     const ArenasInUse alone(*arenas_, signature().arguments);
@@ -301,8 +301,8 @@ void CompiledStep::collect() {
 
 const Tensor& CompiledStep::host_output(size_t i) { return host_copy(host_outputs_, i, output(i)); }
 
-int64_t CompiledStep::refused_updates() const {
-  return context(signature_.device).refused_updates();
+int64_t CompiledStep::skipped_updates() const {
+  return context(signature_.device).skipped_updates();
 }
 
 Compiled::Compiled(StepFunction fn, CompileOptions options)

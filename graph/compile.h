@@ -93,8 +93,8 @@ class CompiledStep {
   // Returns result i of the run collected last. Valid until the next submit(); if max_runs_ahead()
   // is 1, until the one after that.
   virtual const Tensor& host_output(size_t i);
-  // Returns Context::refused_updates() as of that run.
-  virtual int64_t refused_updates() const;
+  // Returns Context::skipped_updates() as of that run.
+  virtual int64_t skipped_updates() const;
   // Copies `arguments` into input(), runs the step and returns its results in eager memory. If
   // signature().tracked marks arguments, the call is recorded on the tape, so that gradients flow
   // back to them.

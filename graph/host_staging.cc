@@ -130,7 +130,7 @@ const Tensor& HostStaging::output(size_t i) const {
   return last().outputs.at(i);
 }
 
-int64_t HostStaging::refused_updates() const {
+int64_t HostStaging::skipped_updates() const {
   int64_t count = 0;
   if (collected_ > 0)
     std::memcpy(&count, last().results->data() + layout_.refused - layout_.results, sizeof count);

@@ -33,7 +33,7 @@ class HostStaging {
   void submit();
   void collect();
   const Tensor& output(size_t i) const;
-  int64_t refused_updates() const;
+  int64_t skipped_updates() const;
 
   // Issues copies of the arguments of the run collected last into the slots, after all submitted
   // runs.

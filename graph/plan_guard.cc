@@ -79,8 +79,8 @@ void PlanGuard::before(int node) {
       suspects += fmt::format("{}{}", suspects.empty() ? "" : ", ",
                               graph_.node_text(static_cast<size_t>(s)));
     throw OpError(fmt::format(
-        "{} {} has been overwritten by an op that was not given it, before {} reads it; one of "
-        "these ops is to blame, not the plan: {}",
+        "{} {} was overwritten by an op that did not get it as an input, before {} reads it; this "
+        "is a bug in one of these ops, not in the plan: {}",
         graph_.value_text(id), graph_.values[id].spec.text(),
         graph_.node_text(static_cast<size_t>(node)), suspects));
   }
@@ -128,11 +128,11 @@ void PlanGuard::begin_blocks(size_t node) {
   for (int b : begin_[node]) {
     if (!poisoned(lifetimes_.blocks[static_cast<size_t>(b)].device, block_address_(b),
                   static_cast<size_t>(bytes_of(b))))
-      throw OpError(
-          fmt::format("{} or one before it wrote to bytes that it had given up, where {} is to "
-                      "stand next; the op is to blame, not the plan: a kernel may keep no pointer "
-                      "from one run() to the next",
-                      graph_.node_text(node - 1), block_text(b)));
+      throw OpError(fmt::format(
+          "{} or an earlier node wrote to memory after its last use, where {} is "
+          "stored next; this is a bug in the op, not in the plan: a kernel must not keep pointers "
+          "from one run() to the next",
+          graph_.node_text(node - 1), block_text(b)));
     live_.push_back(b);
   }
 }
@@ -147,10 +147,11 @@ void PlanGuard::check_zones(int node) const {
 }
 
 void PlanGuard::blame(int node, const std::string& deed) const {
-  throw OpError(fmt::format(
-      "{} {}; the op is to blame, not the plan: its kernel may write the elements of its outputs "
-      "and its scratch, and nothing else",
-      graph_.node_text(static_cast<size_t>(node)), deed));
+  throw OpError(
+      fmt::format("{} {}; this is a bug in the op, not in the plan: its kernel may write the "
+                  "elements of its outputs "
+                  "and its scratch, and nothing else",
+                  graph_.node_text(static_cast<size_t>(node)), deed));
 }
 
 int64_t PlanGuard::bytes_of(int block) const {
@@ -258,7 +259,7 @@ void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std
 void PlanGuard::compare_with_alone(int node) const {
   const Node& now = graph_.nodes[static_cast<size_t>(node)];
   const auto fault = [&](const std::string& deed, const char* remedy) {
-    return OpError(fmt::format("{} {}; the op is to blame, not the plan: {}",
+    return OpError(fmt::format("{} {}; this is a bug in the op, not in the plan: {}",
                                graph_.node_text(static_cast<size_t>(node)), deed, remedy));
   };
   for (size_t o = 0; o < alone_.size(); ++o) {

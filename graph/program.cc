@@ -277,7 +277,7 @@ void Program::issue() {
   if (prefetched_was_read_ && compiled_.last_user == bound_.size())
     context(compiled_.device()).stream().record(*prefetched_was_read_);
   if (compiled_.slot_layout)
-    context(compiled_.device()).issue_refused_updates(slots() + compiled_.slot_layout->refused);
+    context(compiled_.device()).issue_skipped_updates(slots() + compiled_.slot_layout->refused);
 }
 
 void Program::run() {

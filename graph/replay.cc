@@ -80,7 +80,7 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       return fmt::format("{} {} {} ({}), but {} has written over it", graph.node_text(s), when,
                          graph.value_text(id), graph.values[id].spec.text(),
                          owner == kScratch ? "scratch"
-                         : owner < 0       ? "nobody or another block"
+                         : owner < 0       ? "no value or another block"
                                            : graph.value_text(owner));
     };
     for (ValueId id : node.inputs) {

@@ -8,7 +8,7 @@ namespace tessera {
 
 // In bytes: the argument `prefetched` (-1: none), which has at least half of the bytes of all
 // arguments; the other arguments from `arguments` on; the results from `results` on, followed at
-// `refused` by an int64, the device's count of refused updates. So the other arguments are one
+// `refused` by an int64, the device's count of skipped updates. So the other arguments are one
 // copy, and the results with the count are another (host_staging.h).
 struct SlotLayout {
   int prefetched = -1;

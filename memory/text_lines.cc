@@ -50,7 +50,7 @@ int64_t TextLines::whole_number(const TextPiece& at, int64_t lowest, int64_t lar
   const char* end = at.text.data() + at.text.size();
   const auto [stopped, error] = std::from_chars(at.text.data(), end, value);
   if (error == std::errc::invalid_argument || stopped != end)
-    fail(at, "a whole number is needed, this is " + in_quotes(at.text));
+    fail(at, "an integer is needed, this is " + in_quotes(at.text));
   if (error != std::errc() || value > largest || value < lowest)
     fail(at, "a number must fit 62 bits, this is " + in_quotes(at.text));
   return value;

@@ -114,8 +114,8 @@ void CpuContext::fill(void* block, unsigned char value, size_t bytes) {
   if (bytes > 0) std::memset(block, value, bytes);
 }
 
-void CpuContext::issue_refused_updates(void* to) {
-  const int64_t now = refused_updates();
+void CpuContext::issue_skipped_updates(void* to) {
+  const int64_t now = skipped_updates();
   std::memcpy(to, &now, sizeof now);
 }
 

@@ -125,9 +125,9 @@ class Context {
   virtual void fill(void* block, unsigned char value, size_t bytes) = 0;
   // Returns the number of updates of persistent tensors that were skipped because their inputs were
   // not finite, over all parts of the device. Counts what has run by now; never decreases.
-  virtual int64_t refused_updates() const = 0;
-  // Writes refused_updates() at this point of stream() to an int64 on this device.
-  virtual void issue_refused_updates(void* to) = 0;
+  virtual int64_t skipped_updates() const = 0;
+  // Writes skipped_updates() at this point of stream() to an int64 on this device.
+  virtual void issue_skipped_updates(void* to) = 0;
 
  protected:
   explicit Context(Device device) : device_(device) {}
@@ -155,14 +155,14 @@ class CpuContext final : public Context {
   void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
-  void issue_refused_updates(void* to) override;
-  int64_t refused_updates() const override {
-    return whole_ != nullptr ? whole_->refused_updates() : refused_.load();
+  void issue_skipped_updates(void* to) override;
+  int64_t skipped_updates() const override {
+    return whole_ != nullptr ? whole_->skipped_updates() : skipped_.load();
   }
-  void count_refused_update() { ++(whole_ != nullptr ? whole_->refused_ : refused_); }
+  void count_skipped_update() { ++(whole_ != nullptr ? whole_->skipped_ : skipped_); }
 
  private:
-  std::atomic<int64_t> refused_{0};
+  std::atomic<int64_t> skipped_{0};
   CpuContext* whole_ = nullptr;  // set for a part
   RawMemory* memory_ = nullptr;  // set for a part
   std::unique_ptr<Stream> stream_;

@@ -128,8 +128,8 @@ class PlanningContext final : public Context {
   void issue_from_host(void*, const void*, size_t, Stream&) override { refuse(); }
   void copy_within(void*, const void*, size_t) override { refuse(); }
   void fill(void*, unsigned char, size_t) override { refuse(); }
-  int64_t refused_updates() const override { return 0; }
-  void issue_refused_updates(void*) override { refuse(); }
+  int64_t skipped_updates() const override { return 0; }
+  void issue_skipped_updates(void*) override { refuse(); }
 
  private:
   void refuse() const {

@@ -43,8 +43,8 @@ std::vector<PciGpu> pci_gpus(const std::string& folder) {
 std::string foreign_gpu_text(const std::vector<PciGpu>& gpus) {
   for (const PciGpu& gpu : gpus)
     if (gpu.maker == "AMD" || gpu.maker == "Intel")
-      return fmt::format("an {} GPU (at {}) is here, which cannot be used: only NVIDIA's can",
-                         gpu.maker, gpu.address);
+      return fmt::format("found an {} GPU at {}, but only NVIDIA GPUs are supported", gpu.maker,
+                         gpu.address);
   return "";
 }
 

@@ -1,4 +1,4 @@
-// Counts what operator new is asked for. It replaces the operators of the whole program, so one
+// Counts the requests to operator new. It replaces the operators of the whole program, so only one
 // file of a program may include it.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <new>
 
 inline std::atomic<int64_t> counted_news = 0;      // calls, by any thread
-inline thread_local size_t counted_new_bytes = 0;  // asked for by this thread
+inline thread_local size_t counted_new_bytes = 0;  // requested by this thread
 
 // Never inlined: the compiler would see a free() where it expects a delete.
 [[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {

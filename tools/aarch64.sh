@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Cross-builds for 64-bit Arm and runs there, under qemu: the tests of runtime to graph, then a short training.
-# Needs Debian. Installs the cross compiler and qemu where they are missing; the Arm libraries are only
-# unpacked into build/aarch64/root, so the packages of this machine stay as they are.
-#   tools/aarch64.sh               all that is run
+# Cross-builds for 64-bit Arm and runs, under qemu, the tests of runtime to graph, then a short training.
+# Needs Debian. Installs the cross compiler and qemu if they are missing; the Arm libraries are only
+# unpacked into build/aarch64/root, so the packages of this computer do not change.
+#   tools/aarch64.sh               all tests and the training
 #   tools/aarch64.sh '*Conv2d*'    only these tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/build/aarch64/root
 build=$PWD/build/aarch64/build
 floors=(runtime memory engine layers graph)
-# Left out: whole networks run or trained, too long where qemu computes floats in software, and a time;
-# a thousand allocators with a range of addresses each, of which qemu keeps tables (24 GiB).
+# Excluded: runs and trainings of whole networks, which take too long as qemu computes floats in
+# software; a measured time; a thousand allocators, whose address ranges take 24 GiB of qemu's tables.
 slow='CachingAllocator.NeedsNoMoreThanDirectForRandomEvents:Zoo/Bits.*/resnet20:BitsOfSessions.*:Zoo/Plans.ArenaIsAtOrUnder*:Plan.CompileTimeOfResNet20'
 
-# A sysroot from the Arm packages of what tools/setup.sh installs and all they depend on: to an apt-get
-# whose lists, cache and state are a folder of its own, nothing is installed yet. It asks where this
-# machine does.
+# Makes a sysroot from the Arm versions of the packages in tools/setup.sh and their dependencies. This
+# apt-get has separate lists, cache and state, so it finds nothing installed. It uses this computer's
+# package sources.
 unpack_packages() {
   local apt=$root/apt packages
   mapfile -t packages < <(grep -oE '\b[a-z0-9.+-]+-dev\b' tools/setup.sh)
@@ -42,7 +42,7 @@ unpack_packages() {
 
 run() { qemu-aarch64 -L "$root" "$build/bin/$1" "${@:2}"; }
 
-# Smaller than the quickstart, whose 60 steps would take half an hour.
+# Trains a smaller network than the quickstart, whose 60 steps would take half an hour.
 train() {
   echo "aarch64: training"
   run trainer train --overwrite --config models/configs/quickstart.yaml '~train.epochs' train.steps=60 \

@@ -37,7 +37,7 @@ std::vector<std::string> all_passes() {
 }
 
 const char* words_for(const std::string& pass) {
-  if (pass == "in_place") return " (outputs take the bytes of dying inputs)";
+  if (pass == "in_place") return " (outputs reuse the bytes of inputs used for the last time)";
   if (pass == "order_updates") return " (each update when its gradient is there)";
   return "";
 }
@@ -45,7 +45,8 @@ const char* words_for(const std::string& pass) {
 // Throws in eager mode, whose steps have no plan and so no parts to disable.
 void require_graph(const Config& config) {
   if (config.mode == Mode::kEager)
-    throw ConfigError("mode: --ablation leaves out parts of a plan, which eager mode has not");
+    throw ConfigError(
+        "mode: --ablation disables parts of a plan, and eager mode has no plan; set mode: graph");
 }
 
 std::vector<std::string> joined(std::vector<std::string> words,
@@ -58,7 +59,7 @@ std::vector<std::string> joined(std::vector<std::string> words,
 std::string output_of(const std::vector<std::string>& words, const std::string& max_isa) {
   int ends[2];
   if (::pipe(ends) != 0)
-    throw Error(fmt::format("bench: no pipe to be had: {}", std::strerror(errno)));
+    throw Error(fmt::format("bench: cannot create a pipe: {}", std::strerror(errno)));
   const pid_t child = ::fork();
   if (child < 0)
     throw DeviceError(

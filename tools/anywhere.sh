@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The README's two commands where nothing is installed: in a bare root of Debian (debootstrap's minbase,
-# git and make), as three people have it. Needs root, debootstrap, 6 GiB of disk and an hour a case.
+# Runs the README's two commands where nothing is installed: in a bare root of Debian (debootstrap's
+# minbase, git and make), as three users. Needs root, debootstrap, 6 GiB of disk and an hour per case.
 #   tools/anywhere.sh                        Debian 12 and 13, all cases
 #   tools/anywhere.sh trixie nosudo          one suite, one case (root, sudo, nosudo)
-#   MIRROR=http://... tools/anywhere.sh      packages from there; else from where this machine has its own
+#   MIRROR=http://... tools/anywhere.sh      packages from this mirror; default: this computer's mirror
 #   CACHE=folder tools/anywhere.sh           ccache in the roots too, so that only a suite's first case compiles
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ suites=(${1:-bookworm trixie})
 cases=(${2:-root sudo nosudo})
 mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 -E '/debian/?$' || true)}
 
-# inside ROOT USER COMMAND: in namespaces of its own, so that no mount or process is left.
+# inside ROOT USER COMMAND: runs it in separate namespaces, so that no mount or process is left.
 inside() {
   unshare --mount --pid --fork bash -c '
     mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && { [[ ! $4 ]] || mount --bind "$4" "$1/mnt"; } &&
@@ -26,7 +26,7 @@ bare_root() {  # SUITE ROOT
   }
   rm -rf "$2" && mkdir "$2" && tar -C "$2" -xf "$work/$1.tar"
   cp /etc/resolv.conf "$2/etc/"
-  apt-config dump Acquire >"$2/etc/apt/apt.conf.d/99-as-here"  # proxies, and what the mirror needs
+  apt-config dump Acquire >"$2/etc/apt/apt.conf.d/99-as-here"  # proxies and settings of the mirror
   printf 'cache_dir = /mnt\nhash_dir = false\numask = 000\n' >"$2/etc/ccache.conf"
 }
 
@@ -40,7 +40,7 @@ try() {  # SUITE CASE
     inside "$root" root "apt-get update -qq && apt-get install -qq -y sudo" >"$root.log" 2>&1
     echo "ada ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/ada"
     chroot "$root" chown -R ada: /home/ada
-  elif [[ $2 == nosudo ]]; then  # nor may the checkout be written: each refusal must name what helps
+  elif [[ $2 == nosudo ]]; then  # the checkout is read-only too: each refusal must name a remedy
     local said
     said=$(inside "$root" ada "cd '$folder' && make train" 2>&1) && return 1
     grep "make BUILD=/elsewhere train" <<<"$said"
@@ -59,7 +59,7 @@ for suite in "${suites[@]}"; do
   for case in "${cases[@]}"; do
     start=$SECONDS
     set +e
-    (set -e; try "$suite" "$case")  # as a condition, it would not stop at the first error
+    (set -e; try "$suite" "$case")  # in a condition it would not stop at the first error
     [[ $? -eq 0 ]] && said=passed || said=FAILED failed=1
     set -e
     root=$work/$suite-$case

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds every C++ and CUDA file against .clang-format. Prints those that differ; ends with 1 when
-one does, and with 77 where clang-format 14 is not installed: every version formats differently.
+"""Compares every C++ and CUDA file with .clang-format. Prints those that differ; exits with 1 if one
+does, and with 77 if clang-format 14 is not installed: every version formats differently.
 
     check_format.py [--fix] [ROOT]
 """
@@ -18,7 +18,7 @@ SKIPPED = 77
 
 
 def clang_format():
-    """The program, or None."""
+    """Returns the program, or None."""
     for name in (f"clang-format-{VERSION}", "clang-format"):
         program = shutil.which(name)
         if program is None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what may include what, the first law of docs/design.md, and that the public headers are few
-and stand on nothing private. Prints every violation; ends with 1 when there is one.
+"""Checks the includes, the first law of docs/design.md, and that the public headers are few and
+include nothing private. Prints every violation; exits with 1 if there is one.
 
     check_includes.py [ROOT]
 """
@@ -18,25 +18,25 @@ BELOW = {
     "models": {"runtime", "memory", "engine", "layers", "graph"},
     "tools": {"runtime", "memory", "engine", "layers", "graph", "models"},
 }
-# The storeys of models/, each above the ones before it.
+# The tiers of models/, each above the ones before it.
 STOREYS = ["data", "zoo", "config", "run", "training", "study"]
 MAX_DEPTH = 6
-MAX_PUBLIC = 43  # outside layers/, whose list is that of the ops
+MAX_PUBLIC = 43  # outside layers/, which has one for each op
 UMBRELLAS = ["core.h", "tessera.h", "cuda.h"]
 SWITCH_HEADER = "runtime/cuda/cuda.h"
 
 HEADERS = re.compile(r"^\s*((?:CUDA_)?HEADERS)\b(.*(?:\n\s+[\w/]+\.h\b)*)", re.M)
-# Folders whose headers are public but for what a filter leaves out: the patterns and the filter.
+# Folders whose headers are public unless a filter excludes them: the patterns and the filter.
 ALL_HEADERS = re.compile(r"GLOB headers .*\n\s+([^)]*)\)\nlist\(FILTER headers EXCLUDE REGEX \"(.*)\"\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SWITCH = re.compile(r"^\s*#\s*(?:el)?if.*\bTESSERA_CUDA\b", re.M)
-# Standard C++ (<vector>), and what the system and the compiler bring.
+# Headers of standard C++ (<vector>), the system and the compiler.
 OF_THE_SYSTEM = re.compile(r"^([a-z0-9_]+|(sys/\w+|unistd|fcntl|immintrin|arm_neon)\.h)$")
 OF_CUDA = re.compile(r"^(cuda|cublas|cudnn|curand|nccl)\w*\.(h|hpp)$")
 
 
 def sources(root):
-    """{path from the root: text} of every C++ and CUDA file on a floor, and of the headers above."""
+    """Returns {path from the root: text} of the C++ and CUDA files of tiers and the root's headers."""
     found = {p.name: p for p in root.glob("*.h")}
     for floor in BELOW:
         for path in sorted((root / floor).rglob("*")):
@@ -50,7 +50,7 @@ def floor_of(name):
 
 
 def storey_of(name):
-    """The number of the storey of models/ that a file stands on; None elsewhere."""
+    """Returns the number of a file's tier in models/; None for other files."""
     parts = name.split("/")
     return STOREYS.index(parts[1]) if parts[0] == "models" and parts[1] in STOREYS else None
 
@@ -89,8 +89,8 @@ def check_file(name, text, files):
 
 
 def public_headers(root):
-    """{name: whether it needs CUDA} of the headers that the floors' CMakeLists.txt call public: those
-    they name, and where they take all of some folders, those that no filter leaves out."""
+    """Returns {name: whether it needs CUDA} of the headers that the tiers' CMakeLists.txt call public:
+    those that they name, and of folders taken as a whole those that no filter excludes."""
     found = {name: name == "cuda.h" for name in UMBRELLAS if (root / name).exists()}
     for floor in [*BELOW, "models/data"]:
         listing = root / floor / "CMakeLists.txt"
@@ -125,7 +125,7 @@ def check_public(root, files, includes):
 
 
 def longest_chain(name, includes, chains, path=()):
-    """The longest way down from `name`, as a list of names; raises ValueError on a cycle."""
+    """Returns the longest chain of includes from `name`; raises ValueError on a cycle."""
     if name in path:
         raise ValueError(" -> ".join((*path[path.index(name):], name)))
     if name not in chains:

@@ -19,7 +19,7 @@ void require_command(const CLI::App& app, const std::string& word) {
     if (command->check_name(word)) return;
     known += " " + command->get_name();
   }
-  throw ConfigError(fmt::format("there is no verb '{}'; known are{}", word, known));
+  throw ConfigError(fmt::format("unknown command '{}'; the commands are{}", word, known));
 }
 
 void require_known_options(const CLI::App& app, const std::vector<std::string>& words) {

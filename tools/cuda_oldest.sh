@@ -16,7 +16,7 @@ fi
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 
-unpack_wheels() {  # into one root: include/ and lib/ of all of them
+unpack_wheels() {  # joins include/ and lib/ of all wheels in one root
   local root=$1 wheel
   shift
   mkdir -p "$root/include" "$root/lib"
@@ -37,12 +37,12 @@ fetch() {
   unpack_wheels "$folder/cudnn-9.8" "$folder"/wheels/nvidia_cudnn_*
   rm -rf "$folder/cuda-12.0"
   unpack_wheels "$folder/cuda-12.0" "$folder"/wheels/nvidia_cu{da,blas}*
-  mkdir -p "$folder/cuda-12.0/bin"  # the double needs no compiler, but CMake asks one for its version
+  mkdir -p "$folder/cuda-12.0/bin"  # the double needs no compiler, but CMake runs one for its version
   printf '#!/bin/sh\necho "Cuda compilation tools, release 12.0, V12.0.140"\n' > "$folder/cuda-12.0/bin/nvcc"
   chmod +x "$folder/cuda-12.0/bin/nvcc"
 
   mkdir -p "$debian"/{lists/partial,cache/archives/partial}
-  mirror=$(apt-get indextargets --format '$(SITE)' | awk '/\/debian\/?$/ && !n++')  # that of this machine
+  mirror=$(apt-get indextargets --format '$(SITE)' | awk '/\/debian\/?$/ && !n++')  # this computer's mirror
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main non-free" \
     > "$debian/sources.list"
   touch "$debian/status"
@@ -54,10 +54,10 @@ fetch() {
   for package in "$debian"/*.deb; do
     dpkg -x "$package" "$debian/root"
   done
-  # Laid out as NVIDIA's own installers do, which nvcc and CMake expect.
+  # nvcc and CMake expect the layout of NVIDIA's own installers.
   mkdir -p "$root/bin" "$root/nvvm/bin" "$root/nvvm/libdevice"
   cp -a "$debian"/root/usr/bin/* "$root/bin/"
-  rm "$root/bin/nvcc"  # a script that starts the true one in /usr/lib
+  rm "$root/bin/nvcc"  # a script that starts the real nvcc in /usr/lib
   cp -a "$debian"/root/usr/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} "$root/bin/"
   cp "$debian/root/usr/lib/nvidia-cuda-toolkit/bin/cicc" "$root/nvvm/bin/"
   cp "$debian"/root/usr/lib/nvidia-cuda-toolkit/libdevice/* "$root/nvvm/libdevice/"
@@ -75,7 +75,7 @@ END
   rm -rf "$debian/root"
 }
 
-configure() {  # the build's name, its toolkit, the rest as it is
+configure() {  # NAME TOOLKIT OPTION..
   local name=$1 toolkit=$2
   shift 2
   CUDNN_ROOT=$folder/cudnn-9.8 cmake -S "$here" -B "$here/build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release \

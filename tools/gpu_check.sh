@@ -12,8 +12,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 programs=(trainer gpu_tests promise_tests)
 most_mib=64
 
-# The programs, stripped, and the libraries that they need, apart from the C library's own, which are
-# to be those of the machine; all of it packed, as 30 MiB of them are tables that nothing here reads.
+# Packs the stripped programs and the libraries that they need, except those of the C library, which the
+# other machine provides. 30 MiB of them are tables that are not read here.
 collect() {
   local build=$1 folder=$2 name library
   rm -rf "$folder"

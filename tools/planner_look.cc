@@ -124,8 +124,10 @@ void add_look_commands(CLI::App& app, Command& command) {
                       "write F.svg, F.html (with hover and search) or F.txt");
   drawing->add_option("--columns", arguments->columns, "width of the text")->capture_default_str();
   drawing->add_option("--rows", arguments->rows, "height of the text")->capture_default_str();
-  CLI::App* explaining =
-      add("why", "where a buffer stands, who stands around it, and what it costs", explain);
+  CLI::App* explaining = add(
+      "why",
+      "explain one buffer: its offset, its neighbours in memory, and the bytes saved without it",
+      explain);
   explaining->add_option("buffer", arguments->buffer, "its id, or #3 for the fourth of the file")
       ->required();
 }

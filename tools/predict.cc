@@ -126,7 +126,8 @@ void add_predict_options(CLI::App& app, PredictOptions& options) {
   app.add_option("--run", options.run, "run folder")->required();
   app.add_option("--checkpoint", options.checkpoint,
                  "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
-  app.add_option("--top", options.top, "classes to name for each picture, the surest first")
+  app.add_option("--top", options.top,
+                 "number of classes to print per picture, most probable first")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--batch", options.batch, "pictures that are computed together")

@@ -17,9 +17,9 @@ import tempfile
 
 SMALL = ["data.name=synthetic", "data.train_count=96", "data.test_count=8", "data.batch=4", "threads=1",
          "data.workers=0"]
-# They halve their pictures five times and more.
+# These networks halve their images five times or more.
 LARGER = ("alexnet", "vgg", "googlenet", "shufflenet", "efficientnet", "regnet", "convnext", "mobilenet_v3")
-REFUSED = [  # and what is said of settings that nothing reads
+REFUSED = [  # and settings that nothing reads
     "schedule.gamma=0.5", "model.widths=[3]", "model.name=mlp model.growth=3", "optimizer.trust=0.5",
     "optimizer.name=lars optimizer.nesterov=true optimizer.momentum=0", "optimizer.name=foo",
     "model.name=foo", "model.name=convnext_tiny model.dropout=0.1", "data.labels=coarse", "data.images=x",
@@ -32,7 +32,7 @@ REFUSED = [  # and what is said of settings that nothing reads
 
 
 class Pair:
-    """The two trainers, each in a folder of its own; what they are given and print are relative paths."""
+    """The two trainers, each in a separate folder; they read and print relative paths."""
 
     def __init__(self, trainers, folder):
         self.trainers = [str(pathlib.Path(t).resolve()) for t in trainers]
@@ -42,7 +42,7 @@ class Pair:
             (here / "c.yaml").write_text("seed: 1\n")
 
     def run(self, *arguments):
-        """(exit code, standard output, errors) of both."""
+        """Returns (exit code, standard output, errors) of both."""
         found = []
         for trainer, here in zip(self.trainers, self.folders):
             done = subprocess.run([trainer, *arguments], cwd=here, capture_output=True, text=True)
@@ -84,7 +84,7 @@ def plans(pair):
 
 
 def tensors(path):
-    """{name: (dtype, shape, bytes)} of a safetensors file."""
+    """Returns {name: (dtype, shape, bytes)} of a safetensors file."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header, body = json.loads(data[8:8 + length]), data[8 + length:]

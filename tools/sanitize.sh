@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All tests under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer: some
-# hours on two cores.
+# Runs all tests under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer:
+# some hours on two cores.
 #   tools/sanitize.sh           both
 #   tools/sanitize.sh tsan      one of them: asan, tsan
 set -euo pipefail

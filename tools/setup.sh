@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Tessera is built with, and those that are named as arguments, where
-# they are missing; says nothing when none is. Uses sudo when it is not run by root.
+# Installs the Debian packages that building Tessera needs, and those given as arguments, if they are
+# missing; prints nothing if none is. Uses sudo unless it is run by root.
 set -euo pipefail
 
 packages=(

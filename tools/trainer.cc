@@ -312,7 +312,7 @@ int dispatch(int argc, char** argv) {
       "checkpoint");
   train
       ->add_flag("--overwrite", arguments.train.overwrite,
-                 "begin anew in a run folder that holds a training")
+                 "start a new run in a folder that holds a training")
       ->excludes(resume);
   add_eval_command(app, command, arguments.quiet);
   add_config_look(*train, arguments.look);

@@ -124,11 +124,12 @@ void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
                   "other data than the run's: a folder of class folders, an HDF5 file, or "
                   "NAME=PATH, such as cifar10=data/cifar10");
   sub->add_option("--report", arguments->report,
-                  "an HTML file to write: figures of classes, confusion, calibration, the worst "
-                  "mistakes");
+                  "write an HTML file: metrics of classes, confusion, calibration, the worst "
+                  "errors");
   sub->add_option("overrides", arguments->options.overrides, "key=value, dotted");
-  sub->add_flag("--all-classes", arguments->all_classes,
-                "figures of every class, not of the ten worst where there are more than 20");
+  sub->add_flag(
+      "--all-classes", arguments->all_classes,
+      "show the metrics of every class; by default only the ten worst if there are more than 20");
   sub->add_flag("--json", arguments->json,
                 "as JSON, with the figures of every class, the confusion matrix and the bins of "
                 "the calibration error");

@@ -29,7 +29,7 @@ void write_onnx(const TrainedNetwork& trained, const Arguments& arguments) {
 void write_onnx(const TrainedNetwork&, const Arguments&) {
   throw ConfigError(
       "export: this trainer was built without ONNX; on Debian: apt-get install libonnx-dev "
-      "libprotobuf-dev protobuf-compiler, and build it anew");
+      "libprotobuf-dev protobuf-compiler, and rebuild");
 }
 #endif
 

@@ -318,8 +318,8 @@ int run(Arguments arguments) {
   const bool drawn = arguments.draw || !arguments.svg.empty();
   if (!arguments.beside.empty() && (arguments.html.empty() || drawn))
     throw ConfigError(
-        "plan: --beside stands in --html F alone; --draw and --svg show one plan: give them the "
-        "second one's settings in a command of its own");
+        "plan: --beside requires --html F; --draw and --svg show one plan, so run the command a "
+        "second time for the other settings");
   Config config = load_config(arguments.config, arguments.overrides);
   const auto described = describe_device(arguments, config);
   if (described && config.mode == Mode::kEager && !arguments.html.empty())
@@ -384,7 +384,7 @@ void add_plan_command(CLI::App& app, Command& command) {
                  "what each memory.budget would cost, from the smallest to none, as a table; with\n"
                  "--html or --svg also as a picture");
   plan->add_option("--export-recompute", arguments->recompute,
-                   "write what could be computed again, for planner recompute; - is the terminal");
+                   "write the recomputation problem for planner recompute; - is the terminal");
   plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
   plan->add_option("--svg", arguments->svg,
                    "the same picture of one plan, without hover and search");
@@ -400,10 +400,8 @@ void add_plan_command(CLI::App& app, Command& command) {
             "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
   add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
-  add_percent(
-      *plan, "--slowdown", arguments->slowdown,
-      "with --max-batch: a step may take so much longer, by estimate, as what does not fit\n"
-      "is computed again (5%)");
+  add_percent(*plan, "--slowdown", arguments->slowdown,
+              "with --max-batch: allowed overhead of recomputation, estimated (5%)");
   add_bytes(*plan, "--device-memory", arguments->device_memory,
             "memory of the GPU that device names, which need not be there (80GiB): exit with 4 if\n"
             "the training needs more on it; with --max-batch the limit");

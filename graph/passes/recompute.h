@@ -15,7 +15,7 @@ struct Repeated {
 
 // Returns the graph that runs `nodes` in this order. `nodes` contains each node that is not a view
 // at least once, and each update once. A recomputed node makes new values, which later users read;
-// views of recomputed values are made again. Values of the first runs keep their ids.
+// their views are recomputed too. Values of the first runs keep their ids.
 Repeated repeat_nodes(const Graph& graph, const std::vector<int>& nodes);
 
 // Returns true if each output is a view of an input.

@@ -87,7 +87,7 @@ void batch_norm_update_cuda(CudaContext& ctx, double momentum, int64_t c,
   launch("batch_norm_update", update_running<T>, 1, kThreads,
          block_values<kThreads>() * sizeof(int), ctx.cuda_stream(), static_cast<T>(1 - momentum),
          static_cast<T>(momentum), c, of,
-         reinterpret_cast<unsigned long long*>(ctx.refused_counter()));
+         reinterpret_cast<unsigned long long*>(ctx.skipped_counter()));
 }
 
 template <class T>

@@ -170,7 +170,8 @@ class MatmulCudaKernel final : public Kernel {
                                                      a_.handle, y_.handle, y_.handle,
                                                      preference.handle, 1, &found, &count),
                "cublasLtMatmulAlgoGetHeuristic");
-    if (count == 0) throw DeviceError("matmul: cuBLASLt knows no way to compute this on this GPU");
+    if (count == 0)
+      throw DeviceError("matmul: cuBLASLt has no algorithm for these shapes on this GPU");
     return found.algo;
   }
 

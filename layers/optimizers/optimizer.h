@@ -1,6 +1,6 @@
 // Optimizer: holds the state of a set of parameters and updates both in every step. Updates are
 // ops, so a captured step contains them. A parameter whose gradient is not finite stays unchanged,
-// with its state; so do all parameters if lr is not finite. Context::refused_updates() counts
+// with its state; so do all parameters if lr is not finite. Context::skipped_updates() counts
 // skipped updates.
 #pragma once
 
@@ -69,7 +69,7 @@ class Optimizer {
 Tensor lr_if_finite(const Tensor& lr, Tensors tensors);
 
 // Returns the gate of an update: 1 if lr and all elements of the gradient are finite, else 0 (Apex
-// noop_flag). 0 also counts a skipped update (Context::refused_updates()). Shape [], in the
+// noop_flag). 0 also counts a skipped update (Context::skipped_updates()). Shape [], in the
 // gradient's dtype.
 Tensor update_gate(const Tensor& lr, const Tensor& gradient);
 

@@ -176,7 +176,7 @@ int32_t launch_updates(const char* name, CudaContext& ctx, const Params& params,
   updates.flags = flags;
   updates.lr = tensors.lr.data;
   updates.lr_is_double = tensors.lr.spec.dtype == DType::f64;
-  updates.refused = reinterpret_cast<unsigned long long*>(ctx.refused_counter());
+  updates.refused = reinterpret_cast<unsigned long long*>(ctx.skipped_counter());
   int32_t blocks = 0;
   for (size_t k = first; k < first + count; ++k) {
     auto tensor = updated<T, Rule::kStates>(tensors, k, params);
@@ -220,7 +220,7 @@ void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer sc
     using T = decltype(zero);
     launch("update_gate", update_gate<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
            ctx.cuda_stream(), in[0].data, in[0].spec.dtype == DType::f64, flags, count, out.as<T>(),
-           reinterpret_cast<unsigned long long*>(ctx.refused_counter()));
+           reinterpret_cast<unsigned long long*>(ctx.skipped_counter()));
   });
 }
 

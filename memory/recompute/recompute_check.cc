@@ -65,7 +65,7 @@ class Checker {
                              state[v] == kMissing ? "is not made" : "was overwritten");
       for (int v : step.makes) {
         if (state[v] == kOverwritten)
-          return fmt::format("{}: it makes value {} anew, which was overwritten", run_text(run), v);
+          return fmt::format("{}: it recomputes value {}, which was overwritten", run_text(run), v);
         state[v] = kThere;
       }
       for (int v : step.overwrites) state[v] = kOverwritten;

@@ -55,33 +55,33 @@ bool ItemKind::takes_list() const {
 // clang-format off
 std::vector<ItemKind> item_kinds(AugmentConfig& a) {
   return {
-    {"crop", "cuts the image's size out at a random place", {
-      {"padding", &a.padding, required(at_least(0, 4096)), "pixels put on each side before"},
-      {"border", &a.border, one_of<CropBorder>(), "what they are: black, or mirrored"}}},
-    {"flip", "mirrors every second image", {
+    {"crop", "crops the image's size at a random position", {
+      {"padding", &a.padding, required(at_least(0, 4096)), "pixels of padding on each side before cropping"},
+      {"border", &a.border, one_of<CropBorder>(), "value of the padding: black, or reflected"}}},
+    {"flip", "flips images with probability 1/2", {
       {"", &a.flip, one_of({"horizontal"}), "left and right"}}},
-    {"resize_crop", "cuts a random part out and scales it; belongs first", {
+    {"resize_crop", "crops a random part and scales it; put it first", {
       {"size", &a.size, at_least(0, 4096), "pixels a side; 0: the data set's"},
-      {"scale", &a.scale, at_least(0, 1), "[low, high] of the part's area"},
-      {"ratio", &a.ratio, at_least(0, 100), "[low, high] of its width to its height"}}},
-    {"color_jitter", "changes colours by random factors from 1 - x to 1 + x", {
+      {"scale", &a.scale, at_least(0, 1), "[low, high] of the relative area of the part"},
+      {"ratio", &a.ratio, at_least(0, 100), "[low, high] of its ratio of width to height"}}},
+    {"color_jitter", "changes colors by random factors from 1 - x to 1 + x", {
       {"brightness", &a.brightness, at_least(0, 10), "x"},
       {"contrast", &a.contrast, at_least(0, 10), "x"},
       {"saturation", &a.saturation, at_least(0, 10), "x"},
-      {"hue", &a.hue, at_least(0, 0.5), "turned by up to this part of the colour circle"}}},
-    {"cutout", "paints a gray square at a random place", {
+      {"hue", &a.hue, at_least(0, 0.5), "rotates hues by up to this fraction of the color circle"}}},
+    {"cutout", "paints a gray square at a random position", {
       {"size", &a.size, required(at_least(1, 4096)), "pixels a side"},
-      {"level", &a.level, at_least(0, 255), "of gray"},
+      {"level", &a.level, at_least(0, 255), "gray level"},
       {"probability", &a.probability, at_least(0, 1), "how often"}}},
-    {"rand_augment", "n times one of fourteen changes, drawn at random", {
-      {"n", &a.n, at_least(1, 16), "how many"},
-      {"magnitude", &a.magnitude, at_least(0, 30), "how strong, out of 30"}}},
+    {"rand_augment", "applies n of fourteen random transforms", {
+      {"n", &a.n, at_least(1, 16), "number of transforms"},
+      {"magnitude", &a.magnitude, at_least(0, 30), "strength, out of 30"}}},
     {"mixup", "mixes images of a batch, and their labels", {
-      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"},
-      {"probability", &a.probability, at_least(0, 1), "how often; with cutmix, of those that draw mixup"}}},
-    {"cutmix", "puts a part of another image of the batch in, and mixes the labels", {
-      {"alpha", &a.alpha, at_least(0, 100), "of the Beta distribution of the shares"},
-      {"probability", &a.probability, at_least(0, 1), "how often; with mixup, of those that draw cutmix"}}},
+      {"alpha", &a.alpha, at_least(0, 100), "parameter of the Beta distribution of the shares"},
+      {"probability", &a.probability, at_least(0, 1), "probability; with cutmix, among the images that draw mixup"}}},
+    {"cutmix", "pastes a part of another image of the batch, and mixes the labels", {
+      {"alpha", &a.alpha, at_least(0, 100), "parameter of the Beta distribution of the shares"},
+      {"probability", &a.probability, at_least(0, 1), "probability; with mixup, among the images that draw cutmix"}}},
   };
 }
 std::vector<ItemKind> item_kinds(GroupConfig& g) {
@@ -89,7 +89,7 @@ std::vector<ItemKind> item_kinds(GroupConfig& g) {
   const ConfigKey lr{"lr", &g.lr, factor, "factor of lr"},
       decay{"weight_decay", &g.weight_decay, factor, "factor of weight_decay"};
   return {
-    {"vectors", "biases and norms: parameters of one axis", {lr, decay}},
+    {"vectors", "1-D parameters: biases and norm scales", {lr, decay}},
     {"named", "the parameters of a part of the network", {
       {"part", &g.part, required(any()), "its name, such as fc or layer1.0"}, lr, decay}},
   };

@@ -362,7 +362,7 @@ struct Config {
   ResumeConfig resume;
   RunConfig run;
   // Keys of the file that an override made meaningless: "optimizer.nesterov: true (a.yaml:3)".
-  std::vector<std::string> put_aside;
+  std::vector<std::string> ignored_keys;
   // For errors that only a run finds (placed_text(), diagnostics.h); nullptr unless parsed.
   std::shared_ptr<const GivenKeys> given;
 };

@@ -217,7 +217,7 @@ class Checks {
     if (config_.data.name == "synthetic") return;  // makes any number of images
     const auto check = [&](const char* key, int64_t asked, int64_t there) {
       if (there > 0 && asked > there)
-        add({key}, fmt::format("{}: {} is asked for, but {} has {} images; 0 takes all", key, asked,
+        add({key}, fmt::format("{}: is {}, but {} has only {} images; 0 means all", key, asked,
                                config_.data.name, there));
     };
     check("data.train_count", config_.data.train_count, all.train_count);
@@ -267,8 +267,9 @@ class Checks {
       if (given == given_.end() || wrong_.count(key.group())) continue;
       if (is_put_aside(key, given->second)) continue;
       if (const std::string why = why_without_effect(config_, key); !why.empty())
-        errors_.add(given->second, fmt::format("{0}: {1} has no effect {2}; ~{0} puts it aside",
-                                               key.path, value_text(key), why));
+        errors_.add(given->second,
+                    fmt::format("{0}: {1} has no effect {2}; remove it, or reset it with ~{0}",
+                                key.path, value_text(key), why));
     }
   }
 

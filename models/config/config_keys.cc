@@ -27,32 +27,32 @@ namespace {
 struct TypeText {
   using Text = std::pair<const char*, const char*>;
   Text operator()(const bool*) const { return {"true or false", ""}; }
-  Text operator()(const int*) const { return {"a whole number", ""}; }
-  Text operator()(const int64_t*) const { return {"a whole number", ""}; }
-  Text operator()(const uint64_t*) const { return {"a whole number", ""}; }
+  Text operator()(const int*) const { return {"an integer", ""}; }
+  Text operator()(const int64_t*) const { return {"an integer", ""}; }
+  Text operator()(const uint64_t*) const { return {"an integer", ""}; }
   Text operator()(const double*) const { return {"a number", ""}; }
-  Text operator()(const std::string*) const { return {"a text", ""}; }
+  Text operator()(const std::string*) const { return {"a string", ""}; }
   Text operator()(const NamedEnumValue*) const { return {"a name", ""}; }
   Text operator()(const Duration*) const {
-    return {"a length in epochs or steps", " (such as 2ep or 500st)"};
+    return {"a duration in epochs or steps", " (such as 2ep or 500st)"};
   }
   Text operator()(const ByteSize*) const {
     return {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
-  Text operator()(const Workers*) const { return {"auto or a whole number", ""}; }
+  Text operator()(const Workers*) const { return {"auto or an integer", ""}; }
   Text operator()(const ValidationSource*) const {
     return {"none, a part of the training images, how many of them, or a folder of image_folder",
             " (such as 10%, 5000 or val)"};
   }
-  Text operator()(const std::optional<int64_t>*) const { return {"none or a whole number", ""}; }
+  Text operator()(const std::optional<int64_t>*) const { return {"none or an integer", ""}; }
   Text operator()(const std::optional<double>*) const { return {"none or a number", ""}; }
   Text operator()(const std::optional<ByteSize>*) const {
     return {"none or a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
   }
-  Text operator()(const std::vector<int64_t>*) const { return {"a list of whole numbers", ""}; }
+  Text operator()(const std::vector<int64_t>*) const { return {"a list of integers", ""}; }
   Text operator()(const std::vector<double>*) const { return {"a list of numbers", ""}; }
   Text operator()(const std::vector<Duration>*) const {
-    return {"a list of lengths in epochs or steps", " (such as [30ep, 500st])"};
+    return {"a list of durations in epochs or steps", " (such as [30ep, 500st])"};
   }
   Text operator()(const std::vector<ByteSize>*) const {
     return {"a list of sizes in B, KiB, MiB, GiB or TiB", " (such as [2GiB, 512MiB])"};
@@ -97,7 +97,7 @@ std::vector<std::string> known_recompute_strategies() {
 }
 
 std::string image_size_help() {
-  return fmt::format("pixels a side, from 1; of synthetic {} to {}, 0: 32", kSmallestSynthetic,
+  return fmt::format("pixels per side, from 1; synthetic: {} to {}, 0: 32", kSmallestSynthetic,
                      kLargestSynthetic);
 }
 
@@ -178,7 +178,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
   const When gpu = when(kByDevice, {"gpu"}), hdf5 = when(kByData, {"hdf5"});
   const When arrays = when(kByArrays, {kNamedArrays}), folder = when(kByData, {"image_folder"});
   return {
-    {"seed", &c.seed, at_least(0), "where all random numbers start"},
+    {"seed", &c.seed, at_least(0), "seed of all random numbers"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
     {"mode", &c.mode, one_of<Mode>(), "capture and plan the step, or run op by op"},
     {"deterministic", &c.deterministic, any(), strictly(gpu), "same bits in every run; always so on the CPU"},
@@ -186,37 +186,37 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
 
     {"model.name", &c.model.name, one_of(model_names()), "the network"},
     {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
-    {"model.weights", &c.model.weights, any(), "file with the values to begin with: safetensors, or our HDF5 (docs/weights.md)"},
+    {"model.weights", &c.model.weights, any(), "file with initial values: safetensors, or HDF5 (docs/weights.md)"},
     {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
-    {"model.widths", &c.model.widths, at_least(1, kInts), of_networks("widths", "units or filters a layer")},
+    {"model.widths", &c.model.widths, at_least(1, kInts), of_networks("widths", "units or filters per layer")},
     {"model.depth", &c.model.depth, at_least(1, 10000), of_networks("depth", "6 n + 4 layers")},
     {"model.widen", &c.model.widen, at_least(1, 1000), of_networks("widen", "factor of the channels")},
-    {"model.growth", &c.model.growth, at_least(1, 10000), of_networks("growth", "channels a layer adds")},
-    {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), of_networks("stochastic_depth", "probability that a sample goes around the last block, less before it; none: the model's own")},
-    {"model.layers", &c.model.layers, any(), "a model of one's own, layer by layer, instead of name"},
+    {"model.growth", &c.model.growth, at_least(1, 10000), of_networks("growth", "channels added by a layer")},
+    {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), of_networks("stochastic_depth", "probability that a sample skips the last block, smaller for earlier blocks; none: the model's own")},
+    {"model.layers", &c.model.layers, any(), "a custom model, layer by layer, instead of name"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
     {"data.root", &c.data.root, any(), quietly(when(kByData, sets_with_files())), "folder of its files; hdf5: the file"},
     {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images of a step"},
-    {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one for each core, 16 at most"},
-    {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "batches held ready at most"},
+    {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one per core, at most 16"},
+    {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "maximum number of prefetched batches"},
     {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), strictly(when(kByData, {"image_folder", "synthetic"})), image_size_help()},
     {"data.labels", &c.data.labels, any(), quietly(when(kByArrays, sets_with_labels())), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
     {"data.images", &c.data.images, any(), hdf5, "path of the images, such as /{split}/images, where {split} is train and test; none: a packed file"},
     {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), arrays, "order of an image's dimensions; cwh: MATLAB"},
-    {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), arrays, "[low, high], what becomes black and white; []: 0 to 255, of floats 0 to 1"},
-    {"data.class_names", &c.data.class_names, any(), arrays, "path, or path@attribute, of the names; none: class_names beside the labels"},
-    {"data.test_part", &c.data.test_part, between(0, 1), when(kByCut, {kCutFile}), "part of each class that is the test set"},
-    {"data.cache", &c.data.cache, above(0), hdf5, "decoded images kept in memory, of each set"},
-    {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "broken pictures"},
-    {"data.channels", &c.data.channels, one_of<Channels>(), folder, "1: gray, 3: colours, auto: 1 where all pictures are stored in gray"},
-    {"data.follow_links", &c.data.follow_links, any(), folder, "links out of its root too"},
+    {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), arrays, "[low, high]: the values of black and white; []: 0 to 255, for floats 0 to 1"},
+    {"data.class_names", &c.data.class_names, any(), arrays, "path, or path@attribute, of the names; none: class_names next to the labels"},
+    {"data.test_part", &c.data.test_part, between(0, 1), when(kByCut, {kCutFile}), "fraction of each class in the test set"},
+    {"data.cache", &c.data.cache, above(0), hdf5, "memory for decoded images, per split"},
+    {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "damaged pictures"},
+    {"data.channels", &c.data.channels, one_of<Channels>(), folder, "1: gray, 3: color, auto: 1 if all pictures are stored in gray"},
+    {"data.follow_links", &c.data.follow_links, any(), folder, "allow links out of data.root"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
     {"data.test_count", &c.data.test_count, at_least(0, kMaxImages), "test images used; 0: all"},
-    {"data.sampling", &c.data.sampling, one_of<Sampling>(), "training images: each once an epoch, or drawn so that all classes are as frequent, those of small classes more than once"},
-    {"data.validation", &c.data.validation, any(), "training images that choose the best checkpoint instead of the test set, which then is looked at once, at the end; drawn by the seed, of each class in proportion"},
-    {"data.augment", &c.data.augment, any(), "random changes of training images, in order"},
-    {"data.mean", &c.data.mean, or_list(at_least(-kMaxFloat, kMaxFloat), "imagenet", imagenet_normalization().mean), "per channel, of pixels / 255; []: the data set's own, measured where nobody tells; imagenet: ImageNet's, for data.std too"},
+    {"data.sampling", &c.data.sampling, one_of<Sampling>(), "training images: each once per epoch, or drawn with replacement so that all classes are equally frequent"},
+    {"data.validation", &c.data.validation, any(), "training images held out to select the best checkpoint, so that the test set is evaluated once, at the end; drawn by the seed, in proportion to the classes"},
+    {"data.augment", &c.data.augment, any(), "augmentation of training images, in order"},
+    {"data.mean", &c.data.mean, or_list(at_least(-kMaxFloat, kMaxFloat), "imagenet", imagenet_normalization().mean), "per channel, of pixels / 255; []: the data set's own, measured if it has none; imagenet: ImageNet's, for data.std too"},
     {"data.std", &c.data.std, or_list(at_least(kMinFloat, kMaxFloat), "imagenet", imagenet_normalization().std), "per channel, of pixels / 255; []: the data set's own"},
   };
 }
@@ -224,62 +224,62 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
 std::vector<ConfigKey> keys_of_training(Config& c) {
   const KeyRule share = from_below(0, 1), positive = at_least(kMinFloat, kMaxFloat);
   return {
-    {"loss.name", &c.loss.name, one_of<LossKind>(), "the loss to minimise; evaluations show the cross-entropy whatever it is"},
-    {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "spread over all classes"},
-    {"loss.class_weights", &c.loss.class_weights, at_least(0, kMaxFloat), when(kByLoss, {"cross_entropy"}), "one for each class; []: all the same"},
-    {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), when(kByLoss, {"bce"}), "targets above it are 1, the others 0, so that mixed images are of both classes"},
+    {"loss.name", &c.loss.name, one_of<LossKind>(), "the training loss; evaluations always show the cross-entropy"},
+    {"loss.label_smoothing", &c.loss.label_smoothing, from_below(0, 1), "probability spread over all classes"},
+    {"loss.class_weights", &c.loss.class_weights, at_least(0, kMaxFloat), when(kByLoss, {"cross_entropy"}), "one weight per class; []: equal weights"},
+    {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), when(kByLoss, {"bce"}), "targets above it become 1, the others 0, so mixed images have both classes"},
 
-    {"optimizer.name", &c.optimizer.name, one_of(optimizer_names()), "how parameters are updated"},
+    {"optimizer.name", &c.optimizer.name, one_of(optimizer_names()), "the optimizer"},
     {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule; unless given: " + usual_lrs()},
-    {"optimizer.momentum", &c.optimizer.momentum, share, having("momentum"), "memory of the gradients; of muon usually 0.95"},
-    {"optimizer.nesterov", &c.optimizer.nesterov, any(), having("nesterov"), "look ahead; of muon usually true"},
-    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMaxFloat), "pull of weights to zero"},
-    {"optimizer.decay_vectors", &c.optimizer.decay_vectors, any(), "whether weight_decay is for biases and norms (one axis) too"},
-    {"optimizer.vector_lr", &c.optimizer.vector_lr, at_least(0, kMaxFloat), "factor of lr for biases and norms (one axis)"},
-    {"optimizer.beta1", &c.optimizer.beta1, share, having("beta1"), "memory of the mean; of muon for vectors"},
-    {"optimizer.beta2", &c.optimizer.beta2, share, having("beta2"), "memory of the square, of lion of the mean (usually 0.99); of muon for vectors"},
-    {"optimizer.eps", &c.optimizer.eps, positive, having("eps"), "keeps the divisor from zero; of lamb usually 1e-6; of muon for vectors"},
-    {"optimizer.alpha", &c.optimizer.alpha, share, having("alpha"), "memory of the square"},
-    {"optimizer.eps_in_root", &c.optimizer.eps_in_root, any(), having("eps_in_root"), "as TensorFlow and timm's rmsproptf: sqrt(square + eps), squares that start at 1, momentum of steps"},
-    {"optimizer.trust", &c.optimizer.trust, positive, having("trust"), "length of a step, as a part of the parameter's"},
-    {"optimizer.ns_steps", &c.optimizer.ns_steps, at_least(1, 100), having("ns_steps"), "of Newton and Schulz"},
-    {"optimizer.match_adamw", &c.optimizer.match_adamw, any(), having("match_adamw"), "steps as large as AdamW's, so that its lr fits"},
-    {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "of all gradients together, at most; takes the memory of all at once"},
-    {"optimizer.clip_value", &c.optimizer.clip_value, above(0, kMaxFloat), "of each number of the gradients, at most"},
-    {"optimizer.layer_decay", &c.optimizer.layer_decay, above(0, 1), "factor of lr from a layer to the one before it, 1 for the last"},
-    {"optimizer.groups", &c.optimizer.groups, any(), "factors of lr and weight_decay for some of the parameters"},
+    {"optimizer.momentum", &c.optimizer.momentum, share, having("momentum"), "momentum factor; muon: usually 0.95"},
+    {"optimizer.nesterov", &c.optimizer.nesterov, any(), having("nesterov"), "Nesterov momentum; muon: usually true"},
+    {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMaxFloat), "weight decay factor"},
+    {"optimizer.decay_vectors", &c.optimizer.decay_vectors, any(), "apply weight_decay to 1-D parameters (biases, norm scales) too"},
+    {"optimizer.vector_lr", &c.optimizer.vector_lr, at_least(0, kMaxFloat), "factor of lr for 1-D parameters (biases, norm scales)"},
+    {"optimizer.beta1", &c.optimizer.beta1, share, having("beta1"), "decay of the first moment; muon: for vectors"},
+    {"optimizer.beta2", &c.optimizer.beta2, share, having("beta2"), "decay of the second moment, of lion's momentum (usually 0.99); muon: for vectors"},
+    {"optimizer.eps", &c.optimizer.eps, positive, having("eps"), "added to the divisor; lamb: usually 1e-6; muon: for vectors"},
+    {"optimizer.alpha", &c.optimizer.alpha, share, having("alpha"), "decay of the squared gradients"},
+    {"optimizer.eps_in_root", &c.optimizer.eps_in_root, any(), having("eps_in_root"), "like TensorFlow and timm's rmsproptf: sqrt(square + eps), squares start at 1, momentum of steps"},
+    {"optimizer.trust", &c.optimizer.trust, positive, having("trust"), "trust coefficient: norm of a step relative to the parameter's norm"},
+    {"optimizer.ns_steps", &c.optimizer.ns_steps, at_least(1, 100), having("ns_steps"), "number of Newton-Schulz iterations"},
+    {"optimizer.match_adamw", &c.optimizer.match_adamw, any(), having("match_adamw"), "scale steps to AdamW's size, so that AdamW's lr fits"},
+    {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "maximum global norm of the gradients; keeps all gradients in memory at once"},
+    {"optimizer.clip_value", &c.optimizer.clip_value, above(0, kMaxFloat), "maximum absolute value of each element of the gradients"},
+    {"optimizer.layer_decay", &c.optimizer.layer_decay, above(0, 1), "factor of lr from a layer to the previous one; the last layer has 1"},
+    {"optimizer.groups", &c.optimizer.groups, any(), "factors of lr and weight_decay for groups of parameters"},
 
-    {"schedule.name", &c.schedule.name, one_of<ScheduleKind>(), "course of the learning rate"},
-    {"schedule.warmup", &c.schedule.warmup, at_least(0), "linear rise at the start"},
-    {"schedule.every", &c.schedule.every, above(0), when(kBySchedule, {"step", "exponential"}), "between multiplications by gamma, which exponential spreads over its steps"},
-    {"schedule.milestones", &c.schedule.milestones, above(0), when(kBySchedule, {"multistep"}), "when gamma is applied"},
-    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), when(kBySchedule, {"step", "multistep", "exponential", "plateau"}), "factor"},
-    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), when(kBySchedule, {"cosine", "linear", "one_cycle", "polynomial", "cosine_restarts", "wsd", "plateau"}), "the last; of plateau the least"},
-    {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), when(kBySchedule, {"one_cycle"}), "first / lr"},
-    {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), when(kBySchedule, {"one_cycle"}), "part before the peak"},
-    {"schedule.power", &c.schedule.power, above(0, 100), when(kBySchedule, {"polynomial"}), "lr falls as (1 - part done)^power"},
-    {"schedule.period", &c.schedule.period, above(0), when(kBySchedule, {"cosine_restarts"}), "of the first cycle"},
-    {"schedule.period_factor", &c.schedule.period_factor, at_least(1, 1000), when(kBySchedule, {"cosine_restarts"}), "of each cycle after it"},
-    {"schedule.decay", &c.schedule.decay, above(0), when(kBySchedule, {"wsd"}), "how long lr falls at the end; between warmup and that it stays"},
-    {"schedule.patience", &c.schedule.patience, at_least(0, kInts), when(kBySchedule, {"plateau"}), "evaluations without a better loss that are let pass"},
-    {"schedule.cooldown", &c.schedule.cooldown, at_least(0, kInts), when(kBySchedule, {"plateau"}), "evaluations after a fall that do not count"},
-    {"schedule.threshold", &c.schedule.threshold, from_below(0, 1), when(kBySchedule, {"plateau"}), "part by which a loss must be less to be better"},
+    {"schedule.name", &c.schedule.name, one_of<ScheduleKind>(), "learning-rate schedule"},
+    {"schedule.warmup", &c.schedule.warmup, at_least(0), "duration of the linear warm-up"},
+    {"schedule.every", &c.schedule.every, above(0), when(kBySchedule, {"step", "exponential"}), "time between multiplications by gamma, spread over all steps by exponential (PyTorch: step_size)"},
+    {"schedule.milestones", &c.schedule.milestones, above(0), when(kBySchedule, {"multistep"}), "times at which gamma is applied"},
+    {"schedule.gamma", &c.schedule.gamma, above(0, kMaxFloat), when(kBySchedule, {"step", "multistep", "exponential", "plateau"}), "factor of lr"},
+    {"schedule.final_lr", &c.schedule.final_lr, at_least(0, kMaxFloat), when(kBySchedule, {"cosine", "linear", "one_cycle", "polynomial", "cosine_restarts", "wsd", "plateau"}), "final learning rate; plateau: the minimum (PyTorch: eta_min)"},
+    {"schedule.start_factor", &c.schedule.start_factor, at_least(0, 1), when(kBySchedule, {"one_cycle"}), "initial learning rate / lr"},
+    {"schedule.peak_at", &c.schedule.peak_at, between(0, 1), when(kBySchedule, {"one_cycle"}), "fraction of the training before the peak (PyTorch: pct_start)"},
+    {"schedule.power", &c.schedule.power, above(0, 100), when(kBySchedule, {"polynomial"}), "lr falls as (1 - fraction done)^power"},
+    {"schedule.period", &c.schedule.period, above(0), when(kBySchedule, {"cosine_restarts"}), "duration of the first cycle (PyTorch: T_0)"},
+    {"schedule.period_factor", &c.schedule.period_factor, at_least(1, 1000), when(kBySchedule, {"cosine_restarts"}), "factor from one cycle to the next (PyTorch: T_mult)"},
+    {"schedule.decay", &c.schedule.decay, above(0), when(kBySchedule, {"wsd"}), "duration of the decay at the end; lr is constant between warm-up and decay"},
+    {"schedule.patience", &c.schedule.patience, at_least(0, kInts), when(kBySchedule, {"plateau"}), "evaluations without a better loss before lr is reduced"},
+    {"schedule.cooldown", &c.schedule.cooldown, at_least(0, kInts), when(kBySchedule, {"plateau"}), "evaluations after a reduction that do not count"},
+    {"schedule.threshold", &c.schedule.threshold, from_below(0, 1), when(kBySchedule, {"plateau"}), "relative improvement for a loss to count as better"},
 
-    {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "how long; or give steps"},
-    {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "how long, instead of epochs"},
-    {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(), "a batch whose loss or gradients are not finite ends the training, or updates nothing; to skip takes the memory of all gradients at once"},
+    {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "duration in epochs; or set steps"},
+    {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "duration in steps, instead of epochs"},
+    {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(), "a batch with a loss or gradients that are not finite stops the training, or is skipped without an update; skip keeps all gradients in memory at once"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
-    {"train.log_every", &c.train.log_every, at_least(0), "between lines of metrics, printed where no bar is; 0: at the end of epochs; the line at the end of an epoch is of all of it"},
+    {"train.log_every", &c.train.log_every, at_least(0), "time between lines of metrics, printed if there is no progress bar; 0: at the end of epochs; the line at the end of an epoch covers the whole epoch"},
 
-    {"train.accumulate", &c.train.accumulate, at_least(1, 4096), "a step computes its batch in so many parts, one after the other, and adds their gradients: memory for a part; norms see a part"},
-    {"train.patience", &c.train.patience, at_least(0, kInts), "evaluations without a new best (checkpoint.best) after which training ends; 0: it does not"},
-    {"train.freeze", &c.train.freeze, any(), "parts of the network that stay as they are, norms with their running statistics: no gradients, no optimizer state"},
-    {"train.freeze_all_but", &c.train.freeze_all_but, any(), "the same of all other parts; []: of none"},
-    {"ema.decay", &c.ema.decay, from_below(0, 1), "keep an average of the weights, which is what is evaluated and what weights.safetensors holds; this share of it stays in each step; none: no average"},
-    {"ema.warmup", &c.ema.warmup, any(), when(kByEma, {"any number"}), "a smaller decay in the first steps, (1 + s)^(-2/3) away from 1 in step s"},
-    {"eval.batch", &c.eval.batch, at_least(0, kMaxBatch), "images of a step of an evaluation; 0: data.batch, with train.accumulate the largest part of it"},
-    {"eval.flip", &c.eval.flip, any(), "evaluate each image and its mirror, and take their mean logits"},
-    {"eval.shift", &c.eval.shift, at_least(0, 15), "evaluate each image and twice moved by so many pixels, up and left and down and right, and take their mean logits"},
+    {"train.accumulate", &c.train.accumulate, at_least(1, 4096), "gradient accumulation: a step computes its batch in this number of parts and adds their gradients; needs the memory of one part; batch norms see one part"},
+    {"train.patience", &c.train.patience, at_least(0, kInts), "early stopping: evaluations without a new best (checkpoint.best) before training ends; 0: off"},
+    {"train.freeze", &c.train.freeze, any(), "frozen parts of the network, norms with their running statistics: no gradients, no optimizer state"},
+    {"train.freeze_all_but", &c.train.freeze_all_but, any(), "freezes all other parts; []: none"},
+    {"ema.decay", &c.ema.decay, from_below(0, 1), "decay of averaged weights (EMA), which are evaluated and saved as weights.safetensors; none: no averaging"},
+    {"ema.warmup", &c.ema.warmup, any(), when(kByEma, {"any number"}), "a smaller decay in the first steps: 1 - (1 + s)^(-2/3) in step s"},
+    {"eval.batch", &c.eval.batch, at_least(0, kMaxBatch), "images per evaluation step; 0: data.batch, with train.accumulate its largest part"},
+    {"eval.flip", &c.eval.flip, any(), "test-time augmentation: mean logits of each image and its flipped copy"},
+    {"eval.shift", &c.eval.shift, at_least(0, 15), "test-time augmentation: mean logits of each image and two copies shifted by this number of pixels, up and left, and down and right"},
 
   };
 }
@@ -288,30 +288,30 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
   const When gpu = when(kByDevice, {"gpu"}), kept = when(kByKeep, {"1 or more"});
   const When graph = when(kByMode, {"graph"}), eager = when(kByMode, {"eager"});
   return {
-    {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "of matrix products and convolutions: native to AVX2 and AVX-512, or Eigen's; auto: native where they run"},
-    {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "native convolutions with 3x3 filters by Winograd's algorithm: auto: where it takes less time by their shape; it rounds a little more"},
-    {"gpu.tf32", &c.gpu.tf32, any(), gpu, "products and convolutions of float32 with ten bits of mantissa, several times as fast"},
-    {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), gpu, "mode graph: from the second run on a step is launched as a whole; false launches each kernel"},
-    {"gpu.synchronous", &c.gpu.synchronous, any(), gpu, "wait after each op, so that the error of a kernel names its op; slow, to find faults"},
-    {"gpu.workspace", &c.gpu.workspace, above(0), gpu, "bytes that one op may take for scratch at most"},
-    {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), gpu, "how convolutions are computed: as cuDNN proposes, with the same bits on every GPU of a kind, or by what was fastest when trainer tune measured here"},
-    {"devices.cpu", &c.devices.cpu, above(0), "cuts the CPU into logical devices cpu:0, cpu:1 and so on, each with this limit of the memory that it may hold; they share the threads; []: whole"},
-    {"devices.gpu", &c.devices.gpu, above(0), gpu, "the same of gpu:0; other GPUs stay whole and come before its parts"},
-    {"memory.planner", &c.memory.planner, one_of(known_planners()), graph, "lays tensors into the arena"},
-    {"memory.limit", &c.memory.limit, above(0), "of all the memory that the engine asks for, on a GPU's host"},
-    {"memory.gpu_limit", &c.memory.gpu_limit, above(0), gpu, "of the GPU's memory that the engine asks for"},
-    {"memory.budget", &c.memory.budget, or_auto(above(0)), strictly(graph), "the training is made to need no more, with the same bits: some of what it computes is computed again instead of kept; of the memory that limit counts, or on a GPU gpu_limit; auto: what is free"},
-    {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), graph, "with a budget: how what is computed again is chosen"},
-    {"memory.costs", &c.memory.costs, any(), graph, "what steps take, for budgets and estimates: counted from their sizes, or as measured: a file of trainer profile --machine or --json"},
-    {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), eager, "where tensors come from; caching keeps what is released, direct asks the machine each time"},
-    {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching takes before the first step; it grows beyond, up to the limit"},
+    {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "matrix products and convolutions: native kernels for AVX2 and AVX-512, or Eigen's; auto: native if the processor supports them"},
+    {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "Winograd's algorithm for native convolutions with 3x3 filters: auto: if it is faster for the shape; it rounds a little more"},
+    {"gpu.tf32", &c.gpu.tf32, any(), gpu, "float32 products and convolutions with TF32 (ten bits of mantissa), several times as fast"},
+    {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), gpu, "mode graph: from the second run on a step is launched as one CUDA graph; false launches each kernel"},
+    {"gpu.synchronous", &c.gpu.synchronous, any(), gpu, "wait after each op, as CUDA_LAUNCH_BLOCKING=1, so that the error of a kernel names its op; slow"},
+    {"gpu.workspace", &c.gpu.workspace, above(0), gpu, "maximum scratch of an op in bytes"},
+    {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), gpu, "selection of cuDNN's plans for convolutions: cuDNN's heuristic, with the same bits on every GPU of a kind, or the fastest plan that trainer tune measured on this computer"},
+    {"devices.cpu", &c.devices.cpu, above(0), "divides the CPU into logical devices cpu:0, cpu:1 and so on, each with this memory limit; they share the threads; []: one device"},
+    {"devices.gpu", &c.devices.gpu, above(0), gpu, "divides gpu:0 likewise; other GPUs are not divided and are listed first"},
+    {"memory.planner", &c.memory.planner, one_of(known_planners()), graph, "the planner that assigns offsets in the arena"},
+    {"memory.limit", &c.memory.limit, above(0), "limit of the host memory of the engine: a training that needs more is refused"},
+    {"memory.gpu_limit", &c.memory.gpu_limit, above(0), gpu, "limit of the GPU memory of the engine: a training that needs more is refused"},
+    {"memory.budget", &c.memory.budget, or_auto(above(0)), strictly(graph), "activation checkpointing: recomputes activations until the memory that memory.limit counts (on a GPU: memory.gpu_limit) fits; same bits; auto: the free memory"},
+    {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), graph, "with a budget: the strategy that chooses what is recomputed"},
+    {"memory.costs", &c.memory.costs, any(), graph, "cost model of steps, for budgets and estimates: counted (roofline of their sizes), or a file of trainer profile --machine or --json with measured times"},
+    {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), eager, "allocator of tensors; caching keeps released blocks, direct allocates each tensor from the system"},
+    {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching allocates before the first step; it grows beyond, up to the limit"},
 
     {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
-    {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "of the newest; 0: write none at all"},
-    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), kept, "keep the best too: on the images of data.validation, without them on those of the test"},
-    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: which weights a training leaves as weights.safetensors and is tested with; without it the last"},
+    {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "number of newest checkpoints to keep; 0: write none"},
+    {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), kept, "also keep the best checkpoint, measured on data.validation, else on the test set"},
+    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: the weights that are saved as weights.safetensors and tested; without it the last"},
 
-    {"resume.exact", &c.resume.exact, any(), "refuse to go on on another instruction set, device, kind of kernels, build or C library than the run's env.json names, where the bits may be others; false: that is a warning"},
+    {"resume.exact", &c.resume.exact, any(), "refuse to resume with another instruction set, device, kernels setting, build or C library than in the run's env.json, as the bits may differ; false: only warn"},
 
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };
@@ -382,7 +382,7 @@ std::string expected(const ConfigKey& key) {
   auto [type, example] = std::visit(TypeText(), key.target);
   if (key.rule.automatic) type = "none, auto or a size in B, KiB, MiB, GiB or TiB";
   if (key.rule.time) {
-    type = "a length in epochs, steps, minutes or hours";
+    type = "a duration in epochs, steps, minutes or hours";
     example = " (such as 2ep, 500st, 10min or 1h)";
   }
   std::string lists;

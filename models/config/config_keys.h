@@ -113,7 +113,7 @@ std::vector<ItemKind> item_kinds(AugmentConfig& step);
 std::vector<ItemKind> item_kinds(LayerConfig& step);
 std::vector<ItemKind> item_kinds(GroupConfig& group);
 
-// Returns the accepted values for errors and help: "a whole number from 1 on".
+// Returns the accepted values for errors and help: "an integer from 1 on".
 std::string expected(const ConfigKey& key);
 
 // Returns the value of key.target in YAML flow style. Reading that text gives an equal value.

@@ -34,7 +34,7 @@ class Parser {
       read_map(root, "");
       optimizer_of_file_ = config_.optimizer.name;
     } else if (root.is_scalar() || root.is_list()) {
-      errors_.add(root.range, "a configuration is a map of keys, such as `seed: 1`");
+      errors_.add(root.range, "a configuration is a mapping of keys, such as `seed: 1`");
     }
   }
 
@@ -59,7 +59,7 @@ class Parser {
   // Applies the rules between several keys, then throws all errors.
   void finish(bool resolved) {
     prefer_last_length();
-    put_aside(resolved);
+    ignore_unread_keys(resolved);
     complete_normalization();
     if (!given_.count("optimizer.lr")) config_.optimizer.lr = usual_lr(config_.optimizer.name);
     if (!config_.model.layers.empty() && !given_.count("model.name")) config_.model.name = "layers";
@@ -119,7 +119,7 @@ class Parser {
     } else if (value.kind != YamlNode::Kind::kRefused) {
       errors_.add(
           value.kind == YamlNode::Kind::kMissing ? where : value.range,
-          fmt::format("{}: must be a map of keys ({})", path, fmt::join(children(path), ", ")));
+          fmt::format("{}: must be a mapping of keys ({})", path, fmt::join(children(path), ", ")));
     }
   }
 
@@ -224,7 +224,7 @@ class Parser {
 
   // Resets and lists the keys that the file gives for one model, optimizer or data set if an
   // override chooses another.
-  void put_aside(bool resolved) {
+  void ignore_unread_keys(bool resolved) {
     std::vector<std::string> known;  // options of the model
     if (wrong_groups_.count("model") == 0) {
       if (is_overridden("model.name")) drop("model.layers");
@@ -262,8 +262,8 @@ class Parser {
       if (keys_[i].path != path) continue;
       const std::string value = value_text(keys_[i]), usual = value_text(fresh[i]);
       if (value != usual || path == "model.name" || path == "optimizer.lr")
-        config_.put_aside.push_back(fmt::format("{}: {} ({}:{})", path, value,
-                                                given->second.source->name, given->second.line()));
+        config_.ignored_keys.push_back(fmt::format(
+            "{}: {} ({}:{})", path, value, given->second.source->name, given->second.line()));
       if (path != "model.name") put_back(keys_[i], fresh[i]);
     }
     given_.erase(path);

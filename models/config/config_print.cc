@@ -139,7 +139,7 @@ std::string print_config(const Config& config, const ConfigOrigins* origins) {
     if (is_layers) out += layers_text(config.model.layers);
   }
   if (origins != nullptr)
-    for (const std::string& aside : config.put_aside) out += "# put aside: " + aside + "\n";
+    for (const std::string& key : config.ignored_keys) out += "# ignored: " + key + "\n";
   return out;
 }
 
@@ -174,7 +174,7 @@ std::string why_without_effect(const Config& config, const ConfigKey& key) {
   if (!key.when) return "";
   const std::string chosen = key.when->choice->chosen(config);
   if (std::ranges::count(key.when->values, chosen) > 0 || is_default(key)) return "";
-  return fmt::format("with {}: {}; it belongs to {}", key.when->choice->key, chosen,
+  return fmt::format("with {}: {}; it applies only to {}", key.when->choice->key, chosen,
                      fmt::join(key.when->values, ", "));
 }
 

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxValidation = int64_t{1} << 32;
 constexpr size_t kShown = 64;  // characters of a wrong value that an error repeats
 
-// The reason why a text is invalid: a remark for the error, and the probably intended text.
+// The reason why a string is invalid: a remark for the error, and the probably intended text.
 struct ValueProblem {
   std::string remark, instead;
 };
@@ -38,7 +38,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// Returns the problem of a text that should be a number.
+// Returns the problem of a string that should be a number.
 ValueProblem number_problem(std::string_view text, bool whole) {
   std::string_view digits = text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
   const std::string sign(text.substr(0, text.size() - digits.size()));
@@ -300,7 +300,7 @@ class Reader {
     if (node.is_scalar())
       given = fmt::format("is {}'{}'", node.quoted ? "the text " : "", shown(node.text));
     if (node.is_list()) given = "is a list";
-    if (node.is_map()) given = "is a map";
+    if (node.is_map()) given = "is a mapping";
     errors_.add(node.range,
                 fmt::format("{}: must be {}, but {}{}{}", key_.path, expected(key_), given,
                             remark.empty()                ? ""
@@ -356,7 +356,7 @@ class Reader {
     const bool missing = value.kind == YamlNode::Kind::kMissing;
     if (!missing && !value.is_map())
       return errors_.add(value.range,
-                         fmt::format("{}: its options are a map{}", path, options_text(kind)));
+                         fmt::format("{}: its options are a mapping{}", path, options_text(kind)));
     bool known = true;
     for (size_t i = 0; i < value.keys.size(); ++i)
       known = read_option(kind, path, value.keys[i], value.items[i]) && known;
@@ -404,8 +404,8 @@ void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& 
                 Diagnostics& errors) {
   if (value.kind == YamlNode::Kind::kRefused) return;
   if (value.kind == YamlNode::Kind::kMissing)
-    return errors.add(where,
-                      fmt::format("{}: must be {}, but nothing is given", key.path, expected(key)));
+    return errors.add(
+        where, fmt::format("{}: must be {}, but the value is empty", key.path, expected(key)));
   std::visit([&](auto* target) { Reader(key, errors).read(value, *target); }, key.target);
 }
 

@@ -286,36 +286,36 @@ KeyRule padding_rule() { return at_least(0, 65536); }
 std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
   const KeyRule pixels = at_least(1, 65536);
   const ConfigKey eps = {"eps", &l.eps, at_least(kMinFloat, kMaxFloat), "added to the variance"};
-  const ConfigKey bias = {"bias", &l.bias, any(), "whether one is added"};
+  const ConfigKey bias = {"bias", &l.bias, any(), "adds a bias"};
   return {
     {{"conv", "convolution of images", {
-      {"filters", &l.filters, required(count_rule()), "channels it makes"},
+      {"filters", &l.filters, required(count_rule()), "output channels"},
       {"kernel", &l.kernel, required(pixels), "pixels a side"},
-      {"stride", &l.stride, pixels, "pixels from window to window"},
-      {"padding", &l.padding, padding_rule(), "pixels of zeros on each side"},
-      {"dilation", &l.dilation, pixels, "pixels from tap to tap"},
-      {"groups", &l.groups, count_rule(), "of channels that are convolved by themselves"},
+      {"stride", &l.stride, pixels, "pixels between windows"},
+      {"padding", &l.padding, padding_rule(), "pixels of zero padding on each side"},
+      {"dilation", &l.dilation, pixels, "pixels between filter taps"},
+      {"groups", &l.groups, count_rule(), "number of groups of channels that are convolved separately"},
       bias,
-      {"identity", &l.identity, any(), "filters begin by handing on one channel each"}}},
+      {"identity", &l.identity, any(), "filters start as the identity: each passes one channel through"}}},
       &Builder::conv},
-    {{"whiten", "convolution that makes the pixels of a patch independent; its filters are made of the training images and stay; comes first", {
+    {{"whiten", "whitening: convolution that decorrelates the pixels of a patch; its fixed filters are computed from the training images; must be first", {
       {"kernel", &l.kernel, required(at_least(1, 16)), "pixels a side"}}}, &Builder::whiten},
-    {{"linear", "every output from every input", {
-      {"units", &l.units, required(count_rule()), "features it makes"}, bias}}, &Builder::linear},
-    {{"batch_norm", "normalises each channel over the batch", {
-      eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in what is remembered"},
-      {"scale", &l.scale, any(), "whether its factors are trained; else they stay 1"}}},
+    {{"linear", "fully connected layer", {
+      {"units", &l.units, required(count_rule()), "output features"}, bias}}, &Builder::linear},
+    {{"batch_norm", "normalizes each channel over the batch", {
+      eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in the running statistics"},
+      {"scale", &l.scale, any(), "trains its factors; else they stay 1"}}},
       &Builder::batch_norm},
-    {{"layer_norm", "normalises the features of each sample or pixel", {eps}},
+    {{"layer_norm", "normalizes the features of each sample or pixel", {eps}},
       &Builder::layer_norm},
-    {{"group_norm", "normalises groups of channels of each image", {
+    {{"group_norm", "normalizes groups of channels of each image", {
       {"groups", &l.groups, required(count_rule()), "of channels"}, eps}}, &Builder::group_norm},
-    {{"squeeze_excitation", "every channel times a number that is made of the means of all", {
-      {"squeeze", &l.squeeze, required(count_rule()), "channels in the middle"},
+    {{"squeeze_excitation", "scales every channel by a gate computed from the channel means", {
+      {"squeeze", &l.squeeze, required(count_rule()), "channels of the hidden layer"},
       {"activation", &l.activation, one_of({"relu", "silu"}), "in the middle"},
       {"gate", &l.gate, one_of({"sigmoid", "hard_sigmoid"}), "at the end"}}},
       &Builder::squeeze_excitation},
-    {{"layer_scale", "every channel times a number that is trained", {
+    {{"layer_scale", "scales every channel by a trained factor", {
       {"start", &l.start, any(), "which they start as"}}}, &Builder::layer_scale},
   };
 }
@@ -331,12 +331,12 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
     {{"tanh", "hyperbolic tangent", {}}, plain(tanh)},
     {{"hard_sigmoid", "relu6(x + 3) / 6", {}}, plain(hard_sigmoid)},
     {{"hard_swish", "x hard_sigmoid(x)", {}}, plain(hard_swish)},
-    {{"leaky_relu", "x where it is above 0, else slope x", {
+    {{"leaky_relu", "x if x > 0, else slope x", {
       {"slope", &l.slope, any(), "below 0"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return leaky_relu(x, s.slope); })},
-    {{"prelu", "leaky_relu whose slopes are trained, one for each channel", {
+    {{"prelu", "leaky_relu with trained slopes, one per channel", {
       {"slope", &l.first_slope, any(), "which they start as"}}}, &Builder::trained_slopes},
-    {{"elu", "x where it is above 0, else alpha (exp(x) - 1)", {
+    {{"elu", "x if x > 0, else alpha (exp(x) - 1)", {
       {"alpha", &l.alpha, any(), "the factor"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return elu(x, s.alpha); })},
     {{"mish", "x tanh(log(1 + exp(x)))", {}}, plain(mish)},
@@ -345,19 +345,19 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
 
 std::vector<LayerKind> pool_kinds(LayerConfig& l) {
   const std::vector<ConfigKey> pool = {
-    {"size", &l.size, required(at_least(1, 256)), "pixels a side of a window"},
-    {"stride", &l.pool_stride, at_least(1, 65536), "pixels from window to window; none: the size"},
+    {"size", &l.size, required(at_least(1, 256)), "pixels per side of a window"},
+    {"stride", &l.pool_stride, at_least(1, 65536), "pixels between windows; none: the size"},
     {"padding", &l.padding, padding_rule(), "pixels on each side"},
-    {"round_up", &l.round_up, any(), "one window more where pixels are left over"}};
+    {"round_up", &l.round_up, any(), "adds a window for remaining pixels (PyTorch: ceil_mode)"}};
   return {
-    {{"max_pool", "largest of each window", pool}, &Builder::pool},
+    {{"max_pool", "maximum of each window", pool}, &Builder::pool},
     {{"average_pool", "mean of each window", pool}, &Builder::pool},
     {{"global_average_pool", "mean of each channel: images to features", {}},
       &Builder::global_pool},
-    {{"adaptive_max_pool", "largest of each window, as many as wanted", {
-      {"size", &l.size, required(at_least(1, 256)), "windows a side"}}}, &Builder::adaptive_pool},
-    {{"adaptive_average_pool", "mean of each window, as many as wanted", {
-      {"size", &l.size, required(at_least(1, 256)), "windows a side"}}}, &Builder::adaptive_pool},
+    {{"adaptive_max_pool", "maximum of each window, for a given number of windows", {
+      {"size", &l.size, required(at_least(1, 256)), "windows per side"}}}, &Builder::adaptive_pool},
+    {{"adaptive_average_pool", "mean of each window, for a given number of windows", {
+      {"size", &l.size, required(at_least(1, 256)), "windows per side"}}}, &Builder::adaptive_pool},
   };
 }
 
@@ -367,21 +367,21 @@ std::vector<LayerKind> other_kinds(LayerConfig& l) {
     {{"scale", "multiplies by a number", {
       {"factor", &l.factor, required(any()), "the number"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return x * s.factor; })},
-    {{"local_response_norm", "divided by a power of the squares around it, across channels", {
+    {{"local_response_norm", "divides by a power of the sum of squares of neighbouring channels", {
       {"size", &l.norm_size, count_rule(), "channels"},
       {"alpha", &l.norm_alpha, any(), "factor of their mean"},
       {"beta", &l.norm_beta, any(), "the power"},
       {"k", &l.norm_k, any(), "added before it"}}}, set_by_layer(local_norm)},
-    {{"channel_shuffle", "channels of several groups take turns", {
+    {{"channel_shuffle", "interleaves the channels of several groups", {
       {"groups", &l.groups, required(count_rule()), "of channels"}}}, &Builder::shuffle},
-    {{"dropout", "zeros at random in training", {
-      {"probability", &l.probability, from_below(0, 1), "of a zero"}}}, &Builder::dropout},
-    {{"stochastic_depth", "zeros whole samples at random in training; belongs at the end of a residual", {
-      {"probability", &l.probability, from_below(0, 1), "of a zero"}}},
+    {{"dropout", "sets elements to zero at random in training", {
+      {"probability", &l.probability, from_below(0, 1), "probability of a zero"}}}, &Builder::dropout},
+    {{"stochastic_depth", "sets whole samples to zero at random in training; put it at the end of a residual", {
+      {"probability", &l.probability, from_below(0, 1), "probability of a zero"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return stochastic_depth(x, s.probability); })},
-    {{"residual", "adds what its layers make to its input; a list right after it is `layers`", {
+    {{"residual", "adds the output of its layers to its input; a list right after it is `layers`", {
       {"layers", &l.layers, required(any()), "the layers"},
-      {"shortcut", &l.shortcut, any(), "layers that bring the input to the same shape"}}},
+      {"shortcut", &l.shortcut, any(), "layers that convert the input to the same shape"}}},
       &Builder::residual},
   };
 }

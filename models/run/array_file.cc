@@ -79,9 +79,8 @@ const SafeTensor* ArrayFile::find(const std::string& name) const {
 ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal) {
   if (is_hdf5(*bytes))
     throw Error(
-        "is HDF5, as earlier versions of this program wrote it, and is not gone on from; train "
-        "anew "
-        "with model.weights=FILE, which begins with these weights");
+        "is HDF5, as earlier versions of this program wrote it, and cannot be resumed; start a new "
+        "training with model.weights=FILE, which has these weights");
   if (bytes->size() < kSealBytes)
     throw Error(fmt::format("is damaged: it has only {} bytes", bytes->size()));
   bool sealed = false;

@@ -36,9 +36,10 @@ void RecordFile::append(std::string_view record) {
   ++given_;
   if (put(record)) return;
   if (missing_++ > 0) return;
-  log(LogLevel::warning, fmt::format("'{}' cannot be written: {}; what belongs there is lost until "
-                                     "there is room again, what is there is kept, training goes on",
-                                     path_, std::strerror(error_)));
+  log(LogLevel::warning,
+      fmt::format("'{}' cannot be written: {}; new lines are lost until writing succeeds "
+                  "again, existing lines are kept, and training continues",
+                  path_, std::strerror(error_)));
 }
 
 // Writes after the last complete record. Does not write if a partial record cannot be removed: a

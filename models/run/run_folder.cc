@@ -105,10 +105,10 @@ int64_t room_for(const std::string& dir) {
 void require_room(const std::string& dir, int64_t bytes) {
   const int64_t free = room_for(dir);
   if (free >= bytes) return;
-  throw RunFolderError(
-      fmt::format("run folder: '{}': its disk has only {} free, but a checkpoint and what else is "
-                  "written there take {}; free some, or give another run.dir",
-                  dir, byte_text(free), byte_text(bytes)));
+  throw RunFolderError(fmt::format(
+      "run folder: '{}': the disk has only {} free, but a checkpoint, the weights and the "
+      "reports need {}; free disk space, or set another run.dir",
+      dir, byte_text(free), byte_text(bytes)));
 }
 
 RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files,

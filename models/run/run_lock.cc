@@ -130,7 +130,7 @@ void remove_run_files(const std::string& dir, FileSystem& files) {
                                     "command.txt",         "plan.json",     "plan.html",
                                     "model.txt",           "inference.json"};
   std::error_code error;
-  for (const char* part : {"", "train/", "test/"})
+  for (const char* part : {"", "train/", "validation/", "test/"})
     for (fs::directory_iterator at(dir + "/" + part, error), end; !error && at != end;
          at.increment(error))
       if (const std::string name = at->path().filename().string(); is_own_events(name))

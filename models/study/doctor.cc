@@ -154,7 +154,7 @@ Finding checkpoint_of(ConfigExamination& about) {
   }
   if (!damaged.empty()) throw CheckpointError(damaged + "none is left to resume from");
   refuse_hdf5_run(config.run.dir);
-  return {"checkpoint", "none: training begins afresh"};
+  return {"checkpoint", "none: a new training begins"};
 }
 
 }  // namespace

@@ -253,7 +253,7 @@ void look_at_dnn_parts(Examination& all) {
   }
   if (warning)
     text +=
-        "\ninstall cuDNN anew, all files of one version, or take the folder of the others off "
+        "\nreinstall cuDNN, all files of one version, or remove the folder of the others from "
         "LD_LIBRARY_PATH";
   all.add("cuDNN parts", text, warning, broken && physical_devices().size() > 1 ? 4 : 0);
   all.figure("cudnn_parts", Json::list(figures));

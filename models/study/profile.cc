@@ -150,7 +150,7 @@ ProfileFile read(const std::string& text, const std::string& name) {
     const Json root = Json::parse(text);
     if (const std::string format = root["format"].string(); format != kProfileFormat)
       throw Error(
-          fmt::format("its format is '{}', not '{}'; write it anew", format, kProfileFormat));
+          fmt::format("its format is '{}', not '{}'; write it again", format, kProfileFormat));
     for (const char* key : {"device", "isa", "kernels", "threads", "batch"})
       file.settings.emplace_back(key, root[key].text());
     file.step_ms = root["step_ms"]["median"].number();

@@ -119,8 +119,8 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
   }
   if (!wrong.empty())
     throw ConfigError(fmt::format(
-        "resume: the configuration contradicts checkpoint '{}'; set these keys back, or "
-        "begin anew in another run.dir:{}",
+        "resume: the configuration differs from that of checkpoint '{}'; restore these keys, "
+        "or start a new run in another run.dir:{}",
         checkpoint.path(), wrong));
 }
 
@@ -146,7 +146,7 @@ void Checkpointing::refuse_to_overwrite() const {
   const EarlierTraining there = earlier_training(config_.run.dir, folder_.files());
   if (!there.checkpoint && !there.weights && (!there.metrics || resume_auto_)) return;
   throw ConfigError(fmt::format(
-      "run folder: '{}' holds a training already ({}); {}begin anew with --overwrite, or give "
+      "run folder: '{}' holds a training already ({}); {}start a new run with --overwrite, or set "
       "another run.dir",
       config_.run.dir,
       there.checkpoint ? fmt::format("checkpoints up to step {}", *there.checkpoint)
@@ -179,7 +179,7 @@ void Checkpointing::find_beginning(const TrainOptions& options) {
     try_candidates(folder_);
     if (beginning_ != nullptr) return;
     if (!overwrite_) refuse_hdf5_run(config_.run.dir, files);
-    print_(fmt::format("nothing to resume in '{}': starting afresh", folder_.dir()));
+    print_(fmt::format("nothing to resume in '{}': starting a new run", folder_.dir()));
     return;
   }
   const fs::path path = options.resume;

@@ -89,8 +89,8 @@ std::unique_ptr<Session> session_within_budget(const Run& run) {
     const int64_t least =
         with_its_own_text(run, persistent, rest + min_arena(run, error.minimum()));
     throw PlanInfeasible(fmt::format(
-        "memory.budget: this {} needs at least {} ({} bytes), whatever is computed again, and {} "
-        "without that; the budget is {}; write memory.budget={}\n{}",
+        "memory.budget: this {} needs at least {} ({} bytes) even with recomputation, and {} "
+        "without; the budget is {}; set memory.budget={}\n{}",
         purpose_name(run.purpose()), byte_text(least), least, byte_text(needed), byte_text(budget),
         exact_byte_text(least), error.what()));
   }

@@ -100,7 +100,7 @@ class ProfileCosts final : public CostModel {
   void add(const Json& profile) {
     if (const std::string format = profile["format"].string(); format != kProfileFormat)
       throw Error(
-          fmt::format("its format is '{}', not '{}'; write it anew", format, kProfileFormat));
+          fmt::format("its format is '{}', not '{}'; write it again", format, kProfileFormat));
     for (const Json& op : profile["ops"].items()) {
       const std::string name = op["op"].string();
       const Cost cost{op["flops"].integer(), op["bytes_read"].integer(),

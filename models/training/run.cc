@@ -190,8 +190,8 @@ std::vector<std::string> config_notes(const Run& run) {
   const Config& config = run.config();
   const int64_t images = run.data_need().train_count;
   std::vector<std::string> lines;
-  for (const std::string& aside : config.put_aside)
-    lines.push_back("put aside, as nothing reads it beside the overrides: " + aside);
+  for (const std::string& aside : config.ignored_keys)
+    lines.push_back("ignored because of an override on the command line: " + aside);
   if (images > 0 && images < config.data.batch)
     lines.push_back(fmt::format("data.batch is cut from {} to the {} training images",
                                 config.data.batch, images));
@@ -203,8 +203,8 @@ std::vector<std::string> config_notes(const Run& run) {
         "scaled, and all move as with sgd; set it above 0");
   if (config.checkpoint.keep == 0)
     lines.emplace_back(
-        "checkpoint.keep: is 0: no checkpoint is written, and a training that is interrupted "
-        "begins anew; set it above 0 to go on with --resume");
+        "checkpoint.keep: is 0: no checkpoint is written, and an interrupted training "
+        "starts again from the beginning; set it above 0 to use --resume");
   if (config.train.freeze.empty() && config.train.freeze_all_but.empty()) return lines;
   const ParameterCount count = parameter_count(run);
   lines.push_back(fmt::format(

@@ -98,7 +98,7 @@ class TrainingLoop {
   WaitMonitor waits_;
   TrainingConsole console_;
   RunsAhead<SubmittedStep> runs_;
-  int64_t refused_;  // skipped updates before the step that is examined
+  int64_t skipped_;  // skipped updates before the step that is examined
   RunningMetrics since_log_, since_epoch_;
   double waited_ = 0;  // seconds of waiting for data before since_log_ began
   std::optional<Evaluation> tested_, validated_;
@@ -116,7 +116,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       waits_(*setup.loader),
       console_(setup),
       runs_([this](const SubmittedStep& run) { look_at(run); }),
-      refused_(context(setup.run.session().device()).refused_updates()) {
+      skipped_(context(setup.run.session().device()).skipped_updates()) {
   since_log_.resume(state_.log_loss, state_.log_correct, state_.log_images);
   since_epoch_.resume(state_.epoch_loss, state_.epoch_correct, state_.epoch_images);
 }
@@ -184,9 +184,9 @@ bool TrainingLoop::next_step() {
 void TrainingLoop::look_at(const SubmittedStep& run) {
   const double loss = run.step->host_output(0).item<double>();
   const bool skipped = skips_ && !std::isfinite(run.step->host_output(2).item<double>());
-  const int64_t refusals = run.step->refused_updates();
-  const bool refused = std::exchange(refused_, refusals) != refusals;
-  if (!std::isfinite(loss) || refused) not_finite(run, loss, skipped);
+  const int64_t skipped_now = run.step->skipped_updates();
+  const bool some_skipped = std::exchange(skipped_, skipped_now) != skipped_now;
+  if (!std::isfinite(loss) || some_skipped) not_finite(run, loss, skipped);
   if (skipped) return;
   since_log_.add(*run.step, run.batch.count);
   since_epoch_.add(*run.step, run.batch.count);
@@ -222,11 +222,11 @@ void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skippe
   state_.skipped_in_a_row += skipped;
   const std::string lost = skipped ? why_lost() : "";
   if (!lost.empty())
-    throw DivergedError(fmt::format(
-        "training: {}; the weights are lost: {}; lower optimizer.lr or lengthen "
-        "schedule.warmup, and begin anew or with --resume=PATH from a checkpoint before "
-        "that",
-        text, lost));
+    throw DivergedError(
+        fmt::format("training: {}; the weights are lost: {}; lower optimizer.lr or lengthen "
+                    "schedule.warmup, and start again, or with --resume=PATH from an earlier "
+                    "checkpoint",
+                    text, lost));
   if (!skips_)
     throw DivergedError(
         fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup, or set "

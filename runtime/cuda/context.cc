@@ -65,7 +65,7 @@ class PageLockedMemory final : public RawMemory {
  public:
   explicit PageLockedMemory(int index) : index_(index) {}
   std::string name() const override {
-    return "the host, page-locked for " + Device{DeviceKind::gpu, index_}.name();
+    return "the host, pinned for " + Device{DeviceKind::gpu, index_}.name();
   }
 
  protected:
@@ -114,9 +114,9 @@ CudaContext::CudaContext(int index, Device part, RawMemory* memory)
   CudaDeviceGuard guard(index);
   const Blas& blas = tessera::blas();
   const auto own = std::make_shared<CudaMemory>(index);  // not part of the tensors' memory
-  refused_ = {static_cast<int64_t*>(own->allocate(sizeof(int64_t), "refused updates")),
+  skipped_ = {static_cast<int64_t*>(own->allocate(sizeof(int64_t), "skipped updates")),
               [own](int64_t* counter) { own->release(counter, sizeof(int64_t)); }};
-  CudaContext::fill(refused_counter(), 0, sizeof(int64_t));
+  CudaContext::fill(skipped_counter(), 0, sizeof(int64_t));
   cuda_check(blas.cublasLtCreate(&blas_), "cublasLtCreate");
 }
 
@@ -156,13 +156,13 @@ void CudaContext::issue_from_host(void* device, const void* host, size_t bytes, 
              "cudaMemcpyAsync from the host");
 }
 
-void CudaContext::issue_refused_updates(void* to) {
-  copy_within(to, refused_counter(), sizeof(int64_t));
+void CudaContext::issue_skipped_updates(void* to) {
+  copy_within(to, skipped_counter(), sizeof(int64_t));
 }
 
-int64_t CudaContext::refused_updates() const {
+int64_t CudaContext::skipped_updates() const {
   int64_t count = 0;
-  const_cast<CudaContext*>(this)->copy_to_host(&count, refused_.get(), sizeof count);
+  const_cast<CudaContext*>(this)->copy_to_host(&count, skipped_.get(), sizeof count);
   return count;
 }
 

@@ -40,9 +40,9 @@ class CudaContext final : public Context {
   void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) override;
   void copy_within(void* to, const void* from, size_t bytes) override;
   void fill(void* block, unsigned char value, size_t bytes) override;
-  int64_t refused_updates() const override;  // waits for the stream
-  void issue_refused_updates(void* to) override;
-  int64_t* refused_counter() { return refused_.get(); }  // incremented by kernels
+  int64_t skipped_updates() const override;  // waits for the stream
+  void issue_skipped_updates(void* to) override;
+  int64_t* skipped_counter() { return skipped_.get(); }  // incremented by kernels
 
  private:
   const int index_;
@@ -52,7 +52,7 @@ class CudaContext final : public Context {
   std::unique_ptr<const DeviceProperties> properties_;
   cublasLtContext* blas_ = nullptr;
   cudnnContext* dnn_ = nullptr;
-  std::shared_ptr<int64_t> refused_;
+  std::shared_ptr<int64_t> skipped_;
 };
 
 }  // namespace tessera

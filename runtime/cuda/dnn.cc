@@ -32,7 +32,7 @@ constexpr Part kParts[] = {
     {"adv", "cudnn_adv_infer_version", false}};
 
 constexpr const char* kRemedy =
-    "install cuDNN anew, all parts of one version, or take the folder of the others off "
+    "reinstall cuDNN, all parts of one version, or remove the folder of the others from "
     "LD_LIBRARY_PATH; trainer doctor lists the copies";
 
 std::string file_of(const Part& part) {

@@ -63,7 +63,7 @@ std::string partial_name(const std::string& path) {
   return fmt::format("{}.{}.{}", path, getpid(), count++);
 }
 
-// Writes an entry without fsync: an entry lost in a power failure is made again. Returns false and
+// Writes an entry without fsync: an entry lost in a power failure is replaced. Returns false and
 // sets errno on failure.
 bool write_entry(const std::string& path, std::string_view text, FileSystem& files) {
   const std::string partial = partial_name(path);
@@ -115,14 +115,15 @@ void PlanCache::keep(std::string_view key, const CachedPlans& plans) {
   const Json entry = Json::object({{"format", kFormat}, {"key", key}, {"plans", Json::list(list)}});
   if (!write_entry(file_of(key), sealed(entry.text()), files_))
     warn_once(warned_of_folder_,
-              fmt::format("plans cannot be kept in '{}': {}; each start makes them anew", folder_,
+              fmt::format("cannot store plans in '{}': {}; each start queries cuDNN again", folder_,
                           std::strerror(errno)));
 }
 
 void PlanCache::refuse(std::string_view key, std::string_view why) {
-  warn_once(warned_of_entry_,
-            fmt::format("what is kept in '{}' {}; it is made anew, and so is every other like it",
-                        file_of(key), why));
+  warn_once(
+      warned_of_entry_,
+      fmt::format("the cached plan in '{}' {}; it is replaced, and so is every other such plan",
+                  file_of(key), why));
 }
 
 void PlanCache::warn_once(std::atomic<bool>& warned, const std::string& text) {

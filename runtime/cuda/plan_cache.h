@@ -5,7 +5,7 @@
 // plans. It is written under a temporary name and renamed, so processes may share a folder: a
 // reader finds a complete entry or none, and the last of two writers wins. An entry that is
 // damaged, truncated, of another key or of another format version counts as missing. The first such
-// file of a cache causes a warning, and it is replaced once its plan has been made again. A cache
+// file of a cache causes a warning, and it is replaced once its plan is known again. A cache
 // that cannot be written causes one warning and no error.
 #pragma once
 

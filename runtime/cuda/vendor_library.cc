@@ -33,8 +33,8 @@ LoadedLibrary::LoadedLibrary(VendorLibrary about) : about_(std::move(about)) {
   handle_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle_ == nullptr)
     throw DeviceError(
-        fmt::format("{}: {} is not to be had ({}); {}, or put the folder they are in "
-                    "on LD_LIBRARY_PATH",
+        fmt::format("{}: cannot load {} ({}); {}, or add its directory "
+                    "to LD_LIBRARY_PATH",
                     about_.product, about_.name, dlerror(), about_.install));
 }
 

@@ -146,7 +146,7 @@ int64_t Json::integer() const {
   const Value& value = Access::of(*this);
   const bool fits = value.is_number_integer() &&
                     !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX});
-  if (!fits) Access::fail(*this, "a whole number of 64 bits");
+  if (!fits) Access::fail(*this, "an integer of 64 bits");
   return value.get<int64_t>();
 }
 
@@ -158,7 +158,7 @@ double Json::number() const {
 
 std::string Json::string() const {
   const Value& value = Access::of(*this);
-  if (!value.is_string()) Access::fail(*this, "a text");
+  if (!value.is_string()) Access::fail(*this, "a string");
   return value.get<std::string>();
 }
 

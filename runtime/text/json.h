@@ -34,7 +34,7 @@ class Json {
 
   static Json list(const std::vector<Json>& items);
   static Json object(const std::vector<Member>& members);  // in this order
-  // Parses a text. Throws Error naming line and column.
+  // Parses a string. Throws Error naming line and column.
   static Json parse(std::string_view text);
 
   // Returns one line, or one line per member with each level indented by `indent` spaces. Bytes

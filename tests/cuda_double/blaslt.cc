@@ -1,7 +1,7 @@
-// The calls of cuBLASLt that the product makes. Products are sums in double, in the order of the
-// index; the workspace comes back as NaN. There is one algorithm, which needs of alignment and
-// workspace all that it may have. Of epilogues it knows the bias, and that only for matrices of
-// several rows: as with the vendor's, an algorithm need not take every one.
+// The functions of cuBLASLt that the engine calls. Products are sums in double, in index order; the
+// workspace is filled with NaN. The only algorithm needs all the alignment and workspace that it
+// may have. Its only epilogue is the bias, for matrices of several rows: like the vendor's, an
+// algorithm need not support every epilogue.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr double kOperationsPerSecond = 50e12;
 constexpr uint64_t kMaxWorkspace = 1 << 16;
 constexpr uint64_t kWorkspaceAlignment = 256, kBiasAlignment = 16;
 
-// What a caller's handle points to; the vendor's types are blocks of words, these are ours.
+// The struct that a handle points to; the vendor's types are blocks of words.
 struct Product {
   cublasComputeType_t compute;
   cudaDataType_t scale;
@@ -39,7 +39,7 @@ struct Preference {
   uint32_t aligned_a = 256, aligned_b = 256, aligned_c = 256, aligned_d = 256;
 };
 
-// In the words of a cublasLtMatmulAlgo_t.
+// Stored in the words of a cublasLtMatmulAlgo_t.
 struct Algo {
   uint64_t workspace;
   uint32_t aligned_a, aligned_b, aligned_c, aligned_d;
@@ -50,8 +50,8 @@ struct Layout {
   cudaDataType_t type;
   uint64_t rows, columns;
   int64_t leading = 0;
-  int32_t count = 1;   // of matrices
-  int64_t offset = 0;  // elements from one to the next
+  int32_t count = 1;   // matrices
+  int64_t offset = 0;  // elements from one matrix to the next
 };
 
 template <class Mine, class Handle>
@@ -77,7 +77,7 @@ cublasStatus_t set(T& to, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// As tensor cores read a float: with ten bits of mantissa.
+// Returns `value` as tensor cores read a float: with ten bits of mantissa.
 double factor(const Product& product, double value) {
   if (product.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || !std::isfinite(value)) return value;
   int exponent = 0;
@@ -122,7 +122,7 @@ bool fits(const Matmul& how) {
          how.d.type == how.product.scale;
 }
 
-// What is wrong with the product, whatever stands where.
+// Returns the fault of a product, whatever its addresses are.
 cublasStatus_t fault_of(const Matmul& how) {
   if (!fits(how)) return CUBLAS_STATUS_INVALID_VALUE;
   if (how.product.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_SUCCESS;
@@ -130,7 +130,7 @@ cublasStatus_t fault_of(const Matmul& how) {
   return how.d.rows > 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// Whether `bytes` of one block of the device stand there, aligned.
+// Returns true if `bytes` at `data` are aligned and inside one block of the device.
 bool stands(const void* data, size_t bytes, uint64_t alignment) {
   const Region region = region_of(data);
   const auto* begin = static_cast<const char*>(data);

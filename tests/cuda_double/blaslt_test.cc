@@ -1,4 +1,4 @@
-// cuBLASLt on the double, through the product's own door.
+// cuBLASLt on the double, called through the engine.
 #include <cstdint>
 
 #include "testing.h"
@@ -86,8 +86,8 @@ class Blas : public WithSchedule {
 
 IN_EVERY_SCHEDULE(Blas);
 
-// cuBLASLt, CUBLASLT_EPILOGUE_BIAS: the vector is as long as D has rows, is broadcast to all
-// columns and added behind the product.
+// cuBLASLt, CUBLASLT_EPILOGUE_BIAS: the vector has an element for each row of D, is broadcast to
+// all columns and added after the product.
 TEST_P(Blas, ABiasIsAddedToEachRow) {
   const auto plain = choose();
   ASSERT_EQ(run(plain, nullptr, 0, A.data), CUBLAS_STATUS_SUCCESS);
@@ -104,7 +104,7 @@ TEST_P(Blas, ABiasIsAddedToEachRow) {
   for (size_t i = 0; i < expected.size(); ++i)
     expected[i] += 100 * static_cast<float>(i % kRows + 1);
   EXPECT_EQ(D.get(stream), expected);
-  // Where the preferences speak of A, B, C and D, nothing speaks of the vector.
+  // Preferences give the alignments of A, B, C and D, not that of the vector.
   describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.data + 1);
   EXPECT_EQ(run(plain, nullptr, 0, A.data), CUBLAS_STATUS_INVALID_VALUE);
 }
@@ -139,7 +139,7 @@ TEST_P(Blas, AnAlgorithmNeedNotTakeAnEpilogue) {
   EXPECT_EQ(run(plain, nullptr, 0, A.data), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-// cuBLASLt, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: 256 where nothing is said.
+// cuBLASLt, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: 256 by default.
 TEST_P(Blas, MatricesAreAlignedAsWasSaid) {
   const auto aligned = choose();
   EXPECT_EQ(run(aligned, nullptr, 0, A.data), CUBLAS_STATUS_SUCCESS);
@@ -148,8 +148,8 @@ TEST_P(Blas, MatricesAreAlignedAsWasSaid) {
   EXPECT_EQ(run(choose(), nullptr, 0, A.data + 1), CUBLAS_STATUS_SUCCESS);
 }
 
-// cuBLASLt, cublasLtMatmul(): a workspace that is smaller than the algorithm needs is refused, and
-// so is one that does not start at a multiple of 256 bytes.
+// cuBLASLt, cublasLtMatmul(): a workspace is refused if it is smaller than the algorithm needs or
+// does not start at a multiple of 256 bytes.
 TEST_P(Blas, TheWorkspaceIsAsLargeAsTheAlgorithmNeeds) {
   EXPECT_EQ(choose().workspaceSize, 0u) << "none, where nothing is said";
   ASSERT_EQ(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{1024}),
@@ -164,7 +164,7 @@ TEST_P(Blas, TheWorkspaceIsAsLargeAsTheAlgorithmNeeds) {
   EXPECT_EQ(run(found, workspace.data + 64, 1024, A.data), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-// Nothing is taken for granted that is not modelled here.
+// Everything that is not modelled here is refused.
 TEST_P(Blas, WhatIsNotKnownIsRefused) {
   for (const auto epilogue : {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS,
                               CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_BGRADA})

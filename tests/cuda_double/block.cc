@@ -30,7 +30,7 @@ int thread_index = 0;
 namespace {
 
 #if defined(__x86_64__)
-// Keeps what a called function must keep on the old stack, and takes it from the new one.
+// Saves callee-saved registers on the old stack, and restores them from the new one.
 extern "C" void cuda_double_switch(void** from, void* to);
 asm(R"(.text
 .globl cuda_double_switch
@@ -56,10 +56,10 @@ cuda_double_switch:
 #endif
 
 constexpr size_t kStack = size_t{256} << 10, kGuard = 4096;
-// Tops of stacks lie apart, so that they do not all want the same lines of the cache.
+// Tops of stacks are apart, so that they do not compete for the same cache lines.
 constexpr size_t kTops = 8192, kApart = 448;
 
-// A stack, and where it stopped.
+// A stack, and its saved position.
 struct Stack {
   const char* bottom = nullptr;
   size_t bytes = 0;
@@ -86,7 +86,7 @@ struct Stack {
   static void jump(Stack& from, Stack& to) { swapcontext(&from.context, &to.context); }
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)  // it must be told of every change
+#if defined(__SANITIZE_ADDRESS__)  // AddressSanitizer must follow every change
   void* fake = nullptr;
   static void change(Stack& from, Stack& to) {
     __sanitizer_start_switch_fiber(&from.fake, to.bottom, to.bytes);
@@ -94,7 +94,7 @@ struct Stack {
     arrived(from);
   }
   static void arrived(Stack& here) { __sanitizer_finish_switch_fiber(here.fake, nullptr, nullptr); }
-  // As the stack of the thread that calls.
+  // Describes the stack of the calling thread.
   void describe() {
     pthread_attr_t about;
     pthread_getattr_np(pthread_self(), &about);
@@ -113,12 +113,12 @@ struct Stack {
 struct Fiber {
   Stack stack;
   uint3 thread{};
-  int index = 0;          // of the thread within the block
-  void* value = nullptr;  // that it gives to an exchange, and the lane that it takes from
+  int index = 0;          // index of the thread within the block
+  void* value = nullptr;  // given to an exchange; `from` is the lane that it reads
   int from = 0;
 };
 
-// Lanes of a warp that have come to an exchange.
+// Lanes of a warp that have arrived at an exchange.
 struct Gathering {
   unsigned mask = 0, arrived = 0;
   size_t bytes = 0;
@@ -128,15 +128,15 @@ struct Gathering {
 struct Warp {
   Fiber* lanes[32] = {};
   unsigned ended = 0;
-  std::vector<Gathering> gatherings;  // of disjoint masks; nearly always one or none
+  std::vector<Gathering> gatherings;  // disjoint masks; nearly always one or none
 };
 
 struct Block {
   const std::function<void()>* thread = nullptr;
   dim3 size;
   int threads = 0, started = 0, ended = 0;
-  int next = 0, stride = 1;  // each thread is `stride` behind the one before it, all around
-  bool ahead = false;        // a warp goes as far as it can before another goes on
+  int next = 0, stride = 1;  // the next thread is `stride` further, modulo `threads`
+  bool ahead = false;        // a warp runs as far as it can before another continues
   std::vector<Warp> warps;
   std::vector<Fiber*> idle, ready, waiting;  // waiting at __syncthreads
   size_t next_ready = 0;
@@ -146,7 +146,7 @@ struct Block {
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
 };
-Block& block = *new Block;  // never destroyed: its fibers stay reachable to the end
+Block& block = *new Block;  // never destroyed: its fibers stay reachable
 
 std::string text(Site site) { return std::string(site.file) + ":" + std::to_string(site.line); }
 
@@ -193,7 +193,7 @@ Fiber* idle_fiber() {
   return fiber;
 }
 
-// Who goes on while the caller waits: one that may, else one that has not started.
+// Returns the fiber that runs while the caller waits: a ready one, else one for a new thread.
 Fiber* next_fiber() {
   if (block.ahead && !block.ready.empty()) {
     Fiber* fiber = block.ready.back();
@@ -227,7 +227,7 @@ void pause() {
   change_to(self->stack, *next_fiber());
 }
 
-// A fiber runs threads one after the other until one of them waits; then others take over.
+// Runs threads one after the other until one of them waits; then other fibers continue.
 void fiber_main() {
   Stack::arrived(block.current->stack);
   for (;;) {
@@ -290,14 +290,14 @@ void wait_for_block(Site site) {
            text(site));
   block.waiting.push_back(block.current);
   if (block.waiting.size() < static_cast<size_t>(block.threads)) return pause();
-  block.waiting.pop_back();  // the last to come goes on at once
+  block.waiting.pop_back();  // the last to arrive continues at once
   block.ready.insert(block.ready.end(), block.waiting.begin(), block.waiting.end());
   block.waiting.clear();
 }
 
 namespace {
 
-// With the sizes that nearly all have known, which saves a call for each lane.
+// Copies. The usual sizes are constants, which saves a call for each lane.
 void move(void* to, const void* from, size_t bytes) {
   if (bytes == 4)
     std::memcpy(to, from, 4);
@@ -361,7 +361,7 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
   gridDim = grid;
   block.threads = static_cast<int>(size.x * size.y * size.z);
   block.warps.assign(static_cast<size_t>(block.threads + 31) / 32, {});
-  // Of its own and of the exact size, so that sanitizers see a step beyond it.
+  // Allocated alone and in the exact size, so that sanitizers detect an overrun.
   block.shared_bytes = shared_bytes;
   block.shared = nullptr;
   void* shared = nullptr;

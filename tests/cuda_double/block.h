@@ -8,15 +8,15 @@
 
 #include <cuda_runtime_api.h>
 
-// Of the thread that runs.
+// The built-in variables of the current thread.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
 namespace cuda_double {
 
-extern int thread_index;  // of the thread that runs, within its block
+extern int thread_index;  // index of the current thread in its block
 
-// A place in the source.
+// A location in the source.
 struct Site {
   const char* file;
   int line;
@@ -28,24 +28,25 @@ struct Site {
 
 inline int lane() { return thread_index % 32; }
 
-// __syncthreads. Every thread of the block must come here, and to the same place.
+// Implements __syncthreads. Every thread of the block must arrive, at the same site.
 void wait_for_block(Site site);
 
 constexpr size_t kLargestExchange = 16;
 
-// What the lanes of `mask` do together: each gives `bytes` at `value` and gets there what lane
-// `from` gave. All of them must come, with the same mask, to the same place.
+// Exchanges values between the lanes of `mask`: each gives `bytes` at `value`, and receives there
+// the value of lane `from`. All of them must arrive at the same site, with the same mask.
 void exchange(unsigned mask, void* value, size_t bytes, int from, Site site);
 
-// Of the block that runs: of the size that its launch asked for, aligned to 16.
+// Returns the shared memory of the current block, in the size that its launch requested, aligned to
+// 16.
 void* shared_memory();
 template <class T>
 T* dynamic_shared() {
   return static_cast<T*>(shared_memory());
 }
 
-// Calls `thread` for every thread of the grid, in an order that follows from `seed`; 0 is the
-// order of their indices. Shared memory holds NaN when a block starts.
+// Calls `thread` for every thread of the grid, in an order derived from `seed`; 0 is the order of
+// indices. Shared memory holds NaN when a block starts.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread,
               uint64_t seed);
 

@@ -1,5 +1,5 @@
-// What every call of the runtime has in common: one caller at a time, simulated time passes, errors
-// are remembered, and after a failure that sticks nothing works any more.
+// Common to all calls of the runtime: one caller at a time, simulated time passes, errors are
+// stored, and after a sticky failure every call fails.
 #pragma once
 
 #include <mutex>
@@ -13,11 +13,12 @@ namespace cuda_double {
 int current_device();
 void set_current_device(int device);
 
-// What cudaGetLastError gives.
+// Stores `code` for cudaGetLastError.
 cudaError_t remember(cudaError_t code);
 cudaError_t take_last_error(bool forget);
 
-// Whether the call may go on: counts it, and fails it where a failure stands or is planted.
+// Counts the call. Returns an error if a sticky failure has happened or a failure is planted for
+// this call.
 cudaError_t enter(const char* name);
 
 template <class Body>
@@ -27,11 +28,12 @@ cudaError_t call(const char* name, Body&& body) {
   return remember(refused != cudaSuccess ? refused : std::forward<Body>(body)(Machine::get()));
 }
 
-// Puts work on a stream, or into the graph that captures it.
+// Puts work on `stream`, or into the graph that captures the stream.
 cudaError_t issue(cudaStream_t stream, Operation operation);
-// Of a call that a capture by this thread forbids: ends the capture, and says so.
+// Called by functions that a capture forbids: invalidates the captures by this thread. Returns
+// cudaSuccess if there are none.
 cudaError_t unsafe_in_capture();
-// The capture that this stream is part of is of no use any more.
+// Invalidates the capture of this stream and returns `code`.
 cudaError_t invalidate(cudaStream_t stream, cudaError_t code);
 
 }  // namespace cuda_double

@@ -23,8 +23,8 @@ struct Graph {
   ~Graph() { cudaGraphExecDestroy(exec); }
 };
 
-// Runtime API, Graph Management, cudaStreamBeginCapture: what is issued is not done but becomes
-// nodes; a launch does it, each time anew.
+// Runtime API, Graph Management, cudaStreamBeginCapture: work that is captured does not run but
+// becomes nodes; every launch runs it again.
 TEST_P(Captures, WhatIsCapturedIsDoneAtEachLaunch) {
   Stream stream;
   OnDevice<int> x(1);
@@ -48,7 +48,7 @@ TEST_P(Captures, WhatIsCapturedIsDoneAtEachLaunch) {
 }
 
 // Programming Guide, Cross-stream Dependencies and Events: a stream that waits for an event of a
-// capture becomes part of it, and must come back before the end.
+// capture becomes part of it, and must join before the end.
 TEST_P(Captures, StreamsJoinByEventsAndComeBack) {
   Stream stream, beside;
   Event out, back;
@@ -68,7 +68,7 @@ TEST_P(Captures, StreamsJoinByEventsAndComeBack) {
   OK(cudaGraphLaunch(graph.exec, stream));
   EXPECT_EQ(b.get(stream)[0], 0x01010101);
   EXPECT_EQ(a.get(stream)[0], 0x02020202);
-  OK(cudaMemsetAsync(a.data, 4, 4, beside));  // which captures no more
+  OK(cudaMemsetAsync(a.data, 4, 4, beside));  // no longer captured
   beside.wait();
 
   OK(begin(stream));
@@ -79,8 +79,8 @@ TEST_P(Captures, StreamsJoinByEventsAndComeBack) {
   EXPECT_EQ(captured, nullptr);
 }
 
-// Runtime API, Event Management, cudaEventRecordExternal: in a capture it makes a node, which
-// records the event at every launch, for streams outside.
+// Runtime API, Event Management, cudaEventRecordExternal: in a capture it makes a node that records
+// the event at every launch, for streams outside.
 TEST_P(Captures, ExternalEventsAreSeenOutside) {
   Stream stream, copies;
   Event read;
@@ -100,8 +100,8 @@ TEST_P(Captures, ExternalEventsAreSeenOutside) {
   EXPECT_EQ(kept.get(stream)[0], 0x01010101);
 }
 
-// Programming Guide, Prohibited and Unhandled Operations: a call that waits, and one that cannot be
-// captured, fails and spoils the capture; every later call says so until it is ended.
+// Programming Guide, Prohibited and Unhandled Operations: a call that waits, or that cannot be
+// captured, fails and invalidates the capture; later calls fail, too, until the capture is ended.
 TEST_P(Captures, ForbiddenCallsSpoilTheCapture) {
   Stream stream;
   OnDevice<int> x(1);
@@ -134,7 +134,8 @@ TEST_P(Captures, ForbiddenCallsSpoilTheCapture) {
   spoils([&] { return cudaStreamWaitEvent(stream, outside, 0); }, cudaErrorStreamCaptureIsolation);
 }
 
-// Runtime API, Graph Management, cudaStreamEndCapture: it ends on the stream that it began on.
+// Runtime API, Graph Management, cudaStreamEndCapture: a capture ends on the stream on which it
+// began.
 TEST_P(Captures, EndOnTheirOwnStream) {
   Stream stream, beside;
   Event event;
@@ -152,8 +153,8 @@ TEST_P(Captures, EndOnTheirOwnStream) {
   OK(cudaGraphDestroy(graph));
 }
 
-// Programming Guide, Graph Structure: nodes that nothing orders run in any order; the random
-// schedule shows more than one.
+// Programming Guide, Graph Structure: unordered nodes run in any order; the random schedule shows
+// more than one.
 TEST(RandomCaptures, FreeNodesRunInAnyOrder) {
   ONLY_SIMULATED();
   cuda_double_schedule("random:3");

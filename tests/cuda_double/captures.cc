@@ -7,7 +7,7 @@
 namespace cuda_double {
 namespace {
 
-// Captures that go on.
+// Captures in progress.
 std::vector<CUgraph_st*>& captures() {
   static auto* const all = new std::vector<CUgraph_st*>;
   return *all;
@@ -19,8 +19,7 @@ CUgraph_st* capture_of(const EventState& event) {
   return it == captures().end() ? nullptr : *it;
 }
 
-// The nodes in an order that each may run in: as they were captured, or any other that the seed
-// has.
+// Returns the nodes in a valid order: as they were captured, or another one drawn by the seed.
 std::vector<size_t> launch_order(const CUgraphExec_st& graph) {
   std::vector<size_t> order, left(graph.nodes.size());
   for (size_t i = 0; i < left.size(); ++i) left[i] = i;
@@ -54,7 +53,7 @@ void leave(CUgraph_st& graph) {
   std::erase(captures(), &graph);
 }
 
-// Whether what every stream of the capture did last has come back to the one that began it.
+// Returns true if the last work of every stream of the capture has joined the stream that began it.
 bool joined(const CUgraph_st& graph) {
   std::vector<bool> reached(graph.nodes.size());
   std::vector<size_t> next = graph.origin->tips;

@@ -1,4 +1,4 @@
-// Plans of cuDNN that cannot be made or run, planted in the double, and what computes instead.
+// Plans of cuDNN that fail when made or run, planted in the double, and their replacements.
 #include <optional>
 #include <string>
 
@@ -22,7 +22,7 @@ using namespace tessera;
 
 constexpr Device kGpu{DeviceKind::gpu, 0};
 
-// The convolution of a request, prepared and run by hand, so that each call has its own kernel.
+// The convolution of a request, prepared and run directly, so that each call has its own kernel.
 class Conv2dFallback : public WithSchedule {
  protected:
   void SetUp() override {
@@ -83,7 +83,7 @@ TEST_P(Conv2dFallback, APlanThatCannotRunIsFollowedByTheNext) {
 }
 
 TEST_P(Conv2dFallback, TheLastPlanIsFollowedByTheKernelOfOurOwn) {
-  const SettingsScope none({.gpu = {.workspace = 0}});  // which one engine alone keeps to
+  const SettingsScope none({.gpu = {.workspace = 0}});  // only one engine needs no workspace
   const auto kernel = prepare();
   cuda_double_fail("dnn:run:1");
   expect_right(*kernel);
@@ -94,14 +94,14 @@ TEST_P(Conv2dFallback, TheLastPlanIsFollowedByTheKernelOfOurOwn) {
 }
 
 TEST_P(Conv2dFallback, APlanThatCannotBeMadeIsFollowedByTheNext) {
-  prepare();  // what plans there are is known from now on
+  prepare();  // the list of plans is cached from now on
   cuda_double_fail("dnn:plan:1");
   const auto kernel = prepare();
   expect_one_warning("cudnnBackendFinalize");
   expect_right(*kernel);
 }
 
-// What has run is no longer in doubt: a later failure is no reason to compute otherwise.
+// If a kernel has run once, a later failure does not change the algorithm.
 TEST_P(Conv2dFallback, AfterTheFirstRunAFailureIsAnError) {
   const auto kernel = prepare();
   expect_right(*kernel);
@@ -110,14 +110,14 @@ TEST_P(Conv2dFallback, AfterTheFirstRunAFailureIsAnError) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-// In a process of its own, whose device stays lost.
+// Runs in a separate process, whose device stays lost.
 TEST_P(Conv2dFallback, ALostDeviceIsAnError) {
   const auto kernel = prepare();
   const Tensor x = copy(x_, kGpu), w = copy(w_, kGpu), y = copy(y_, kGpu);
   const Buffer in[] = {{x.impl()->data(), x.spec()}, {w.impl()->data(), w.spec()}};
   const Buffer out[] = {{y.impl()->data(), y.spec()}};
   const auto lose = [&] {
-    cuda_double_fail("sticky:call:2");  // after the look at which device is current
+    cuda_double_fail("sticky:call:2");  // after the query of the current device
     EXPECT_THROW(kernel->run(where(), in, out, {scratch_->pointer, {}}), DeviceLost);
     EXPECT_STREQ(cuda_double_failed_call(), "cudnnBackendExecute");
     EXPECT_TRUE(warnings_.empty());
@@ -129,7 +129,7 @@ TEST_P(Conv2dFallback, ALostDeviceIsAnError) {
 TEST_P(Conv2dFallback, TheWarningNamesOpAndPlace) {
   const DeviceScope scope(kGpu);
   const ModulePathScope path("block"), inner("conv1");
-  kernel_cache() = {};  // eager mode keeps what has run
+  kernel_cache() = {};  // eager mode caches kernels
   cuda_double_fail("dnn:run:1");
   const Tensor x = copy(x_, kGpu), w = copy(w_, kGpu);
   conv2d(x, w, {.padding = 1});

@@ -43,7 +43,7 @@ TEST_P(Conv2dTune, MeasuresEveryPlanAndKeepsTheTimes) {
     const size_t before = live();
     const CachedPlans plans = tune_conv(request, where(), cache);
     EXPECT_EQ(live(), before);
-    ASSERT_EQ(plans.size(), 2u);  // both that are deterministic
+    ASSERT_EQ(plans.size(), 2u);  // both deterministic ones
     EXPECT_GT(plans[0].workspace_bytes, 0);
     EXPECT_EQ(plans[1].workspace_bytes, 0);
     EXPECT_GT(plans[1].microseconds, 0);
@@ -83,7 +83,7 @@ TEST_P(Conv2dTune, NothingIsMeasuredForWhatCudnnIsNotAsked) {
   EXPECT_TRUE(tune_conv({ConvPass::forward, kShape, tessera::DType::f64}, where(), cache).empty());
 }
 
-// In a process of its own, whose device stays lost.
+// Runs in a separate process, whose device stays lost.
 TEST_P(Conv2dTune, ALostDeviceIsAnError) {
   const auto lose = [&] {
     PlanCache cache("");

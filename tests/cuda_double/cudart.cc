@@ -1,4 +1,4 @@
-// The calls of the CUDA runtime that the product makes, under the vendor's declarations.
+// The functions of the CUDA runtime that the engine calls, under the vendor's declarations.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -51,21 +51,21 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
   operation.engine = in ? Engine::in : out ? Engine::out : Engine::compute;
   const auto size = static_cast<double>(bytes);
   operation.seconds = in || out ? size / kCopyBytesPerSecond : 2 * size / kDeviceBytesPerSecond;
-  if (source.place == Place::pageable) {  // it is read before the call returns
+  if (source.place == Place::pageable) {  // read before the call returns
     auto held = std::make_shared<std::vector<char>>(static_cast<const char*>(from),
                                                     static_cast<const char*>(from) + bytes);
     operation.run = [=] { std::memcpy(to, held->data(), bytes); };
   } else {
     operation.run = [=] {
       if (region_of(to).place != target.place || region_of(from).place != source.place)
-        broken("page-locked memory was freed before a copy from or to it was done");
+        broken("pinned memory was freed before a copy from or to it was done");
       std::memmove(to, from, bytes);
     };
   }
   ++machine.counters.copies;
   const cudaError_t code = issue(stream, std::move(operation));
   if (code != cudaSuccess || !out || target.place != Place::pageable) return code;
-  machine.wait_for(stream);  // into pageable memory: it is written when the call returns
+  machine.wait_for(stream);  // pageable memory is written when the call returns
   machine.now = std::max(machine.now, stream->end);
   return machine.sticky;
 }
@@ -218,7 +218,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   });
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char*, int, int) {  // it stands on no bus
+cudaError_t cudaDeviceGetPCIBusId(char*, int, int) {  // it is on no bus
   return call("cudaDeviceGetPCIBusId", [&](Machine&) { return cudaErrorNotSupported; });
 }
 
@@ -386,7 +386,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return call("cudaEventDestroy", [&](Machine& machine) {
     --machine.events;
-    delete event;  // work that records it or waits for it keeps what it needs
+    delete event;  // work that records the event or waits for it keeps its state
     return cudaSuccess;
   });
 }

@@ -1,6 +1,6 @@
-// The calls of cuDNN's backend that the product makes: graphs of one convolution or one gradient of
-// one. For each there are three engines: one that uses workspace, one without, and one whose sums
-// begin elsewhere in every run.
+// The functions of cuDNN's backend that the engine calls: graphs of one convolution or one of its
+// gradients. Each has three engines: one that uses workspace, one without, and one whose sums begin
+// elsewhere in every run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -59,7 +59,7 @@ size_t bytes_of(cudnnBackendAttributeType_t type) {
   }
 }
 
-// One plan being run: the pointers by the tensors' numbers.
+// Runs a plan. The pointers are ordered by tensor number.
 cudnnStatus_t execute(cudnnHandle_t handle, const DnnNode& plan, const DnnNode& pack) {
   const std::vector<int64_t> ids = pack.integers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const std::vector<void*> pointers = pack.values<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
@@ -106,7 +106,7 @@ cudnnStatus_t execute(cudnnHandle_t handle, const DnnNode& plan, const DnnNode& 
                              : fault(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the runtime failed");
 }
 
-// A file that is looked for beside this one.
+// Returns true if a part of the library can be loaded from this library's folder.
 bool has_part(const std::string& name) {
   const std::string file = "libcudnn_" + name + ".so." + std::to_string(CUDNN_MAJOR);
   return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
@@ -116,8 +116,8 @@ bool has_part(const std::string& name) {
 
 extern "C" {
 
-// A patch that no library has: plans are kept by version, and these are no library's. The vendor's
-// ends the process, too, if its first part cannot be loaded.
+// A patch that no library has, because plans are cached by version. Like the vendor's, ends the
+// process if the first part cannot be loaded.
 size_t cudnnGetVersion() {
   if (!has_part("graph")) {
     std::fputs("Invalid handle. Cannot load symbol cudnnGetVersion\n", stderr);
@@ -192,7 +192,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
   if (values == nullptr || count < 1) return fault(CUDNN_STATUS_BAD_PARAM, "no values");
   DnnAttribute& attribute = node.attributes[name];
   attribute = {type, {}, {}};
-  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {  // what it refers to may be destroyed afterwards
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {  // the descriptors may be destroyed afterwards
     const auto* const others = static_cast<const cudnnBackendDescriptor_t*>(values);
     for (int64_t i = 0; i < count; ++i) {
       attribute.nodes.push_back(of(others[i]).node);
@@ -222,7 +222,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
   if (count != nullptr) *count = all;
   const auto given = static_cast<size_t>(std::min(all, most));
   if (values == nullptr) return CUDNN_STATUS_SUCCESS;
-  if (nodes) {  // into descriptors that the caller made
+  if (nodes) {  // into the caller's descriptors
     auto* const others = static_cast<cudnnBackendDescriptor_t*>(values);
     for (size_t i = 0; i < given; ++i) of(others[i]).node = attribute.nodes[i];
   } else if (given > 0) {
@@ -240,7 +240,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   std::string text;
   cudnnStatus_t code = finalise(node, &text);
   if (node.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && code == CUDNN_STATUS_SUCCESS) {
-    if (!has_part("heuristic") || !has_part("engines_precompiled"))  // and says nothing of it
+    if (!has_part("heuristic") || !has_part("engines_precompiled"))  // without an error
       node.attributes[CUDNN_ATTR_ENGINEHEUR_RESULTS].nodes.clear();
     else if (!has_part("engines_runtime_compiled"))
       code = CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;

@@ -29,7 +29,7 @@ void put(float& to, double value) { to = static_cast<float>(value); }
 void put(__half& to, double value) { to = __float2half(static_cast<float>(value)); }
 void put(__nv_bfloat16& to, double value) { to = __float2bfloat16(static_cast<float>(value)); }
 
-// Visits the elements as [first axis][height][width][second axis], whatever their order in memory.
+// Visits the elements as [first axis][height][width][second axis], whatever their layout.
 template <class T, class Do>
 void each(const ConvTensor& about, T* data, Do&& act) {
   size_t k = 0;
@@ -63,8 +63,8 @@ void write(const ConvTensor& about, void* data, const std::vector<Sum>& values, 
   });
 }
 
-// For each place of an output, each place of the filter that meets an input there: calls
-// act(output place, filter place, input place), places counted without channels.
+// Calls act(output, filter, input) for each output pixel and each filter tap that meets an input
+// pixel; the arguments are pixel indices, without channels.
 template <class Do>
 void meetings(const Conv& conv, int64_t first, Do&& act) {
   const int64_t height = conv.x.dims[2], width = conv.x.dims[3], out_height = conv.y.dims[2],
@@ -83,7 +83,7 @@ void meetings(const Conv& conv, int64_t first, Do&& act) {
         }
 }
 
-// Arrays of numbers, the last axis of each being channels.
+// Arrays whose last axis is channels.
 template <class Sum>
 struct Arrays {
   std::vector<Sum> x, w, y;

@@ -79,7 +79,7 @@ cudnnStatus_t read_operation(DnnNode& node, ConvPass pass, const Names& names, s
   return CUDNN_STATUS_SUCCESS;
 }
 
-// A plan as a list of numbers, and back.
+// Visits all numbers of a plan, to write or read them.
 template <class Plan, class Do>
 void each_number(Plan& plan, Do&& act) {
   act(plan.engine);
@@ -155,7 +155,7 @@ cudnnStatus_t finalise_device(DnnNode& node, std::string* text) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// An engine as its own descriptor, for who asks a configuration for it.
+// Returns the descriptor of an engine, for queries of a configuration.
 std::shared_ptr<DnnNode> engine_node(const DnnPlanned& plan) {
   auto engine = std::make_shared<DnnNode>();
   engine->type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
@@ -216,7 +216,7 @@ cudnnStatus_t finalise_plan(DnnNode& node, std::string* text) {
 
 }  // namespace
 
-// What an engine would keep partial sums in.
+// Returns the bytes for an engine's partial sums.
 size_t DnnPlanned::workspace() const {
   if (engine != kEngineWithWorkspace) return 0;
   return (static_cast<size_t>(conv.result().elements()) * sizeof(float) + 255) / 256 * 256;

@@ -1,4 +1,4 @@
-// Descriptors of the double of cuDNN: their attributes, and what finalising makes of them.
+// Descriptors of the double of cuDNN: their attributes, and finalization.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace cuda_double {
 
-// In the order in which they are proposed.
+// Engines in the order in which they are proposed.
 enum DnnEngine : int64_t { kEngineInAnyOrder, kEngineWithWorkspace, kEnginePlain, kEngineCount };
 
 struct DnnPlanned {
@@ -33,7 +33,7 @@ struct DnnNode {
   cudnnBackendDescriptorType_t type;
   bool finalised = false;
   std::map<cudnnBackendAttributeName_t, DnnAttribute> attributes;
-  DnnPlanned plan;  // of an operation and all that is made of one, as far as it is known
+  DnnPlanned plan;  // for an operation and all that is made of it, as far as known
 
   template <class T>
   std::vector<T> values(cudnnBackendAttributeName_t name) const {
@@ -46,14 +46,14 @@ struct DnnNode {
   std::vector<int64_t> integers(cudnnBackendAttributeName_t name) const {
     return values<int64_t>(name);
   }
-  const DnnNode* node(cudnnBackendAttributeName_t name) const {  // nullptr: none is set
+  const DnnNode* node(cudnnBackendAttributeName_t name) const {  // nullptr if not set
     const auto found = attributes.find(name);
     return found == attributes.end() || found->second.nodes.empty() ? nullptr
                                                                     : found->second.nodes[0].get();
   }
 };
 
-// Checks the attributes and adds those that can be asked for. `text` says what is wrong.
+// Checks the attributes and adds those that can be queried. `text` receives the fault.
 cudnnStatus_t finalise(DnnNode& node, std::string* text);
 
 }  // namespace cuda_double

@@ -1,5 +1,5 @@
-// A part of the double's cuDNN: a file of its own, as the vendor's are, which fits the parts of its
-// version alone and tells its version where theirs do.
+// A part of the double's cuDNN: a separate file, like the vendor's, which works only with parts of
+// its version and exports its version like theirs.
 #include <cudnn_version.h>
 
 #define JOIN_(a, b) a##b

@@ -1,4 +1,4 @@
-// cuDNN on the double, through the product's own doors.
+// cuDNN on the double, called through the engine.
 #include <cmath>
 #include <string>
 
@@ -34,7 +34,7 @@ tessera::DnnDescriptor pack_of(std::vector<void*> pointers, void* workspace) {
   return pack;
 }
 
-// What the pass makes of x, w and y by the definition of a convolution.
+// Returns the result of the pass by the definition of a convolution.
 std::vector<float> by_definition(ConvPass pass, const ConvShape& s, const std::vector<float>& x,
                                  const std::vector<float>& w, const std::vector<float>& y) {
   std::vector<double> dx(x.size()), dw(w.size()), out(y.size());
@@ -121,7 +121,7 @@ std::vector<DnnPlan> plans(ConvPass pass, const ConvShape& shape, const GpuSetti
 class Dnn : public WithSchedule {};
 IN_EVERY_SCHEDULE(Dnn);
 
-// cuDNN, Graph API: what the operations compute, in every engine that is proposed.
+// cuDNN, Graph API: the operations, in every engine that is proposed.
 TEST_P(Dnn, ConvolutionsAreThoseOfTheDefinition) {
   const Case odd(kOdd);
   for (const ConvPass pass : kPasses) {
@@ -155,7 +155,7 @@ TEST_P(Dnn, EnginesAreWhatTheirNotesSay) {
   EXPECT_TRUE(changed && with && without);
 }
 
-// cuDNN, Graph API: a plan may be made again from its text.
+// cuDNN, Graph API: a plan can be restored from its text.
 TEST_P(Dnn, APlanFromItsTextComputesTheSame) {
   const Case odd(kOdd);
   for (const ConvPass pass : kPasses)
@@ -167,7 +167,7 @@ TEST_P(Dnn, APlanFromItsTextComputesTheSame) {
   EXPECT_THROW(tessera::dnn_plan_of("{}", tessera::gpu_profile("H100")), tessera::DeviceError);
 }
 
-// cuDNN, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT: who promises an alignment must keep to it.
+// cuDNN, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT: pointers must have the promised alignment.
 TEST_P(Dnn, PointersAreChecked) {
   const DnnPlan plan = std::move(plans(ConvPass::forward, kOdd, {}).front());
   Stream stream;
@@ -200,7 +200,7 @@ TEST_P(Dnn, PlantedFailures) {
             CUDNN_STATUS_EXECUTION_FAILED);
 }
 
-// The description of a device that is there is one that cuDNN takes for one that is not.
+// cuDNN accepts the description of an existing device as that of a described one.
 TEST_P(Dnn, TheDeviceDescribesItself) {
   const tessera::DeviceProperties properties =
       tessera::properties_of_description(tessera::dnn_description(0));

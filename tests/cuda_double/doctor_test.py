@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""cuDNN whose parts are damaged, missing or of two versions: doctor names the part, and no other plan is made.
+"""Parts of cuDNN that are damaged, missing or of two versions: doctor names the part, and no other plan is made.
 
     doctor_test.py TRAINER
 """
@@ -86,7 +86,7 @@ class Parts(unittest.TestCase):
                     self.assertEqual(state, "problem", text)
                     self.assertEqual(list(faults), ["libcudnn_" + name])
                     self.assertIn(str(file), text)
-                    self.assertIn("install cuDNN anew", text)
+                    self.assertIn("reinstall cuDNN", text)
                     done = self.plan()
                     if (name, how) != ("graph", "no library"):  # then one elsewhere is taken, if there is one
                         self.assertEqual(done.returncode, NO_DEVICE, done.stdout + done.stderr)

@@ -21,7 +21,7 @@ void cuda_double_schedule(const char* text) {
 void cuda_double_fail(const char* text) {
   Machine& machine = Machine::get();
   std::lock_guard lock(machine.mutex);
-  machine.finish();  // where something had failed, none of it is done
+  machine.finish();  // after a failure, work is dropped, not run
   machine.sticky = cudaSuccess;
   plant(text);
 }

@@ -1,6 +1,6 @@
-// What nvcc brings by itself, for .cu files that are compiled as C++: put in front of them by force
-// (-include). Threads of a block are fibers of one thread of the host; they change only where they
-// wait for each other (block.h).
+// The built-ins of nvcc, for .cu files that are compiled as C++ (-include puts this file before
+// them). Threads of a block are fibers of one host thread; they switch only when they wait for each
+// other (block.h).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 #include <cuda_runtime_api.h>
 #include <math.h>
 
-// Its size would be unknown to whoever launches, and its bytes could not be checked.
+// The launch would not have the size of a __shared__ variable, and its bytes could not be checked.
 #undef __shared__
 #define __shared__ static_assert(false, "shared memory is taken with dynamic_shared()");
-// For most_threads(). Clang does not take such a number from a template's parameters.
+// Read by max_threads(). Clang does not take such a number from a template's parameters.
 #undef __launch_bounds__
 #if defined(__x86_64__) && !defined(__clang__)
 #define __launch_bounds__(...)                                                       \
@@ -47,7 +47,7 @@ namespace cuda_double {
 
 constexpr int bound_threads(int threads, int /*blocks at once*/ = 0) { return threads; }
 
-// The lane to read, or the caller's own where the other lies outside its part of the warp.
+// Returns the lane to read, or the caller's own if `wanted` is outside of its part of the warp.
 inline int lane_within(int wanted, int width) {
   const int first = lane() / width * width;
   return wanted >= first && wanted < first + width ? wanted : lane();
@@ -103,8 +103,7 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
 }
 
-// Of integers alone: a sum of floats in the order in which threads come would change from run to
-// run.
+// Only for integers: a sum of floats would depend on the order in which threads arrive.
 template <class T, class V>
 T atomicAdd(T* to, V value) {
   static_assert(std::is_integral_v<T>, "a sum of floats needs a fixed order");

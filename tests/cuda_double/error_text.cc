@@ -1,4 +1,4 @@
-// Names and texts of the codes that the product meets.
+// Names and texts of the codes that the engine meets.
 #include <algorithm>
 #include <iterator>
 

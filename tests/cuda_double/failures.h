@@ -1,4 +1,4 @@
-// Failures that are planted: TESSERA_DOUBLE_FAIL, see double.h.
+// Planted failures: TESSERA_DOUBLE_FAIL, see double.h.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 namespace cuda_double {
 
 void plant(const std::string& text);
-// Counts one more of a kind ("malloc", "dnn:plan"); true where it is the one that was to fail.
-// `call` is what cuda_double_failed_call() then gives.
+// Counts one more of a kind ("malloc", "dnn:plan"); returns true if this one is to fail.
+// cuda_double_failed_call() then returns `call`.
 bool fails(const char* kind, const char* call);
 const std::string& failed_call();
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training whose simulated GPU fails ends with the exit code of device errors and says what failed;
-its last checkpoint goes on to the same bits.
+"""A training whose simulated GPU fails ends with the exit code of device errors and reports what failed;
+resuming its last checkpoint gives the same bits.
 
     failures_test.py TRAINER
 """
@@ -86,7 +86,7 @@ class Failures(unittest.TestCase):
 
     def test_memory(self):
         self.assertEqual(self.fails("malloc", range(1, 5), "what would fit, as it has 1"), 4)
-        self.assertEqual(self.fails("pinned", range(1, 5), "page-locked for gpu:0: out of memory"), 4)
+        self.assertEqual(self.fails("pinned", range(1, 5), "pinned for gpu:0: out of memory"), 4)
 
     def test_convolutions_take_their_next_plan_in_their_first_run(self):
         self.assertEqual(self.fails("dnn:plan", range(1, 12)), 0)

@@ -43,8 +43,8 @@ __global__ void reverse(const float* in, float* out, bool with_barrier) {
   out[base + threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-// Programming Guide, Synchronization Functions: what was written before __syncthreads is seen by
-// the block behind it. Without one nothing is promised, and the double shows it.
+// Programming Guide, Synchronization Functions: writes before __syncthreads are visible to the
+// block after it. Without a barrier nothing is promised, and the double shows this.
 TEST_P(Kernels, ABarrierIsNeededAndSuffices) {
   Stream stream;
   OnDevice<float> in(4 * 96), out(4 * 96);
@@ -70,8 +70,8 @@ __global__ void use_again(int* wrong, bool with_barrier) {
   if (sum != warps) atomicAdd(wrong, 1);
 }
 
-// Programming Guide, Hardware Multithreading: nothing says in what order warps go on, so one may be
-// far ahead of the others.
+// Programming Guide, Hardware Multithreading: the order of warps is undefined, so one may be far
+// ahead of the others.
 TEST_P(Kernels, AWarpRunsAheadOfTheOthers) {
   Stream stream;
   OnDevice<int> wrong(1);
@@ -93,8 +93,8 @@ __global__ void read_shared(float* out) {
   shared[threadIdx.x] = 1;
 }
 
-// Programming Guide, __shared__: what it holds when a block starts is undefined, also where another
-// block was there before.
+// Programming Guide, __shared__: the contents are undefined when a block starts, also after another
+// block.
 TEST_P(Kernels, SharedMemoryStartsWithoutValues) {
   ONLY_SIMULATED();
   Stream stream;
@@ -113,7 +113,7 @@ __global__ void sum_block(const float* in, float* out) {
   out[blockIdx.x * kThreads + threadIdx.x] = once + twice;
 }
 
-// The sums of device_code.h: every thread has them, and the same bits whatever the schedule.
+// The sums of device_code.h: every thread has them, with the same bits in every schedule.
 template <int kThreads>
 void expect_sums() {
   Stream stream;
@@ -127,7 +127,7 @@ void expect_sums() {
   for (size_t block = 0; block < 2; ++block) {
     std::vector<float> tree(values.begin() + block * kThreads,
                             values.begin() + (block + 1) * kThreads);
-    const auto fold = [](std::vector<float> part) {  // 32 values, halves upon each other
+    const auto fold = [](std::vector<float> part) {  // 32 values, summed by halves
       for (size_t half = 16; half > 0; half /= 2)
         for (size_t i = 0; i < half; ++i) part[i] += part[i + half];
       return part[0];
@@ -158,9 +158,8 @@ __global__ void shuffles(int* out) {
   if (lane < 16) to[4] = __shfl_sync(0xffffu, lane, 3, 4);
 }
 
-// Programming Guide, Warp Shuffle Functions: where the lane that is asked lies outside the part of
-// the warp, the caller gets its own value; parts are `width` lanes wide; lanes that the mask leaves
-// out take no part.
+// Programming Guide, Warp Shuffle Functions: if the lane is outside of the part of the warp, the
+// caller gets its own value; parts are `width` lanes wide; lanes outside of the mask take no part.
 TEST_P(Kernels, ShufflesGoWhereTheManualSays) {
   Stream stream;
   OnDevice<int> out(64 * 5);
@@ -210,8 +209,8 @@ template <class A, class B>
 __global__ void __launch_bounds__(kBoundOf<B>, 4) bounded_by_type() {}
 
 // Programming Guide, Technical Specifications: blocks have 1 to 1024 threads, at most 64 of them
-// deep, and 48 KiB of shared memory unless more is asked for; grids have 65535 blocks in y and z;
-// kernels take 32,764 bytes of parameters.
+// deep, and 48 KiB of shared memory by default; grids have 65535 blocks in y and z; kernels take
+// 32,764 bytes of parameters.
 TEST(KernelLimits, AreKept) {
   if (const std::string reason = why_not_here("eager"); !reason.empty()) GTEST_SKIP() << reason;
   Stream stream;
@@ -226,14 +225,14 @@ TEST(KernelLimits, AreKept) {
   refused(1, 32, (48 << 10) + 1);
   EXPECT_NO_THROW(launch("nothing", nothing, 1, 1024, 48 << 10, stream));
   EXPECT_NO_THROW(launch("takes", takes<32764>, 1, 1, 0, stream, Parameters<32764>{}));
-#if !defined(TESSERA_ON_CARD)  // which nvcc refuses, and which a card allows
+#if !defined(TESSERA_ON_CARD)  // nvcc refuses this, and a card allows it
   EXPECT_THROW(launch("takes", takes<32768>, 1, 1, 0, stream, Parameters<32768>{}),
                tessera::DeviceError);
   EXPECT_DEATH(launch("nothing", nothing, 1, 1, 0, nullptr), "nothing on the default stream");
 #endif
 }
 
-#if !defined(__clang__)  // with which the double does not know them
+#if !defined(__clang__)  // the double has no launch bounds with clang
 // Programming Guide, Launch Bounds: a kernel fails to launch with more threads per block than it
 // was compiled for.
 TEST(KernelLimits, AreThoseThatAKernelWasCompiledFor) {
@@ -269,8 +268,8 @@ __global__ void half_a_warp() {
 __global__ void outside_the_mask() { __shfl_sync(1u, 1, 0); }
 
 // Programming Guide, Synchronization Functions and Warp Shuffle Functions: a barrier must be
-// reached by the whole block, or by none of it; all lanes that a mask names must come, the caller
-// among them.
+// reached by the whole block, or by none of it; all lanes of a mask must arrive, including the
+// caller.
 TEST(KernelFaults, StopWithAMessage) {
   ONLY_SIMULATED();
   Stream stream;

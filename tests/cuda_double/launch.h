@@ -1,4 +1,4 @@
-// How a kernel gets onto a stream of the double.
+// Launches of kernels on streams of the double.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,16 @@
 
 namespace cuda_double {
 
-constexpr unsigned kMaxThreads = 1024;  // of a block
-// The compiler's list of the functions that begin with no-ops, in the program or library that asks:
-// where those begin.
+constexpr unsigned kMaxThreads = 1024;  // per block
+// The compiler's list of the addresses of functions that begin with no-ops, in the calling program
+// or library.
 __attribute__((weak, visibility("hidden"))) extern const uintptr_t kBoundedBegin[] __asm__(
     "__start___patchable_function_entries");
 __attribute__((weak, visibility("hidden"))) extern const uintptr_t kBoundedEnd[] __asm__(
     "__stop___patchable_function_entries");
 
-// What the kernel was declared with by __launch_bounds__ (emulator.h): as many no-ops stand in
-// front of it. kMaxThreads for one without, and where no compiler but g++ for x86-64 can put them
-// there.
+// Returns the kernel's __launch_bounds__ (emulator.h), stored as the number of no-ops before the
+// kernel. Returns kMaxThreads if there are none, or if the compiler is not g++ for x86-64.
 __attribute__((visibility("hidden"))) inline unsigned max_threads(uintptr_t kernel) {
   uintptr_t nearest = 0;
   for (const uintptr_t* at = kBoundedBegin; at != kBoundedEnd; ++at)
@@ -32,16 +31,17 @@ __attribute__((visibility("hidden"))) inline unsigned max_threads(uintptr_t kern
   constexpr unsigned char kNoOp = 0x90;
   const auto* const code = reinterpret_cast<const unsigned char*>(nearest);
   for (uintptr_t i = 0; i < bound; ++i)
-    if (code[i] != kNoOp) return kMaxThreads;  // of another function
+    if (code[i] != kNoOp) return kMaxThreads;  // in another function
   return static_cast<unsigned>(bound);
 }
 
-// Refuses what the machine would refuse, else puts the work on its stream. `thread` is called once
-// for each thread of the grid.
+// Refuses what a GPU would refuse, else puts the work on its stream. `thread` is called once for
+// each thread of the grid.
 cudaError_t start(const char* name, const cudaLaunchConfig_t& config, size_t parameter_bytes,
                   unsigned max_threads, std::function<void()> thread);
 
-// As cudaLaunchKernelEx: arguments are converted to the kernel's parameters and kept by value.
+// Works like cudaLaunchKernelEx: arguments are converted to the kernel's parameters and kept by
+// value.
 template <class... P, class... A>
 cudaError_t launch(const char* name, const cudaLaunchConfig_t& config, void (*kernel)(P...),
                    A&&... args) {

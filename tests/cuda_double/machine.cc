@@ -9,7 +9,7 @@
 namespace cuda_double {
 namespace {
 
-constexpr int kPatience = 64;  // questions after an event until something moves
+constexpr int kPatience = 64;  // queries of an event until something moves
 constexpr size_t kMaxRecords = 1 << 20;
 
 }  // namespace
@@ -85,9 +85,8 @@ void Machine::enqueue(cudaStream_t stream, Operation operation) {
   }
 }
 
-// When an engine that is asked for from `ready` on can begin. The schedule does things in another
-// order than they would happen in: what is done later may begin before. What is very short goes
-// between the pieces of what is long.
+// Returns when an engine that is requested at `ready` can begin. The schedule runs operations out
+// of order, so a later one may begin earlier. Very short ones do not wait for long ones.
 double Machine::take_engine(Engine engine, double ready, double seconds) {
   constexpr size_t kRemembered = 256;
   constexpr double kShort = 1e-6;
@@ -103,7 +102,7 @@ double Machine::take_engine(Engine engine, double ready, double seconds) {
   return start;
 }
 
-// Does the first thing on a stream; false where there is none, or where it waits.
+// Runs the first operation of a stream; returns false if there is none or it has to wait.
 bool Machine::step(CUstream_st& stream) {
   if (stream.queue.empty()) return false;
   Operation& front = stream.queue.front();
@@ -134,7 +133,7 @@ bool Machine::step(CUstream_st& stream) {
   return true;
 }
 
-// Takes a stream one step forward, or the one whose event it waits for.
+// Runs an operation of a stream, or of the one whose event it waits for.
 bool Machine::advance(CUstream_st& stream, int depth) {
   if (step(stream)) return true;
   if (stream.queue.empty() || depth > 100) return false;
@@ -147,7 +146,7 @@ bool Machine::advance(CUstream_st& stream, int depth) {
 
 template <class Done>
 void Machine::drive(Done done, CUstream_st* first) {
-  OpenMemory open;  // once for all that is done
+  OpenMemory open;  // once for all operations
   while (!done()) {
     bool moved = false;
     if (schedule_ == Schedule::random && !streams_.empty())

@@ -1,8 +1,8 @@
 // The simulated machine: streams, events and graphs in one discrete-event simulation. Nothing runs
-// beside the caller: work is done when the schedule says so, TESSERA_DOUBLE=
+// in parallel to the caller: work is done when the schedule says so, TESSERA_DOUBLE=
 //   eager        at once
-//   lazy         when somebody waits for it, and then no more than that takes
-//   random:SEED  now and then, streams by turns, as the seed has it
+//   lazy         when a caller waits for it, and no more than needed
+//   random:SEED  now and then, in streams drawn by the seed
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ struct CUgraph_st;
 
 namespace cuda_double {
 
-// A use that has no meaning on the machine: says so and stops the process.
+// Reports an invalid use and aborts.
 [[noreturn]] void broken(const std::string& what);
 
-// What an event handle stands for; outlives it while work refers to it.
+// The state of an event handle; outlives the handle while work refers to it.
 struct EventState {
-  uint64_t recorded = 0, happened = 0;  // how often
-  double at = 0;                        // of the last that happened
-  CUstream_st* stream = nullptr;        // of the last record
-  std::vector<size_t> nodes;            // of the last record, where that was captured
+  uint64_t recorded = 0, happened = 0;  // number of times
+  double at = 0;                        // time when it last happened
+  CUstream_st* stream = nullptr;        // stream of the last record
+  std::vector<size_t> nodes;            // captured nodes of the last record
   uint64_t capture = 0;                 // the number of that graph
 };
 
-enum class Engine { none, compute, in, out };  // what work keeps busy
+enum class Engine { none, compute, in, out };  // the unit that work occupies
 constexpr int kEngines = 4;
 
 struct Operation {
@@ -45,7 +45,7 @@ struct Operation {
   double seconds = 0;
   std::function<void()> run;                   // may be empty
   std::shared_ptr<EventState> records, waits;  // at most one of them
-  uint64_t generation = 0;                     // of that event
+  uint64_t generation = 0;                     // generation of that event
   double issued = 0;
 };
 
@@ -60,29 +60,29 @@ enum class Schedule { eager, lazy, random };
 class Machine {
  public:
   static Machine& get();
-  std::recursive_mutex mutex;  // held by whoever calls the runtime
+  std::recursive_mutex mutex;  // held by callers of the runtime
 
-  void set_schedule(const std::string& text);  // what was issued is done first
-  void finish();                               // does all that was issued
+  void set_schedule(const std::string& text);  // runs issued work first
+  void finish();                               // runs all issued work
   uint64_t kernel_seed();                      // for the next grid
-  size_t random_below(size_t end);             // 0 where the schedule is not random
+  size_t random_below(size_t end);             // 0 unless the schedule is random
 
   cudaStream_t make_stream(int device);
   bool is_stream(cudaStream_t stream) const;
   long streams() const;
-  void end_stream(cudaStream_t stream);  // what is on it is still done
-  // On the stream, or into the graph that captures it.
+  void end_stream(cudaStream_t stream);  // its work is still done
+  // Adds to the stream, or to the graph that captures it.
   void enqueue(cudaStream_t stream, Operation operation);
   void wait_for(cudaStream_t stream);
   void wait_for(EventState& event);
   void wait_for_device(int device);
-  void asked(EventState& event);  // a query that found it not yet done
+  void asked(EventState& event);  // after a query that found it pending
 
-  double now = 0;  // of the host, in simulated seconds
+  double now = 0;  // host time, in simulated seconds
   cuda_double_counts counters{};
   std::vector<Record> records;
-  std::string kernel;           // that runs now
-  long events = 0, graphs = 0;  // that there are
+  std::string kernel;           // the running one
+  long events = 0, graphs = 0;  // existing ones
   cudaError_t sticky = cudaSuccess;
 
  private:
@@ -97,7 +97,7 @@ class Machine {
   uint64_t seed_ = 0, grids_ = 0;
   std::mt19937_64 random_;
   std::vector<CUstream_st*> streams_;
-  std::map<double, double> busy_[kEngines];  // from when to when, the latest of each engine
+  std::map<double, double> busy_[kEngines];  // intervals, the latest of each engine
   int streams_made_ = 0, questions_ = 0;
 };
 
@@ -109,7 +109,7 @@ struct CUgraph_st {
     std::vector<size_t> after;
   };
   std::vector<Node> nodes;
-  // While it is captured:
+  // During capture:
   uint64_t number = 0;
   CUstream_st* origin = nullptr;
   std::vector<CUstream_st*> streams;
@@ -124,10 +124,10 @@ struct CUgraphExec_st {
 struct CUstream_st {
   int device, number;
   std::deque<cuda_double::Operation> queue;
-  double end = 0;  // of what has been done
+  double end = 0;  // when the work done so far ends
   bool ended = false;
   CUgraph_st* capture = nullptr;
-  std::vector<size_t> tips;  // of the capture: what the next node comes after
+  std::vector<size_t> tips;  // the nodes that the next captured node follows
 };
 
 struct CUevent_st {

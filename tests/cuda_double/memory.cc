@@ -33,8 +33,8 @@ struct Block {
   size_t bytes;
 };
 
-// Addresses of device memory: more than there is memory, so that it never lies in pieces too small,
-// as the pages of a GPU do not.
+// Addresses of device memory: more than there is memory, so that fragmentation does not matter, as
+// with a GPU's pages.
 class Addresses {
  public:
   Addresses() {
@@ -93,7 +93,7 @@ State& state() {
   return *all;
 }
 
-// Forbids or allows what lies around a block, where a sanitizer tells at once who comes there.
+// Forbids or allows the bytes around a block, so that a sanitizer reports an access at once.
 void forbid([[maybe_unused]] const char* block, [[maybe_unused]] size_t bytes,
             [[maybe_unused]] bool forbidden) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -121,8 +121,8 @@ void check(const char* block, const Block& about) {
   if (!red(block - kRedZone, kRedZone)) side = "before";
   if (!red(block + about.bytes, up(about.bytes) - about.bytes + kRedZone)) side = "behind";
   if (side != nullptr)
-    broken(std::string("somebody wrote ") + side + " a block of " + std::to_string(about.bytes) +
-           " bytes");
+    broken(std::string("a kernel or copy wrote ") + side + " a block of " +
+           std::to_string(about.bytes) + " bytes");
   forbid(block, about.bytes, true);
 }
 
@@ -134,7 +134,7 @@ void* add(char* memory, Place place, int device, size_t bytes) {
   return block;
 }
 
-// Forgets a block and returns what was taken for it; nullptr where there is no such block.
+// Removes a block and returns its memory; nullptr if there is no such block.
 char* forget(void* block, Place place, Block* about) {
   const auto it = state().blocks.find(static_cast<char*>(block));
   if (it == state().blocks.end() || it->second.place != place) return nullptr;

@@ -1,5 +1,4 @@
-// What memory there is: of devices, and pinned on the host. Every block stands between red zones
-// and starts out as NaN.
+// Memory: of devices, and pinned on the host. Every block is between red zones and starts as NaN.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ constexpr const char* kDeviceName = "simulated GPU (double)";
 constexpr int kMultiprocessors = 2;  // few, so that grids are small and their threads loop
 
 int device_count();
-size_t device_bytes();  // of each device
+size_t device_bytes();  // per device
 size_t used_bytes(int device);
 size_t pinned_bytes();
 
@@ -24,13 +23,13 @@ struct Region {
   char* begin = nullptr;
   size_t bytes = 0;
 };
-Region region_of(const void* address);  // pageable where nothing is known
+Region region_of(const void* address);  // pageable if unknown
 
-void* take_device(int device, size_t bytes);  // nullptr: there is no room
+void* take_device(int device, size_t bytes);  // nullptr: out of memory
 bool give_device(void* block);                // false: not the start of a block
 void* take_pinned(size_t bytes);
 bool give_pinned(void* block);
-// Stops where somebody wrote beside a block.
+// Aborts if bytes next to a block have been overwritten.
 void check_red_zones();
 
 }  // namespace cuda_double

@@ -11,7 +11,7 @@ class Memory : public WithSchedule {};
 IN_EVERY_SCHEDULE(Memory);
 
 // Programming Guide, Device Memory Accesses: blocks of cudaMalloc start at multiples of 256.
-// Runtime API, Memory Management: what a new block holds is undefined.
+// Runtime API, Memory Management: the contents of a new block are undefined.
 TEST_P(Memory, BlocksAreAlignedAndHoldNoValues) {
   Stream stream;
   for (const size_t count : {1, 3, 64, 1000}) {
@@ -23,7 +23,7 @@ TEST_P(Memory, BlocksAreAlignedAndHoldNoValues) {
   }
 }
 
-// Runtime API, Memory Management: bytes that are taken are not free; where there is no room,
+// Runtime API, Memory Management: allocated bytes are not free; if there is no memory,
 // cudaErrorMemoryAllocation, which a later call does not repeat.
 TEST_P(Memory, IsCounted) {
   size_t free = 0, total = 0, after = 0;
@@ -44,7 +44,7 @@ TEST_P(Memory, IsCounted) {
   EXPECT_EQ(after, free);
 }
 
-// Runtime API, cudaMemcpyAsync: the kind must be that of the pointers, and what is copied must lie
+// Runtime API, cudaMemcpyAsync: the kind must be that of the pointers, and the ranges must be
 // within the blocks.
 TEST_P(Memory, CopiesMustBeOfTheirKind) {
   Stream stream;
@@ -67,7 +67,7 @@ TEST_P(Memory, CopiesMustBeOfTheirKind) {
 
 __global__ void write_at(int* x, int at) { x[at] = 1; }
 
-// Nothing is promised about what lies beside a block; the double finds who writes there.
+// Nothing is promised about bytes next to a block; the double finds writes to them.
 TEST(MemoryFaults, AWriteBesideABlockIsFound) {
   const auto write = [](int at) {
     Stream stream;
@@ -83,7 +83,7 @@ TEST(MemoryFaults, AWriteBesideABlockIsFound) {
   write(4);
 }
 
-// Programming Guide, Device Memory: it is not the host's to touch.
+// Programming Guide, Device Memory: the host must not access it.
 TEST(MemoryFaults, AHostAccessIsFound) {
   const auto touch = [] {
     cuda_double_protect(1);
@@ -96,7 +96,7 @@ TEST(MemoryFaults, AHostAccessIsFound) {
   EXPECT_DEATH(touch(), "host access to device memory");
 }
 
-// ... while kernels and copies are.
+// ... while kernels and copies may.
 TEST(MemoryFaults, WorkOfTheDeviceIsNone) {
   const int before = cuda_double_protect(1);
   {

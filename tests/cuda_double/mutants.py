@@ -5,8 +5,8 @@
 
 In a copy of the tree every such statement gets a switch, and the tests for the simulated GPU are built
 once (TESSERA_CUDA=DOUBLE). A barrier is removed in one kernel at a time: what several kernels share is
-needed in each. Which tests come to a statement is found by running each of them alone; these run without
-it, the shortest first, under several schedules, until one fails. Ends with 1 where one survives.
+needed in each. Each test is run alone to find the statements that it reaches. The tests of a statement then
+run without it, the shortest first, under several schedules, until one fails. Exits with 1 if a mutant survives.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans of cuDNN that trainings on the simulated GPU keep, share, find damaged and measure.
+"""Trainings on the simulated GPU cache, share and measure plans of cuDNN, and detect damaged ones.
 
     plans_test.py TRAINER
 """

@@ -15,12 +15,12 @@ struct Protection {
   char *begin = nullptr, *used = nullptr;
   size_t bytes = 0;
   bool asked = false, on = false;
-  int key = -1;  // -1: there are none
+  int key = -1;  // -1: not supported
   int open = 0;
   struct sigaction before {};
 } all;
 
-// The rights that hold now.
+// Sets the current access rights.
 void apply() {
   const bool closed = all.on && all.open == 0;
   if (all.key >= 0) {
@@ -38,7 +38,7 @@ void on_fault(int signal, siginfo_t* about, void*) {
     const ssize_t written = write(STDERR_FILENO, kText, sizeof kText - 1);
     (void)written;
   }
-  sigaction(signal, &all.before, nullptr);  // the fault comes again, to whoever was there first
+  sigaction(signal, &all.before, nullptr);  // the fault is raised again, for the previous handler
 }
 
 }  // namespace

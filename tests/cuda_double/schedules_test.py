@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trainings on the simulated GPU have the same bits whenever it does its work.
+"""Trainings on the simulated GPU have the same bits in every schedule.
 
     schedules_test.py TRAINER
 """

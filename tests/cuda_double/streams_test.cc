@@ -10,8 +10,8 @@ namespace {
 class Streams : public WithSchedule {};
 IN_EVERY_SCHEDULE(Streams);
 
-// Runtime API, Stream Management, cudaStreamWaitEvent: work behind it waits for what the event's
-// last record captured.
+// Runtime API, Stream Management, cudaStreamWaitEvent: later work waits for the work captured by
+// the event's last record.
 TEST_P(Streams, AWaitOrdersTwoStreams) {
   Stream first, second;
   Event event;
@@ -28,7 +28,7 @@ TEST_P(Streams, AWaitOrdersTwoStreams) {
 }
 
 // Runtime API, Event Management: an event that was never recorded is complete, and waiting for it
-// is nothing; recording again moves it.
+// does nothing; recording again moves it.
 TEST_P(Streams, AnEventIsItsLastRecord) {
   Stream stream;
   Event event;
@@ -43,7 +43,7 @@ TEST_P(Streams, AnEventIsItsLastRecord) {
   }
 }
 
-// Runtime API, Stream and Event Management: destroying either while work uses it takes nothing from
+// Runtime API, Stream and Event Management: destroying either while work uses it does not affect
 // that work.
 TEST_P(Streams, WorkOutlivesItsHandles) {
   Stream other;
@@ -61,8 +61,8 @@ TEST_P(Streams, WorkOutlivesItsHandles) {
   EXPECT_EQ(result.data[9], 0x01010101);
 }
 
-// Runtime API, Memory Management, cudaFree: it waits for the work of the device. Of cudaFreeHost
-// nothing of the kind is promised.
+// Runtime API, Memory Management, cudaFree: it waits for the work of the device. cudaFreeHost does
+// not promise this.
 TEST_P(Streams, FreeingWaits) {
   Stream stream;
   Pinned<int> result(10);
@@ -86,7 +86,7 @@ TEST_P(Streams, PageableMemoryIsFreeWhenTheCallReturns) {
   EXPECT_EQ(back, std::vector<int>(10, 5));
 }
 
-// The same chapter: from pinned memory nothing of the kind is promised.
+// API synchronization behavior: copies from pinned memory do not promise this.
 TEST(LazyStreams, APinnedBufferThatIsReusedTooEarlyIsSeen) {
   ONLY_SIMULATED();
   cuda_double_schedule("lazy");
@@ -115,8 +115,8 @@ TEST(LazyStreamsDeathTest, APinnedBufferThatIsFreedTooEarlyIsSeen) {
   EXPECT_DEATH(early(), "freed before a copy");
 }
 
-// Stream Management: streams that nothing orders may run in any order; lazily, one that nobody
-// waits for does nothing.
+// Stream Management: unordered streams may run in any order; lazily, a stream without waiters does
+// nothing.
 TEST(LazyStreams, OnlyWhatIsWaitedForIsDone) {
   ONLY_SIMULATED();
   cuda_double_schedule("lazy");
@@ -137,7 +137,7 @@ TEST(LazyStreams, OnlyWhatIsWaitedForIsDone) {
   cuda_double_schedule("eager");
 }
 
-// Event Management, cudaEventQuery: who asks again and again gets to see it happen.
+// Event Management, cudaEventQuery: repeated queries see the event happen.
 TEST_P(Streams, AskingLongEnoughSeesTheEnd) {
   Stream stream;
   Event event;

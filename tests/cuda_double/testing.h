@@ -1,6 +1,6 @@
-// For the tests of the double: owners of what the runtime makes, and a schedule for each test.
-// Promises that a test stands for are named by the chapter of NVIDIA's manuals: "Runtime API" and
-// "Programming Guide". On a card (TESSERA_ON_CARD) those run that ask for what is promised alone.
+// Helpers for tests of the double: owners of runtime objects, and a schedule for each test. A test
+// names the promise that it checks by the chapter of NVIDIA's manuals: "Runtime API" and
+// "Programming Guide". On a card (TESSERA_ON_CARD) only tests of promises run.
 #pragma once
 
 #include <string>
@@ -22,11 +22,11 @@ inline void cuda_double_fail(const char*) {}
 inline constexpr bool kSimulated = true;
 #endif
 
-// For tests of what the double adds: other schedules, and an end to what is undefined.
+// For tests of additions of the double: other schedules, and aborts on undefined behavior.
 #define ONLY_SIMULATED() \
   if (!kSimulated) GTEST_SKIP() << "not promised of a card"
 
-// Why a test cannot run here in that schedule; empty where it can.
+// Returns why a test cannot run here in that schedule; empty if it can.
 inline std::string why_not_here(const std::string& schedule) {
   int devices = 0;
   const cudaError_t code = cudaGetDeviceCount(&devices);
@@ -35,7 +35,7 @@ inline std::string why_not_here(const std::string& schedule) {
 }
 
 #define OK(call) ASSERT_EQ(call, cudaSuccess)
-#define OK_VALUE(call) EXPECT_EQ(call, cudaSuccess)  // where a value is returned
+#define OK_VALUE(call) EXPECT_EQ(call, cudaSuccess)  // for functions with a result
 
 class WithSchedule : public testing::TestWithParam<const char*> {
  protected:
@@ -79,7 +79,7 @@ struct Event {
   operator cudaEvent_t() const { return handle; }
 };
 
-// `count` values in device memory.
+// Owns `count` values in device memory.
 template <class T>
 struct OnDevice {
   T* data = nullptr;

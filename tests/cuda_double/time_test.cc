@@ -15,8 +15,8 @@ std::vector<cuda_double_done> done() {
 class Time : public WithSchedule {};
 IN_EVERY_SCHEDULE(Time);
 
-// Programming Guide, Overlap of Data Transfer and Kernel Execution: a copy runs beside work of
-// another stream, and after what comes before it on its own.
+// Programming Guide, Overlap of Data Transfer and Kernel Execution: a copy overlaps with work of
+// another stream, and follows earlier work of its own stream.
 TEST_P(Time, CopiesOverlapWithOtherStreams) {
   constexpr size_t kBytes = 25'000'000;  // 1 ms of copying
   Stream compute, copies;
@@ -121,7 +121,7 @@ TEST_P(Failures, TheNthAllocationAndTheNthCall) {
 }
 
 // Runtime API, cudaErrorIllegalAddress: it leaves the process in a state in which every further
-// call gives the same error; it shows at the call that waits, or at any after it was met.
+// call gives the same error; the call that waits shows it, or any later call.
 TEST_P(Failures, AStickyOneStays) {
   Stream stream;
   OnDevice<int> x(1);

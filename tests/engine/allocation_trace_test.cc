@@ -1,4 +1,4 @@
-// What eager mode asked for, as it was recorded.
+// Tests of AllocationTrace: the recorded allocations of eager mode.
 #include "tessera/engine/allocation_trace.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(AllocationTrace, SaysWhatCameWhenAndWhere) {
 }
 
 TEST(AllocationTrace, BytesThatAreUsedAgainAreTheSameInThePicture) {
-  block();  // it is in the cache now
+  block();  // the bytes are in the cache now
   const AllocationTrace trace;
   for (int i = 0; i < 5; ++i) block();
   const PlanPicture picture = trace.picture("");

@@ -29,14 +29,15 @@ TEST(Autograd, TheTapeIsLetGo) {
   EXPECT_THROW(gradients(y, Tensors{x}), Error);
 }
 
-// Of h alone it is an error above; beside another way to x only that one would be seen.
+// The test above has a loss of h alone. Here the loss also reaches x directly, and that gradient
+// alone would be wrong.
 TEST(Autograd, ATapeThatIsGonePartlyIsAnErrorNotAPartOfTheGradient) {
   Tensor x = requires_grad(normal({3}, 7));
   Tensor h = x * x;
   gradients(sum(h), Tensors{x});
   const std::string says = error_of([&] { gradients(sum(h * x), Tensors{x}); });
-  EXPECT_NE(says.find("has been let go by an earlier call of gradients()"), says.npos) << says;
-  // Behind h lies nothing that is wanted here.
+  EXPECT_NE(says.find("was freed by an earlier call of gradients()"), says.npos) << says;
+  // The gradient of w needs nothing before h.
   Tensor w = requires_grad(normal({3}, 8));
   EXPECT_EQ(gradients(sum(h * w), Tensors{w})[0].to_vector<double>(), h.to_vector<double>());
 }

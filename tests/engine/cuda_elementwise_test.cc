@@ -1,4 +1,4 @@
-// Arithmetic of integers, comparisons and where on a GPU give the bits of the CPU.
+// Integer arithmetic, comparisons and where() on a GPU give the bits of the CPU.
 #include "tessera/engine/integer_arithmetic.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/tests/engine/device_testing.h"
@@ -13,20 +13,20 @@ constexpr DType kIntegers[] = {DType::u8, DType::i32, DType::i64};
 struct Pair {
   Shape a, b;
 };
-// Alike, repeated along each of the axes, of a rank of their own, empty; lines of 4 and not of 4.
+// Equal shapes, repetition along each axis, different ranks, empty; lines of 4 and not of 4.
 const Pair kPairs[] = {
     {{}, {}},       {{1}, {1}},       {{4099}, {4099}},    {{4099}, {}},
     {{37, 8}, {8}}, {{8}, {37, 8}},   {{5, 1, 7}, {3, 1}}, {{2, 1, 3, 1, 4}, {5, 1, 2, 1}},
     {{0, 3}, {3}},  {{7, 12}, {7, 1}}};
 
-// Few different numbers, of both signs where the dtype has them, so that pairs are often equal and
-// divisors often 0.
+// Returns few different numbers, of both signs if the dtype is signed, so that pairs are often
+// equal and divisors often 0.
 Tensor few_numbers(const Shape& shape, DType dtype, uint64_t seed) {
   const double low = dtype == DType::u8 ? 0 : -4;
   return cast(cast(random_uniform(shape, seed, low, 5, DType::f64), DType::i32), dtype);
 }
 
-// In the dtypes that the inputs have.
+// Compares in the dtypes of the inputs.
 void expect_bits(const DeviceFunction& f, const Tensors& inputs, const std::string& what) {
   const DType dtype = inputs.back().dtype() == DType::f32 ? DType::f32 : DType::f64;
   for (const Placed placed : {Placed::aligned, Placed::off_by_one})
@@ -56,7 +56,7 @@ TEST_F(CudaElementwise, IntegerArithmeticWithBroadcasting) {
                   std::string(name_of(dtype)) + " " + a.text() + " " + b.text());
 }
 
-// Every pair of the numbers where something wraps around or has no quotient.
+// Tests every pair of the numbers that wrap around or have no quotient.
 template <class T>
 void expect_extremes() {
   constexpr T kMin = std::numeric_limits<T>::min(), kMax = std::numeric_limits<T>::max();

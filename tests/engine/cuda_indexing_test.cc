@@ -14,7 +14,7 @@ constexpr DType kIntegers[] = {DType::u8, DType::i32, DType::i64};
 struct Case {
   Shape x;
   int axis;
-  int64_t count;  // of indices along the axis
+  int64_t count;  // indices along the axis
 };
 const Case kCases[] = {{{1}, 0, 1},          {{7}, 0, 700},   {{4099}, 0, 5},    {{33, 10}, 1, 1},
                        {{33, 10}, 1, 17},    {{6, 37}, 0, 9}, {{3, 5, 8}, 1, 4}, {{3, 5, 8}, 0, 3},
@@ -24,13 +24,13 @@ Tensor numbers(const Shape& shape, DType dtype) {
   return cast(random_uniform(shape, 21, 0, 100, DType::f64), dtype);
 }
 
-// Within the axis, counted from either end where the dtype has negative numbers.
+// Returns indices within the axis, counted from either end if the dtype is signed.
 Tensor indices(const Case& c, DType dtype) {
   Shape shape = c.x;
   shape[c.axis] = c.count;
   const double size = static_cast<double>(c.x[c.axis]);
   const Tensor from_zero = random_uniform(shape, 22, 0, size, DType::f64);
-  // Truncated towards 0: -0.5 to 0, so none is below -size.
+  // Truncation towards 0 turns -0.5 into 0, so no index is below -size.
   return dtype == DType::u8 ? cast(from_zero, dtype) : cast(from_zero * 2 - size, dtype);
 }
 
@@ -53,7 +53,7 @@ TEST_F(CudaIndexing, GatherOfEveryDType) {
       }
 }
 
-// Many indices name the same place, so their order shows in the bits.
+// Many indices name the same element, so their order shows in the bits.
 TEST_F(CudaIndexing, GradientsOfGatherAddInOrder) {
   for (const Case& c : kCases)
     for (const DType type : kIntegers) {
@@ -64,7 +64,7 @@ TEST_F(CudaIndexing, GradientsOfGatherAddInOrder) {
         const Tensor y = gather(x, c.axis, in[2]);
         const std::vector<Tensor> to{x};
         const Tensor dx = gradients(y, to, dy, CreateGraph::yes)[0];
-        // The gradient of the gradient, which gathers again.
+        // The gradient of the gradient is a gather again.
         return Tensors{dx, gradients(dx, std::vector{dy}, in[0])[0]};
       };
       for (const DType dtype : {DType::f32, DType::f64})
@@ -73,13 +73,14 @@ TEST_F(CudaIndexing, GradientsOfGatherAddInOrder) {
     }
 }
 
-// Tables of more elements than threads, which each have several; the last of them fewer.
+// Tables with more elements than threads: each thread has several elements, the last one fewer.
 TEST_F(CudaIndexing, GradientsOfALargeTableAddInOrder) {
   for (const auto& [x, count] : {std::pair{Shape{140'001}, 700}, {Shape{40'000, 3}, 130}}) {
     Shape shape = x;
     shape[0] = count;
     const double size = static_cast<double>(x[0]);
-    // Half of them all over the table, half at its last places, where one is named many times.
+    // Half of the indices are anywhere in the table, half among its last elements, with many
+    // repeats.
     const Tensor anywhere = random_uniform(shape, 27, 0, size, DType::f64),
                  last = random_uniform(shape, 28, size - 5, size, DType::f64),
                  choice = random_uniform(shape, 29, -1, 1, DType::f64);
@@ -110,7 +111,7 @@ TEST_F(CudaIndexing, OneHotCountsFromTheEnd) {
                           {from_vector<int32_t>({4}, {-1, 0, -5, 4})});
 }
 
-// The results of f with indices outside: on the CPU that takes a captured step.
+// Compares f for indices out of range, which only a captured step accepts on the CPU.
 TEST_F(CudaIndexing, WhatIsOutsideIsAsInACapturedStep) {
   constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
   const Tensor index = from_vector<int64_t>({2, 4}, {-4, 3, 1, kFar, -3, -kFar - 1, 2, 300});

@@ -1,5 +1,4 @@
-// The structural ops on a GPU give the bits of the CPU; sums, which have an order of their own, its
-// values.
+// Structural ops on a GPU give the bits of the CPU; sums, which have another order, its values.
 #include <cmath>
 
 #include "tessera/engine/autograd.h"
@@ -11,12 +10,12 @@ namespace {
 using CudaStructural = OnGpu;
 constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::u8, DType::i32, DType::i64};
 
-// Numbers of every dtype.
+// Returns numbers that every dtype has.
 Tensor numbers(const Shape& shape, DType dtype = DType::f32) {
   return cast(random_uniform(shape, 7, 0, 100, DType::f64), dtype);
 }
 
-// In the dtypes that the inputs have, of whatever kind.
+// Compares in the dtypes of the inputs.
 void expect_bits(const DeviceFunction& f, const Tensors& inputs, const std::string& what) {
   for (const Placed placed : {Placed::aligned, Placed::off_by_one})
     EXPECT_TRUE(gpu_has_cpu_bits(f, inputs, DType::f32, placed)) << what;
@@ -34,7 +33,7 @@ TEST_F(CudaStructural, CastOfEveryPair) {
     for (const DType to : kDTypes)
       for (const int64_t count : {0, 1, 31, 5001}) {
         const Tensor x = numbers({count}, from);
-        // Floats change their dtype in gpu_has_cpu_bits: these are cast to it once more.
+        // gpu_has_cpu_bits changes the dtype of floats, so they are cast once more.
         const auto f = [&](const Tensors& in) { return Tensors{cast(cast(in[0], from), to)}; };
         for (const Placed placed : {Placed::aligned, Placed::off_by_one})
           EXPECT_TRUE(gpu_has_cpu_bits(f, {x}, DType::f64, placed))
@@ -99,7 +98,7 @@ TEST_F(CudaStructural, SumsOverEveryRun) {
   expect_gpu_matches(summed({0, 1}), {numbers({0, 4})});
 }
 
-// Where many terms cancel, what is left is right.
+// A sum is accurate even if many terms cancel.
 TEST_F(CudaStructural, SumOfTermsThatCancel) {
   expect_gpu_matches([](const Tensors& in) { return Tensors{sum(in[0])}; },
                      {random_normal({100'003}, 3)});

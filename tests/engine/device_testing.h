@@ -1,5 +1,5 @@
-// What a GPU computes, held against the CPU: for tests whose files begin with cuda_. They run on
-// simulated GPUs, too (TESSERA_CUDA=DOUBLE).
+// Compares results of a GPU with the CPU: for tests in files cuda_*. They also run on simulated
+// GPUs (TESSERA_CUDA=DOUBLE).
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace tessera {
 
 using DeviceFunction = std::function<Tensors(const Tensors&)>;
 
-// A test that needs a GPU and is skipped where there is none.
+// A test that needs a GPU and is skipped if there is none.
 class OnGpu : public testing::Test {
  protected:
   void SetUp() override {
@@ -26,15 +26,15 @@ class OnGpu : public testing::Test {
   }
 };
 
-// The same values with floating-point ones rounded to `dtype`.
+// Returns x rounded to `dtype` if it is floating point, else x.
 inline Tensor in_dtype(const Tensor& x, DType dtype) {
   return is_float(x.dtype()) ? cast(x, dtype) : x;
 }
 
-// How the inputs stand in memory.
+// The alignment of the inputs in memory.
 enum class Placed { aligned, off_by_one };
 
-// A copy on the GPU; off by one, it starts one element into its block.
+// Returns a copy on the GPU; off_by_one starts one element into its block.
 inline Tensor on_gpu(const Tensor& x, Placed placed) {
   const Device gpu{DeviceKind::gpu, 0};
   if (placed == Placed::aligned) return copy(x, gpu);
@@ -49,7 +49,7 @@ inline Tensor on_gpu(const Tensor& x, Placed placed) {
   return reshape(rows(whole, 1, count + 1), x.shape());
 }
 
-// The results of f on the GPU, copied to the host.
+// Returns the results of f on the GPU, copied to the host.
 inline Tensors run_on_gpu(const DeviceFunction& f, const Tensors& inputs, DType dtype,
                           Placed placed = Placed::aligned) {
   Tensors there, results;
@@ -69,8 +69,8 @@ inline std::vector<double> as_doubles(const Tensor& x) {
   return cast(x, DType::f64).to_vector<double>();
 }
 
-// The worst of |gpu - cpu| / max(1e-30, max |cpu|) over the results of f: the GPU computes in
-// `dtype`, the CPU in float64 from the same rounded inputs. NaNs must be at the same places.
+// Returns the largest |gpu - cpu| / max(1e-30, max |cpu|) of the results of f: the GPU computes in
+// `dtype`, the CPU in float64 from the same rounded inputs. NaNs must be at the same elements.
 inline double gpu_error(const DeviceFunction& f, const Tensors& inputs, DType dtype,
                         Placed placed = Placed::aligned) {
   Tensors rounded;
@@ -93,8 +93,8 @@ inline double gpu_error(const DeviceFunction& f, const Tensors& inputs, DType dt
   return worst;
 }
 
-// Whether the GPU gives the bits of the CPU in `dtype`, as it must where only + - * / sqrt and
-// choices occur, each in the CPU's order.
+// Returns true if the GPU gives the bits of the CPU in `dtype`, which is required if only + - * /
+// sqrt and choices occur, each in the CPU's order.
 inline bool gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs, DType dtype,
                              Placed placed = Placed::aligned) {
   Tensors rounded;
@@ -112,8 +112,8 @@ inline bool gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs, DTy
 
 inline double gpu_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : 1e-5; }
 
-// f of all inputs but the last, followed by the gradients of its first result for the first
-// `tracked` inputs, where the last input is the gradient of that result.
+// Returns f of all inputs but the last, followed by the gradients of its first result for the first
+// `tracked` inputs. The last input is the gradient of that result.
 inline DeviceFunction with_gradients(const DeviceFunction& f, size_t tracked) {
   return [=](const Tensors& in) {
     Tensors inputs(in.begin(), in.end() - 1);
@@ -125,7 +125,7 @@ inline DeviceFunction with_gradients(const DeviceFunction& f, size_t tracked) {
   };
 }
 
-// gpu_error() within gpu_tolerance() in both dtypes, with inputs aligned and off by one.
+// Expects gpu_error() within gpu_tolerance() in both dtypes, with inputs aligned and off by one.
 inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const Placed placed : {Placed::aligned, Placed::off_by_one})
@@ -133,7 +133,7 @@ inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs) {
           << name_of(dtype) << (placed == Placed::aligned ? "" : ", off by one");
 }
 
-// gpu_has_cpu_bits() in both dtypes, with inputs aligned and off by one.
+// Expects gpu_has_cpu_bits() in both dtypes, with inputs aligned and off by one.
 inline void expect_gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const Placed placed : {Placed::aligned, Placed::off_by_one})

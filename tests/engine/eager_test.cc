@@ -28,7 +28,7 @@ TEST(Eager, TensorsGiveTheirBytesBackAtOnce) {
 }
 
 TEST(Eager, AnAllocatorByNameWithALimitOfItsOwn) {
-  const Tensor before = full({1000}, 1.0);  // lives on with the allocator it came from
+  const Tensor before = full({1000}, 1.0);  // keeps its old allocator
   EXPECT_THROW(set_eager_allocator(Device{}, "direkt"), ConfigError);
   set_eager_allocator(Device{}, "direct", {.limit = 8000});
   {
@@ -51,7 +51,7 @@ std::string out_of_memory(const std::function<void()>& call) {
   return "no OutOfMemory";
 }
 
-// Everything that is needed to act: who asked for what, where, who holds the rest, what would fit.
+// The error names the op, its size and module path, the largest allocations, and what would fit.
 TEST(Eager, AnOutOfMemoryErrorNamesOpPlaceAndHolders) {
   set_eager_allocator(Device{}, "direct", {.limit = 3 << 20});
   {
@@ -73,12 +73,12 @@ TEST(Eager, AnOutOfMemoryErrorNamesOpPlaceAndHolders) {
     EXPECT_NE(text.find("\nheld by eager tensors, the largest:"), text.npos) << text;
     EXPECT_NE(text.find("\n      1.00 MiB  scale at block.conv1"), text.npos) << text;
     EXPECT_NE(text.find("\n      1.00 MiB  fill"), text.npos) << text;
-    EXPECT_EQ((x + 0.0).elements(), 1 << 18);  // as usable as before
+    EXPECT_EQ((x + 0.0).elements(), 1 << 18);  // still usable
   }
   set_eager_allocator(Device{}, "caching");
 }
 
-// An op for a device that is not here.
+// An op for a device that does not exist.
 struct NoParams {
   bool operator==(const NoParams&) const = default;
 };
@@ -108,7 +108,7 @@ TEST(Eager, ShapeAndDeviceErrorsNameThePlaceInTheModel) {
   }
 }
 
-// Hands out what the memory below gives, and counts.
+// Forwards to its memory and counts.
 class CountingAllocator final : public Allocator {
  public:
   CountingAllocator(RawMemory& memory, const AllocatorSettings&) : memory_(memory) {}
@@ -135,7 +135,7 @@ class CountingAllocator final : public Allocator {
   AllocatorStatistics statistics_;
 };
 
-// A limit holds for an allocator that knows nothing of limits, as it stands on a LimitedMemory.
+// A limit holds even for an allocator without limits, because it allocates from a LimitedMemory.
 TEST(Eager, AnAllocatorOfOnesOwnByNameKeepsALimit) {
   ASSERT_TRUE(add_allocator("counting", [](RawMemory& memory, const AllocatorSettings& settings) {
     return std::make_unique<CountingAllocator>(memory, settings);
@@ -184,10 +184,10 @@ TEST(Eager, MemoryIsReservedGrownAndTrimmed) {
     const Tensor second = ones({3, 1 << 18});  // 3 MiB: it grows by 4
     EXPECT_EQ(held(), 12 * kMiB);
     EXPECT_THROW(ones({14, 1 << 18}), OutOfMemory);
-    const Tensor third = ones({13, 1 << 18});  // 13 MiB: all that the limit leaves, 1 of it kept
+    const Tensor third = ones({13, 1 << 18});  // 13 MiB: the rest of the limit and 1 MiB of cache
     EXPECT_EQ(held(), 24 * kMiB);
   }
-  EXPECT_EQ(held(), 24 * kMiB);  // kept
+  EXPECT_EQ(held(), 24 * kMiB);  // cached
   eager_allocator(Device{}).trim();
   EXPECT_EQ(held(), 0u);
 }

@@ -1,4 +1,4 @@
-// The eager API over any dtype: integers, comparisons, where, positions.
+// The eager API for any dtype: integers, comparisons, where(), positions.
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -31,7 +31,7 @@ TEST(Integers, AddSubtractAndMultiplyWithBroadcasting) {
   expect_values<int32_t>(clamp(b, 15, 25), {15, 20, 25});
 }
 
-// PyTorch's values, and its gradients for ones.
+// PyTorch's values, and its gradients for upstream gradients of 1.
 TEST(Elementwise, MaximumAndMinimumKeepNan) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensors in{requires_grad(from_vector<double>({5}, {nan, 1, nan, 2, -1})),
@@ -110,7 +110,7 @@ TEST(Integers, WrapAroundInsteadOfOverflowing) {
   expect_values<uint8_t>(bytes * bytes, {36, 9});
 }
 
-// As Python's // and %.
+// Same results as Python's // and %.
 TEST(Integers, DivideDownwards) {
   const Tensor a = ints({4}, {7, -7, 7, -7}), b = ints({4}, {2, 2, -2, -2});
   expect_values<int32_t>(floor_divide(a, b), {3, -4, -4, 3});
@@ -163,7 +163,7 @@ TEST(Where, TakesFromOneOrTheOther) {
             "where: the condition must be uint8, as comparisons give it, is int32[1]");
 }
 
-// An accuracy and a loss as somebody would write them who has no op for them.
+// An accuracy and a loss for which there is no op.
 TEST(Eager, IsEnoughForAMetricAndALossOfOnesOwn) {
   const Tensor logits = requires_grad(normal({5, 3}, 1));
   const Tensor labels = ints({5}, {0, 2, 1, 1, -1});

@@ -1,4 +1,4 @@
-// What only a simulated GPU can be asked (TESSERA_CUDA=DOUBLE, tests/cuda_double/double.h).
+// Functions that only simulated GPUs have (TESSERA_CUDA=DOUBLE, tests/cuda_double/double.h).
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// By name, so that the same test is linked where GPUs are real.
+// Looks the functions up by name, so that the same tests also link with a real CUDA runtime.
 struct GpuDouble {
   decltype(&cuda_double_schedule) schedule = find<decltype(schedule)>("cuda_double_schedule");
   decltype(&cuda_double_fail) fail = find<decltype(fail)>("cuda_double_fail");

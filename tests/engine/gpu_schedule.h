@@ -1,4 +1,4 @@
-// When a simulated GPU does what was issued (TESSERA_CUDA=DOUBLE).
+// GpuSchedule: when a simulated GPU runs issued work (TESSERA_CUDA=DOUBLE).
 #pragma once
 
 #include <cstdlib>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Until it ends; back to what TESSERA_DOUBLE says then. A real GPU does as it likes: nothing
-// happens there.
+// Sets the schedule for the lifetime of the object; TESSERA_DOUBLE then applies again. Does nothing
+// on a real GPU.
 class GpuSchedule {
  public:
   explicit GpuSchedule(const std::string& text) { set(text.c_str()); }

@@ -9,7 +9,7 @@ namespace {
 TEST(Autograd, AWrongGradientIsCaught) {
   ScalarBuilder b(1), g(2);
   ScalarProgram square = b.build(b.mul(0, 0));
-  // x * dy, where 2 * x * dy is right.
+  // Computes x * dy instead of 2 * x * dy.
   PointwiseGrad wrong{{PointwiseGrad::kGradient, 0}, g.build(g.mul(0, 1))};
   auto result = check_gradients(
       [&](const Tensors& t) { return pointwise("square", square, {t[0]}, {wrong}); },

@@ -9,7 +9,7 @@ namespace {
 
 int prepared = 0, live = 0;
 
-// y = x + shift, computed by a kernel that is counted.
+// y = x + shift, computed by kernels that are counted.
 class Shift final : public OpBase<Shift> {
  public:
   explicit Shift(int shift) : params(shift) {}
@@ -41,7 +41,7 @@ Tensor shift(const Tensor& x, int by) { return apply1(std::make_shared<Shift>(by
 class KernelCacheTest : public ::testing::Test {
  protected:
   void SetUp() override { kernel_cache() = {}, prepared = 0; }
-  // How many kernels the call prepares.
+  // Returns the number of kernels that `call` prepares.
   template <class Call>
   int count(Call&& call) {
     const int before = prepared;
@@ -86,7 +86,7 @@ TEST_F(KernelCacheTest, AreBounded) {
   EXPECT_GT(live, kMax / 4);
 }
 
-// A kernel of the op that was called first runs for all that are the same.
+// The kernel of the first op runs for all equivalent ops.
 TEST_F(KernelCacheTest, TheOpLivesAsLongAsItsKernel) {
   auto first = std::make_shared<Shift>(1);
   const std::weak_ptr<Shift> watched = first;

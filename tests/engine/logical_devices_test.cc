@@ -1,5 +1,5 @@
-// Parts of the CPU as devices of their own: limits, allocators, and errors that name what came too
-// early or too late.
+// Logical devices of the CPU: limits, allocators, and errors that name what came too early or too
+// late.
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -71,10 +71,10 @@ TEST_F(LogicalDevices, EachHasALimitOfItsOwn) {
   const Tensor here = of_bytes(6 * kMiB);
   EXPECT_THROW(of_bytes(6 * kMiB), OutOfMemory);
   const DeviceScope scope("cpu:1");
-  const Tensor there = of_bytes(6 * kMiB);  // what cpu:0 holds does not count here
+  const Tensor there = of_bytes(6 * kMiB);  // bytes of cpu:0 do not count here
   EXPECT_EQ(there.device(), parse_device("cpu:1"));
   expect_says(error_of([] { of_bytes(6 * kMiB); }), "cpu:1");
-  of_bytes(kMiB);  // after a refusal it is as usable as before
+  of_bytes(kMiB);  // still usable after an error
 }
 
 TEST_F(LogicalDevices, WorkOnOneIsNotSeenOnTheOther) {
@@ -97,7 +97,7 @@ TEST_F(LogicalDevices, TensorsMoveBetweenPartsByCopyAlone) {
   EXPECT_EQ(sum(copy(x, parse_device("cpu:1"))).item<float>(), 20);
 }
 
-// x is read here, and there as a copy; what comes back from both is added here.
+// x is read here and, as a copy, there; both gradients are added here.
 TEST_F(LogicalDevices, GradientsComeBackFromEveryPart) {
   configure_devices({{"cpu:0", 2, 64 * kMiB}});
   const Device there = parse_device("cpu:1");

@@ -1,4 +1,4 @@
-// What the tests of ops share.
+// Helpers for the tests of ops.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ inline std::string message_of(const std::function<void()>& call) {
   return "no ShapeError";
 }
 
-// Of any kind of error.
+// Returns the message of any Error that `call` throws.
 inline std::string error_of(const std::function<void()>& call) {
   try {
     call();
@@ -36,7 +36,7 @@ inline std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-// A suite whose tests run once with the native kernels and once with Eigen's.
+// A suite whose tests run with the native kernels and with Eigen's.
 class UnderEachKernels : public testing::TestWithParam<CpuKernels> {
  protected:
   void SetUp() override {
@@ -59,15 +59,15 @@ inline Tensor normal(const Shape& shape, uint64_t key, DType dtype = DType::f64)
   return random_normal(shape, key, 0, 1, dtype);
 }
 
-// 1, 2, 3, ...
+// Returns 1, 2, 3, ...
 inline Tensor counted(const Shape& shape) {
   std::vector<double> values;
   for (int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>(i + 1));
   return from_vector(shape, values);
 }
 
-// Different values, a distance of 0.1 or more apart, in a scattered order: for maxima, whose
-// gradient jumps where two values meet.
+// Returns different values, at least 0.1 apart, in a scattered order: for maxima, whose gradient
+// jumps if two values are equal.
 inline Tensor spread(const Shape& shape) {
   const int64_t count = shape.elements();
   std::vector<double> values;

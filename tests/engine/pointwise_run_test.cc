@@ -1,5 +1,5 @@
-// Scalar programs, compiled and interpreted, have the bits of a plain loop, however inputs are read
-// and wherever a range starts and ends.
+// Scalar programs, compiled and interpreted, have the bits of a plain loop, for all forms of inputs
+// and all ranges.
 #include "tessera/engine/pointwise_run.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Of one element: a function has the same bits wherever an element stands.
+// Computes one element: the bits of a function do not depend on the position of its element.
 template <class T>
 T alone(ScalarOp op, T x) {
   ScalarBuilder b(1);
@@ -66,7 +66,7 @@ T evaluate(const Instruction& in, T a, T b, T c) {
   }
 }
 
-// Signs, zeros of both, infinities and NaN among plain numbers.
+// Returns plain numbers mixed with zeros of both signs, infinities and NaN.
 template <class T>
 std::vector<T> values(int64_t n, uint32_t key) {
   std::vector<T> all(static_cast<size_t>(n));
@@ -116,7 +116,7 @@ std::vector<T> plain(const ScalarProgram& program, const Operands<T>& in, int64_
   return out;
 }
 
-// That a value is a NaN is a result; its payload depends on which of two the compiler put first.
+// Ignores the payload of NaNs, which depends on the compiler's order of operands.
 template <class T>
 bool same_bits(T a, T b) {
   return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof(T)) == 0;
@@ -198,7 +198,7 @@ TEST(PointwiseRun, ValuesOfSamplesOfRowsAndOfAll) {
     }
 }
 
-// More values for channels than a run keeps copies of.
+// More per-channel values than a run keeps copies of.
 TEST(PointwiseRun, ManyOperands) {
   ScalarBuilder b(8);
   int sum = b.in(0);
@@ -212,8 +212,8 @@ TEST(PointwiseRun, ManyOperands) {
       expect_both(program, {{1, 3069}, {1, 1023}, {1, 1023}}, 3069, ranges_of(3069));
 }
 
-// Blocks of the interpreter are taken again; constants, an operand read late and a result that is
-// one of the instructions' own operands are not lost.
+// The interpreter reuses blocks. Constants, an operand read late and a result in the block of its
+// own operand must not be lost.
 TEST(PointwiseRun, ProgramsThatAreNotCompiled) {
   ScalarBuilder b(2);
   const int sum = b.add(b.in(0), b.in(1)), two = b.value(2), twice = b.mul(sum, two);
@@ -246,7 +246,7 @@ TEST(PointwiseRun, TheResultMayTakeThePlaceOfAnInput) {
       }
 }
 
-// Floats of every size and the special ones, against the function in double precision.
+// Compares floats of every magnitude, and special ones, with the function in double precision.
 void expect_close(ScalarOp op, double (*function)(double), float units, float floor) {
   std::vector<float> x;
   for (uint32_t bits = 0; bits < 0x7f800000u; bits += 0x3fff)
@@ -303,7 +303,7 @@ TEST(PrecompiledPrograms, AreFoundWhateverTheOrderOfTheirInputs) {
 }
 
 TEST(PrecompiledPrograms, AreFoundWhateverTheOrderOfTheirInstructions) {
-  ScalarBuilder b(3);  // the second operand first, and an input that nothing reads
+  ScalarBuilder b(3);  // the second operand first, and an unused input
   const int zero = b.value(0), dy = b.in(2);
   const ScalarProgram program = b.build(b.push(ScalarOp::select, b.in(1), dy, zero));
   const PrecompiledMatch match = precompiled_program(program);
@@ -318,7 +318,7 @@ TEST(PrecompiledPrograms, MayTakeConstantsForInputs) {
   for (const ScalarProgram& program : {stages::program<1>(leaky), stages::program<1>(normed)}) {
     EXPECT_LT(precompiled_program(program).program, 0);
     ASSERT_GE(precompiled_program(program, Constants::inputs).program, 0);
-    for (const int64_t c : {3, 64, 1023}) {  // patterns take all that is kept for them
+    for (const int64_t c : {3, 64, 1023}) {  // patterns use all their space
       std::vector<Broadcast> forms(static_cast<size_t>(program.inputs), {1, c});
       forms[0] = {1, 3 * c};
       EXPECT_TRUE(PointwisePlan(program, DType::f32, forms, 3 * c).is_precompiled());

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Away from kinks and poles.
+// Returns values away from kinks and poles.
 Tensor positive(const Shape& shape, uint64_t key) {
   return random_uniform(shape, key, 0.5, 2, DType::f64);
 }
@@ -42,7 +42,7 @@ TEST(Autograd, BroadcastGradientsAreSummed) {
   }
 }
 
-// Prepared kernels are kept for equal ops, and compiled code is taken for equal programs.
+// Kernels are cached for equal ops, and precompiled code is used for equal programs.
 TEST(Pointwise, ZerosOfBothSignsAreTwoConstants) {
   const Tensor x = from_vector<float>({2}, {0, -0.0f});
   const auto negative = [](const Tensor& y) {

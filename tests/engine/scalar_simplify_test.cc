@@ -1,4 +1,4 @@
-// Every rule of simplified(), what is no rule, and that the bits stay the same.
+// Every rule of simplified(), cases without a rule, and that the bits stay the same.
 #include "tessera/engine/scalar_simplify.h"
 
 #include <cstring>
@@ -39,7 +39,7 @@ std::vector<T> telling_values() {
           -Limits::quiet_NaN()};
 }
 
-// What the program gives for every pair (or triple) of telling values.
+// Returns the program's results for every pair (or triple) of telling values.
 template <class T>
 std::vector<T> results_of(const ScalarProgram& program) {
   const std::vector<T> values = telling_values<T>();
@@ -64,7 +64,7 @@ void expect_same_bits(const ScalarProgram& a, const ScalarProgram& b) {
         << a.text() << " against " << b.text() << " at " << i << ": " << x[i] << ", " << y[i];
 }
 
-// What becomes of y = body(b), with the same bits.
+// Simplifies y = body(b) and expects the same bits.
 template <class F>
 SimplifiedProgram simplify_built(int inputs, F&& body, DType dtype = DType::f32) {
   ScalarBuilder b(inputs);
@@ -166,13 +166,13 @@ TEST(ScalarSimplify, ConstantsAreComputedInTheDtype) {
   ASSERT_EQ(narrow.program.code.size(), 2u);
   EXPECT_EQ(narrow.program.code[0].value, static_cast<double>(1.0f / 3.0f));
   EXPECT_EQ(wide.program.code[0].value, 1.0 / 3.0);
-  // What overflows in float32 does not in float64.
+  // 1e30 * 1e30 overflows in float32, not in float64.
   const auto large = [](ScalarBuilder& b) {
     return b.push(ScalarOp::min, 0, b.mul(b.value(1e30), b.value(1e30)));
   };
   EXPECT_EQ(simplify_built(1, large).program.code[0].value, kInf);
   EXPECT_EQ(simplify_built(1, large, DType::f64).program.code[0].value, 1e30 * 1e30);
-  // Neither NaN, whose sign the processor chooses, nor what a library computes.
+  // Neither NaN, whose sign depends on the processor, nor library functions are folded.
   EXPECT_FALSE(simplify_built(1, [](ScalarBuilder& b) {
                  return b.mul(0, b.div(b.value(0), b.value(0)));
                }).changed);
@@ -187,7 +187,7 @@ TEST(ScalarSimplify, APowerOfTwoIsMultipliedBy) {
   EXPECT_FALSE(with_right(ScalarOp::div, 3).changed);
   EXPECT_FALSE(with_right(ScalarOp::div, 0).changed);
   EXPECT_FALSE(with_right(ScalarOp::div, kInf).changed);
-  EXPECT_FALSE(with_right(ScalarOp::div, 0x1p127).changed);  // 1 / c is no normal float32
+  EXPECT_FALSE(with_right(ScalarOp::div, 0x1p127).changed);  // 1 / c is not a normal float32
   EXPECT_TRUE(simplify_built(
                   1, [](ScalarBuilder& b) { return b.div(0, b.value(0x1p127)); }, DType::f64)
                   .changed);
@@ -200,10 +200,10 @@ TEST(ScalarSimplify, WhatIsComputedTwiceIsComputedOnce) {
     return b.mul(b.mul(first, 1), second);
   });
   EXPECT_EQ(twice.program.operations(), 4);
-  // Of two NaN the first gives the bits.
+  // The first of two NaN determines the bits.
   EXPECT_FALSE(
       simplify_built(2, [](ScalarBuilder& b) { return b.mul(b.add(0, 1), b.add(1, 0)); }).changed);
-  // 0 and -0 are not the same constant.
+  // 0 and -0 are different constants.
   EXPECT_FALSE(simplify_built(1, [](ScalarBuilder& b) {
                  return b.add(b.div(0, b.value(0)), b.div(0, b.value(-0.0)));
                }).changed);
@@ -217,7 +217,7 @@ TEST(ScalarSimplify, WhatNobodyReadsIsDropped) {
   EXPECT_EQ(shorter.program.text(), "r1 = constant 2; r2 = mul r0 r1");
 }
 
-// Or the compiled code for them would not be found.
+// Otherwise their compiled code would not be found.
 TEST(ScalarSimplify, PrecompiledProgramsStayAsTheyAre) {
   for (const PrecompiledProgram& known : kPrecompiledPrograms) {
     const ScalarProgram program{known.inputs, {known.code, known.code + known.length}};

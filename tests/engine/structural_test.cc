@@ -31,7 +31,7 @@ TEST(Autograd, SumsAndMeansOverAxes) {
   EXPECT_THROW(sum(x, {1, -2}), ShapeError);
 }
 
-// PyTorch's numbers.
+// PyTorch's values.
 TEST(Autograd, VarianceOverAxes) {
   const Tensor x =
       requires_grad(from_vector<double>({3, 4}, {1, 2, 4, 8, 0.5, -1, 3, -2, 7, 7, 7, 7}));
@@ -57,8 +57,8 @@ TEST(Autograd, VarianceOverAxes) {
   EXPECT_THROW(var(ones({2}, DType::i32)), ShapeError);
 }
 
-// Widths of every kind: one column, several rows to a vector, whole vectors and more. The values
-// are whole numbers, so that every order gives the same sum.
+// Compares column sums exactly: the values are integers, so every order gives the same sum. Widths
+// cover one column, several rows per vector, whole vectors and more.
 template <class T>
 void expect_exact_sums(int64_t rows, int64_t columns) {
   std::vector<T> values(rows * columns), want(columns);

@@ -23,7 +23,7 @@ TEST(Tensor, ArangeGoesFromFirstToLastByStep) {
             (std::vector<int32_t>{5, 3, 1, -1, -3}));
   EXPECT_EQ(arange(0, 1, 0.1, DType::f64).to_vector<double>(),
             (std::vector<double>{0, 0.1, 0.2, 0.30000000000000004, 0.4, 0.5, 0.6000000000000001,
-                                 0.7000000000000001, 0.8, 0.9}));  // PyTorch's
+                                 0.7000000000000001, 0.8, 0.9}));  // PyTorch's values
   EXPECT_EQ(arange(1, 1).elements(), 0);
   for (const double step : {0.0, -1.0, std::nan("")})
     EXPECT_THROW(arange(2, 8, step), ShapeError) << step;

@@ -1,5 +1,4 @@
-// The reader of checkpoints, with the checksum made right: what is read must be a whole checkpoint
-// or an error, whatever the bytes.
+// The reader of checkpoints, with a valid checksum: any bytes give a whole checkpoint or an error.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

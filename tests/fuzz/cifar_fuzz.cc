@@ -1,5 +1,5 @@
-// Any file is refused with a DataError, or is a data set whose every image can be read. The first
-// byte tells the format.
+// Any file is refused with a DataError, or is a data set whose images can all be read. The first
+// byte is the format.
 #include <vector>
 
 #include "memory_file.h"

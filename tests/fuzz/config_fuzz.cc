@@ -1,5 +1,5 @@
-// Any bytes as a configuration: refused with errors that are text and name their places, or read,
-// and then what is printed of it is read as the same configuration.
+// Any bytes as a configuration: refused with errors that are text and name their locations, or
+// read; the printed configuration then reads as the same one.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Any bytes as a CSV file: they are refused with a DataError, or what was read is written and read
-// again as the same problem.
+// Any bytes as a CSV file: refused with a DataError, or writing and reading the problem returns an
+// equal one.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

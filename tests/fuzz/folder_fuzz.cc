@@ -1,13 +1,14 @@
-// A folder with any bytes as a picture beside a file of any name is refused with a DataError, or is
-// a data set whose pictures can be read, whole and in parts, as long as the file stays what it was;
-// a file that changes under it is refused or read within its bounds.
+// A folder with any bytes as a picture next to a file of any name is refused with a DataError, or
+// is a data set whose pictures can be read, whole and in parts, unless the file changes. If it
+// changes, the file is refused or read within its bounds.
 //
-//   byte 0     bit 0 skip what is damaged; bit 1 change the file when the data set is open;
+//   byte 0     bit 0 skip damaged pictures; bit 1 change the file after the data set is opened;
 //              bits 2 and 3 its name
-//   byte 1     the side that pictures are brought to, 1 to 32
+//   byte 1     the side that pictures are resized to, 1 to 32
 //   bytes 2-5  the part that is read: y, x, height, width, of 256
-//   byte 6     how long the other file's name is, to 15; it follows
-//   then       two bytes, how long the picture is before it changes, if it does; the picture
+//   byte 6     length of the other file's name, to 15
+//   bytes 7-8  length of the picture before it changes, if it does
+//   then       the other file's name; the picture
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::pair<const uint8_t*, size_t>;
 
-// train/a, and val as a link to train.
+// A folder with train/a, and val as a link to train.
 class Root {
  public:
   Root() {

@@ -1,11 +1,10 @@
 // Any stored bytes, in data sets of any type, shape, chunks, filters and order, are refused with a
-// DataError, or give the pixels and labels that a slow reading of the values one by one gives. Of
-// libhdf5 nothing runs here: it is stood for by arrays that answer as it does.
+// DataError, or give the pixels and labels of a slow reader of single values. libhdf5 does not run
+// here: arrays replace it.
 //
 //   4 bytes    rank (3 or 4), layout, range, test_part; cache; damage; readers
-//   twice      a data set, images and then labels: type, filters, storage, extents, extents of
-//   chunks then       the values, over and over again; where `damage` says so the stored bytes
-//   instead
+//   twice      a data set, images and then labels: type, filters, storage, extents, chunk extents
+//   then       the values, over and over again; if `damage` says so, the stored bytes instead
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,7 +29,7 @@ class Input {
   Input(const uint8_t* bytes, size_t size) : bytes_(bytes), size_(size) {}
   unsigned next() { return at_ < size_ ? bytes_[at_++] : 0; }
   unsigned below(unsigned most) { return next() % most; }
-  // What is left, repeated.
+  // Returns the remaining bytes, repeated.
   Bytes fill(size_t count) {
     Bytes all(count);
     for (size_t i = 0; i < count && at_ < size_; ++i)
@@ -49,7 +48,7 @@ int64_t product(const std::vector<int64_t>& extents) {
   return all;
 }
 
-// --- what HDF5 does to a chunk when it writes ---------------------------------------------------
+// --- chunks as HDF5 writes them ------------------------------------------------------------------
 
 void shuffle(Bytes& bytes, size_t element) {
   if (element <= 1) return;
@@ -81,7 +80,7 @@ void gzip(Bytes& bytes) {
   bytes = packed;
 }
 
-// --- arrays that answer as libhdf5 does ---------------------------------------------------------
+// --- arrays in place of libhdf5 ------------------------------------------------------------------
 
 class Array final : public Hdf5Data {
  public:
@@ -114,7 +113,7 @@ class Array final : public Hdf5Data {
     std::memcpy(to.data(), values_.data() + row * static_cast<size_t>(first), to.size());
   }
 
-  // The number at that place, bit by bit.
+  // Returns the number at `index`, decoded bit by bit.
   double at(int64_t index) const {
     const Hdf5Number& type = info().type;
     const auto bytes = static_cast<size_t>(type.bytes);
@@ -184,7 +183,7 @@ Hdf5DataInfo info_from(Input& in, std::vector<int64_t> shape) {
   info.type.bytes = 1 << in.below(4);
   info.type.big_endian = in.below(2) == 1;
   if (info.type.kind == Kind::kFloat) info.type.bytes = std::max(info.type.bytes, 2);
-  if (in.below(4) == 0) return info;  // in one piece
+  if (in.below(4) == 0) return info;  // contiguous
   for (int64_t extent : info.shape)
     info.chunk.push_back(1 + in.below(static_cast<unsigned>(extent) + 3));
   for (unsigned i = in.below(4); i-- > 0;)
@@ -192,7 +191,7 @@ Hdf5DataInfo info_from(Input& in, std::vector<int64_t> shape) {
   return info;
 }
 
-// --- what must come out -------------------------------------------------------------------------
+// --- expected results ----------------------------------------------------------------------------
 
 class Expected {
  public:
@@ -224,7 +223,7 @@ class Expected {
           if (*pixels++ != want) std::abort();
         }
   }
-  // All that are decoded at once are.
+  // Returns true if all values are in the range of the source.
   bool all_inside() const {
     for (int64_t i = 0; i < product(images_.info().shape); ++i)
       if (!is_inside(images_.at(i))) return false;
@@ -237,7 +236,8 @@ class Expected {
   double low_ = 0, high_ = 1;
 };
 
-// The images of the training set and of the test set: of each class the last become the second.
+// Returns the indices of the training images and of the test images, which are the last of each
+// class.
 std::array<std::vector<int64_t>, 2> cut(const std::vector<int64_t>& labels, double part) {
   std::array<std::vector<int64_t>, 2> numbers;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -250,7 +250,7 @@ std::array<std::vector<int64_t>, 2> cut(const std::vector<int64_t>& labels, doub
   return numbers;
 }
 
-// Damaged labels may be other labels; every image can be asked for all the same.
+// Reads every image. Damaged labels may be other labels.
 void read_all(const DataSplit& data) {
   std::vector<uint8_t> pixels(static_cast<size_t>(data.train->shape().bytes()));
   for (const Dataset* set : {data.train.get(), data.test.get()})
@@ -313,7 +313,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   Hdf5DataInfo of_labels = info_from(in, columns[in.below(4)]);
   Bytes classes(static_cast<size_t>(product(of_labels.shape)) *
                 static_cast<size_t>(of_labels.type.bytes));
-  const bool small = in.next() % 8 != 0;  // labels that are classes, mostly
+  const bool small = in.next() % 8 != 0;  // mostly labels that are classes
   if (small) {
     const auto width = static_cast<size_t>(of_labels.type.bytes);
     if (of_labels.type.kind == Kind::kFloat) of_labels.type.kind = Kind::kSigned;

@@ -1,5 +1,5 @@
-// Any pair of IDX files is refused with a DataError, or is a data set whose every image can be
-// read. The first byte tells which of the two are compressed, the next two how long the first is.
+// Any pair of IDX files is refused with a DataError, or is a data set whose images can all be read.
+// The first byte says which of the two are compressed, the next two give the length of the first.
 #include <vector>
 
 #include "memory_file.h"

@@ -1,4 +1,4 @@
-// Files in memory, for readers that want paths.
+// MemoryFile: a file in memory, for readers that take paths.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera::fuzz {
 
-// Not thread-safe. The path has the given name, so that its ending counts.
+// Not thread-safe. The path ends with the given name, as its extension matters.
 class MemoryFile {
  public:
   explicit MemoryFile(const std::string& name) : file_(memfd_create("fuzz", MFD_CLOEXEC)) {

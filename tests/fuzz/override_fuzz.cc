@@ -1,4 +1,4 @@
-// Any lines as overrides of a small configuration: as config_fuzz.cc.
+// Any lines as overrides of a small configuration: see config_fuzz.cc.
 #include <cstdint>
 #include <cstdlib>
 #include <sstream>

@@ -1,5 +1,5 @@
-// Any bytes are refused with a DataError, or are a picture whose rows come as the header promised,
-// at every size a folder of pictures asks for.
+// Any bytes are refused with a DataError, or are a picture whose rows match the header, at every
+// size that an image folder requests.
 #include <vector>
 
 #include "tessera/models/data/images/picture.h"

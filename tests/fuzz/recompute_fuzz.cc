@@ -1,5 +1,5 @@
-// Any bytes as a problem of recomputation: they are refused with a DataError, or what was read is
-// written and read again as the same problem, and every strategy's plan passes the check.
+// Any bytes as a recomputation problem: refused with a DataError, or writing and reading it returns
+// an equal one, and every strategy's plan passes the check.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Runs a fuzz target over files, for builds without libFuzzer: every file of the folders given, and
-// every beginning of it, which is how files are damaged most often.
+// Runs a fuzz target over files, for builds without libFuzzer: over every file of the given
+// folders, and every prefix of it, which is the most common damage.
 //
 //   fuzz_csv_replay FOLDER_OR_FILE...
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The reader of safetensors files: whatever the bytes, an error, or tensors whose values fill what
-// is behind the header, each byte once, and can all be read.
+// The reader of safetensors files: any bytes give an error, or tensors that can all be read and
+// whose values fill the bytes after the header, each byte once.
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const SafetensorsError&) {
     return 0;
   }
-  std::map<uint64_t, uint64_t> ends;  // of those that are not empty
+  std::map<uint64_t, uint64_t> ends;  // tensors that are not empty
   const std::string* before = nullptr;
   for (const SafeTensor& tensor : contents.tensors) {
     if (before != nullptr && !(*before < tensor.name)) std::abort();

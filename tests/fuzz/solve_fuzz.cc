@@ -1,5 +1,5 @@
 // Any bytes as a problem in CSV, planned by every planner with few decisions: plans must pass the
-// check, and no planner may claim what another one's plan disproves.
+// check, and no planner may claim what another plan disproves.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +24,7 @@ void require(bool holds, std::string_view planner, const char* what) {
   std::abort();
 }
 
-// None, the lower bound, or somewhat more or less, as the length of the text has it.
+// Returns no capacity, the lower bound, or somewhat more or less, by the length of the text.
 int64_t some_capacity(const Problem& problem, size_t length) {
   const int64_t bound = lower_bound(problem);
   switch (length % 5) {
@@ -41,7 +41,7 @@ int64_t some_capacity(const Problem& problem, size_t length) {
   }
 }
 
-// A plan is looked at as if there were no capacity: planners hand out the lowest they found.
+// Checks a plan as if there were no capacity: planners return the lowest that they found.
 void look_at(const Planner& planner, const Problem& problem, const Solution& solution) {
   const std::string_view name = planner.name();
   const bool placed =
@@ -55,7 +55,7 @@ void look_at(const Planner& planner, const Problem& problem, const Solution& sol
             "it had found one");
 }
 
-// What proves that there is no plan must not have one itself.
+// A conflict proves that there is no plan, so it must not have one itself.
 void look_at_conflict(const Planner& planner, const Problem& problem, const Solution& solution) {
   if (solution.conflict.empty()) return;
   Problem part{{}, problem.capacity};

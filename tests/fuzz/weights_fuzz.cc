@@ -1,5 +1,5 @@
-// A safetensors file of weights, ours or not: an error that is told, or tensors that can be read to
-// their last element, whatever the bytes. HDF5 is left to libhdf5, which is not fuzzed here.
+// Any bytes as a safetensors file of weights, ours or not, give an error or tensors that can be
+// read to their last element. HDF5 is left to libhdf5, which is not fuzzed here.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

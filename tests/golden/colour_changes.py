@@ -1,4 +1,4 @@
-"""What Pillow makes of a picture when its colours are changed or it is warped, for pictures.h5."""
+"""Changes of colour and warps of a picture, computed by Pillow for pictures.h5."""
 
 import colorsys
 
@@ -9,7 +9,7 @@ FACTORS = (0.0, 0.1, 0.55, 1.0, 1.37, 1.9)
 
 
 def hues(pixels, turn):
-    """By Python's own colour arithmetic, in float64."""
+    """Changes the hue with Python's own colour arithmetic, in float64."""
     out = np.empty_like(pixels)
     for at in np.ndindex(pixels.shape[:2]):
         h, s, v = colorsys.rgb_to_hsv(*(pixels[at] / 255.0))
@@ -18,7 +18,7 @@ def hues(pixels, turn):
 
 
 def changes(image, pixels):
-    """name -> [(setting, result)]"""
+    """Yields name -> [(setting, result)]."""
     enhance = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contrast,
                "saturation": ImageEnhance.Color, "sharpness": ImageEnhance.Sharpness}
     for name, kind in enhance.items():

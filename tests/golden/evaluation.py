@@ -1,6 +1,6 @@
-"""Prints what scikit-learn says of a confusion matrix, and the expected calibration error of some shares
-as Guo et al. (2017) compute it: the figures in tests/models/run/class_metrics_test.cc and
-calibration_test.cc.
+"""Prints the metrics that scikit-learn computes from a confusion matrix, and the expected calibration
+error of some confidences as Guo et al. (2017) define it, for tests/models/run/class_metrics_test.cc
+and calibration_test.cc.
 
     python evaluation.py
 
@@ -10,8 +10,8 @@ Needs scikit-learn and numpy.
 import numpy as np
 from sklearn.metrics import precision_recall_fscore_support
 
-# Rows: what an image is; columns: what it was taken for. Class 3 is only ever taken for, class 4 never
-# right, class 5 does not occur.
+# Rows are true classes, columns predicted ones. Class 3 has no images and is only predicted, class 4 is
+# never correct, class 5 does not occur.
 COUNTS = [[7, 2, 0, 1, 0, 0],
           [1, 3, 1, 0, 0, 0],
           [0, 0, 4, 0, 0, 0],
@@ -19,7 +19,7 @@ COUNTS = [[7, 2, 0, 1, 0, 0],
           [2, 0, 1, 0, 0, 0],
           [0, 0, 0, 0, 0, 0]]
 
-# How sure, and whether right. 0.2 and 0.6 are edges of bins of fifteenths: above them in float32.
+# Confidence, and whether correct. 0.2 and 0.6 are edges of 15 bins; in float32 they are above the edges.
 SHARES = [(0.2, False), (0.25, True), (0.5, False), (0.6, True), (0.625, False), (0.9375, True),
           (0.95, True), (0.99, False), (1.0, True), (1.0, True)]
 

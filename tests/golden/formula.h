@@ -1,5 +1,5 @@
-// Inputs of the golden cases, made from a formula instead of being stored. `formula.py` makes the
-// same bits in Python; `ops.h5` holds four short samples under `formula/` to prove it.
+// Inputs of the golden cases, computed from a formula instead of stored. `formula.py` computes the
+// same bits in Python; four short samples under `formula/` in `ops.h5` prove it.
 //
 //   hash(name, i) = splitmix64(fnv1a64(name) + i)            i: flat index, row-major
 //   uniform[i]    = float32(scale * (2 u - 1)) + float32(offset),  u = (hash >> 11) * 2^-53
@@ -20,14 +20,14 @@
 
 namespace tessera::golden {
 
-// The 64-bit FNV-1a hash of the bytes of `text`.
+// Returns the 64-bit FNV-1a hash of the bytes of `text`.
 inline std::uint64_t fnv1a64(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
 }
 
-// One output of the SplitMix64 generator (Steele, Lea, Flood 2014) whose state is `x`.
+// Returns one output of the SplitMix64 generator (Steele, Lea, Flood 2014) with state `x`.
 inline std::uint64_t splitmix64(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -35,7 +35,7 @@ inline std::uint64_t splitmix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// `count` floats within `scale` of `offset`.
+// Returns `count` floats within `scale` of `offset`.
 inline std::vector<float> uniform(std::string_view name, std::int64_t count, double scale,
                                   double offset = 0) {
   const std::uint64_t seed = fnv1a64(name);
@@ -48,7 +48,7 @@ inline std::vector<float> uniform(std::string_view name, std::int64_t count, dou
   return values;
 }
 
-// `count` integers in [0, bound).
+// Returns `count` integers in [0, bound).
 inline std::vector<std::int64_t> integers(std::string_view name, std::int64_t count,
                                           std::int64_t bound) {
   const std::uint64_t seed = fnv1a64(name);
@@ -58,7 +58,7 @@ inline std::vector<std::int64_t> integers(std::string_view name, std::int64_t co
   return values;
 }
 
-// A spec taken apart. A uniform one sets scale and offset, an integer one sets bound.
+// A parsed spec. A uniform spec sets scale and offset, an integer spec sets bound.
 struct Spec {
   bool is_integer = false;
   std::string name;
@@ -74,7 +74,7 @@ struct Spec {
   }
 };
 
-// The extents of "2x5x3"; none for "scalar". Throws std::invalid_argument for anything else.
+// Returns the extents of "2x5x3"; none for "scalar". Throws std::invalid_argument for other texts.
 inline std::vector<std::int64_t> parse_extents(const std::string& text) {
   std::vector<std::int64_t> shape;
   if (text == "scalar") return shape;
@@ -113,12 +113,12 @@ inline Spec parse_spec(std::string_view text) {
   return spec;
 }
 
-// The elements of a "uniform" spec.
+// Returns the elements of a "uniform" spec.
 inline std::vector<float> floats(const Spec& spec) {
   return uniform(spec.name, spec.count(), spec.scale, spec.offset);
 }
 
-// The elements of an "integers" spec.
+// Returns the elements of an "integers" spec.
 inline std::vector<std::int64_t> integers(const Spec& spec) {
   return integers(spec.name, spec.count(), spec.bound);
 }

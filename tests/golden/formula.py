@@ -1,4 +1,4 @@
-"""Inputs of the golden cases, made from a formula instead of being stored: see formula.h.
+"""Inputs of the golden cases, computed from a formula instead of stored: see formula.h.
 
 Both files give the same bits; `python formula.py` proves it by building a small C++ program
 (compiler: $CXX, else c++) and comparing a few thousand elements.
@@ -20,7 +20,7 @@ def fnv1a64(text):
 
 
 def hashes(name, count):
-    """uint64[count]: splitmix64(fnv1a64(name) + i)."""
+    """Returns uint64[count]: splitmix64(fnv1a64(name) + i)."""
     with np.errstate(over="ignore"):
         x = np.uint64(fnv1a64(name)) + np.arange(count, dtype=np.uint64)
         x += np.uint64(0x9E3779B97F4A7C15)
@@ -30,14 +30,14 @@ def hashes(name, count):
 
 
 def uniform(name, shape, scale, offset=0.0):
-    """float32 array of `shape` in [offset - scale, offset + scale)."""
+    """Returns a float32 array of `shape` in [offset - scale, offset + scale)."""
     u = (hashes(name, int(np.prod(shape, dtype=np.int64))) >> np.uint64(11)) * 2.0**-53
     values = (float(scale) * (2 * u - 1)).astype(np.float32) + np.float32(offset)
     return values.reshape(shape)
 
 
 def integers(name, shape, bound):
-    """int64 array of `shape` in [0, bound)."""
+    """Returns an int64 array of `shape` in [0, bound)."""
     values = hashes(name, int(np.prod(shape, dtype=np.int64))) % np.uint64(bound)
     return values.astype(np.int64).reshape(shape)
 
@@ -55,7 +55,7 @@ def integers_spec(name, shape, bound):
 
 
 def make(spec):
-    """The array that a spec names."""
+    """Returns the array that a spec names."""
     kind, name, *numbers, extents = spec.split(":")
     shape = () if extents == "scalar" else tuple(map(int, extents.split("x")))
     if kind == "uniform":
@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
 
 
 def compare_with_cpp():
-    """Number of elements compared; raises when Python and C++ differ in one bit."""
+    """Returns the number of elements compared; raises if Python and C++ differ in one bit."""
     specs = list(SAMPLES.values()) + [
         uniform_spec("a", (40, 50), scale=(6 / 27) ** 0.5, offset=-0.1),
         uniform_spec("long/name.with-marks_2", (), scale=1e-3),

@@ -1,5 +1,5 @@
-// Reads the files of golden values (README.md says what is in them). Every function throws
-// std::runtime_error, naming file and object, when it does not find what is asked for.
+// File: reads golden values (README.md describes the files). Every function throws
+// std::runtime_error, naming file and object, if the requested object is missing.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera::golden {
 
-// Numbers of any type, widened.
+// Numbers of any type, converted to double.
 struct Array {
   std::vector<int64_t> shape;
   std::vector<double> values;
@@ -27,7 +27,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // The names of the groups and data sets in a group, "/" being the outermost, sorted.
+  // Returns the sorted names of the groups and data sets in a group; "/" is the outermost.
   std::vector<std::string> members(const std::string& group) const {
     std::vector<std::string> names;
     const auto note = [](hid_t, const char* name, const H5L_info_t*, void* list) -> herr_t {
@@ -56,7 +56,7 @@ class File {
     return array;
   }
 
-  // The strings of a data set.
+  // Returns the strings of a data set.
   std::vector<std::string> texts(const std::string& path) const {
     const Object data(*this, path);
     const hid_t type = check(H5Dget_type(data.id), path),

@@ -43,7 +43,7 @@ def write_updates(file, _):
 
 
 def statistics(values):
-    """float64[n, 2]: sum and sum of absolute values of each array."""
+    """Returns float64[n, 2]: sum and sum of absolute values of each array."""
     return np.array([(v.sum(), np.abs(v).sum()) for v in values.values()])
 
 
@@ -82,7 +82,7 @@ def write_trajectories(file, show_drift):
 
 
 def compare(made, stored, path, tolerance):
-    """Raises where two files differ in a name, an attribute, or a number beyond the tolerance."""
+    """Raises if two files differ in a name, an attribute, or a number beyond the tolerance."""
     def visit(name, item):
         twin = stored[name]
         if dict_of(item.attrs) != dict_of(twin.attrs):
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--only", choices=("ops", "trajectories", "updates", "networks"))
     parser.add_argument("--drift", action="store_true")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # the same sums on every machine with as many cores or more
+    torch.set_num_threads(1)  # sums then do not depend on the number of cores
     print(f"torch {torch.__version__}; formula.h == formula.py on {formula.compare_with_cpp()} "
           "elements")
     for name, write, tolerance in (("ops", write_ops, 1e-6),

@@ -3,7 +3,7 @@
     python make_hdf5.py          write them; needs h5py, numpy and tables
 
 Image i, row y, column x, channel c has the value pixel(i, y, x, c) wherever nothing else is said; its
-label is i % 3. tests/models/data/sets/hdf5_set_test.cc knows both formulas.
+label is i % 3. tests/models/data/sets/hdf5_set_test.cc has both formulas.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ NAMES = ["ant", "bee", "Käfer"]
 
 
 def pixels(channels=3, count=N, first=0):
-    """uint8 [count, H, W, channels]"""
+    """Returns uint8 [count, H, W, channels]."""
     i, y, x, c = np.ogrid[first:first + count, :H, :W, :channels]
     return ((7 * i + 13 * y + 29 * x + 101 * c) % 256).astype(np.uint8)
 
@@ -127,7 +127,7 @@ def refused(file):
 
 
 def newest(file):
-    """Every index of chunks that the newest format has."""
+    """Writes every kind of chunk index of the newest format."""
     rgb = pixels()
     file.create_dataset("single", data=rgb, chunks=rgb.shape, compression="gzip")
     file.create_dataset("fixed_array", data=rgb, chunks=(5, 4, 5, 3), shuffle=True, compression="gzip")
@@ -156,10 +156,10 @@ def pytables(path):
 
 
 def matlab(path):
-    """As MATLAB saves x (uint8 H x W x C x N), y (double N x 1) with -v7.3: 512 bytes before the file, the
-    dimensions in the reverse order, because MATLAB counts the first one fastest."""
+    """Saves x (uint8 H x W x C x N) and y (double N x 1) like MATLAB with -v7.3: 512 bytes before the file,
+    dimensions in reverse order, because MATLAB's first dimension is the fastest."""
     with h5py.File(path, "w", userblock_size=512, libver="earliest") as file:
-        x = pixels().transpose(1, 2, 3, 0)  # what the user of MATLAB sees
+        x = pixels().transpose(1, 2, 3, 0)  # the order that a user of MATLAB sees
         file.create_dataset("x", data=x.T, chunks=(4, 3, 5, 6), compression=3)
         file["x"].attrs["MATLAB_class"] = np.bytes_("uint8")
         file["y"] = labels()[None].astype("float64")
@@ -170,7 +170,7 @@ def matlab(path):
 
 
 def keras(path):
-    """Weights as Keras 3 saves them: groups five deep, names that are numbers."""
+    """Writes weights as Keras 3 does: groups five deep, names that are numbers."""
     with h5py.File(path, "w") as file:
         for layer, shapes in (("conv2d", [(3, 3, 3, 4), (4,)]), ("dense", [(8, 10), (10,)])):
             for i, shape in enumerate(shapes):

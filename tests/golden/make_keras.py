@@ -29,7 +29,7 @@ IMAGES = formula.uniform_spec("keras/images", (2, 10, 8, 3), 1.5)
 
 
 def network():
-    """That of keras_layers() in tests/models/run/keras_test.cc."""
+    """Returns the network of keras_layers() in tests/models/run/keras_test.cc."""
     return keras.Sequential([
         keras.Input((10, 8, 3)),
         layers.Conv2D(6, 3, padding="same", groups=3),
@@ -54,12 +54,12 @@ def set_weights(model):
         layer.set_weights(values)
 
 
-# What Keras 2 called the weights of layers that Keras 3 calls otherwise.
+# Names of weights in Keras 2 that Keras 3 has changed.
 OLDER_NAMES = {("DepthwiseConv2D", "kernel"): "depthwise_kernel"}
 
 
 def save_as_keras_2(model, path):
-    """As save_weights_to_hdf5_group() of Keras 2.15 did, but that it cuts a list only beyond 64 KiB."""
+    """Saves like save_weights_to_hdf5_group() of Keras 2.15, which however splits lists only above 64 KiB."""
     names = np.array([layer.name.encode() for layer in model.layers])
     with h5py.File(path, "w", libver="earliest") as file:
         for part, some in enumerate(np.array_split(names, 2)):
@@ -78,12 +78,12 @@ def save_as_keras_2(model, path):
         file.create_group("top_level_model_weights").attrs["weight_names"] = []
 
 
-# Those that our networks read (models/zoo/names/name_tables.cc).
+# Networks whose weights ours can read (models/zoo/names/name_tables.cc).
 APPLICATIONS = {"DenseNet121": "densenet121"}
 
 
 def write_application(name, folder):
-    """Small variances, so that another eps would show."""
+    """Writes weights with small variances, so that another eps changes the logits."""
     side = 64
     images = formula.uniform_spec(f"{name}/images", (2, side, side, 3), 1.5)
     model = getattr(keras.applications, name)(weights=None)

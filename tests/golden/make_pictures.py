@@ -24,7 +24,7 @@ ORIENTATION = 0x0112
 
 
 def scene(height, width, channels=3):
-    """A picture with slopes, edges and some noise, the same on every machine."""
+    """Returns a picture with slopes, edges and some noise, equal on every machine."""
     y, x = np.mgrid[0:height, 0:width]
     planes = []
     for c in range(channels):
@@ -48,7 +48,7 @@ def orientation(value):
 
 
 def cases():
-    """name -> file bytes"""
+    """Returns name -> file bytes."""
     rgb = Image.fromarray(scene(21, 34))
     gray = Image.fromarray(scene(21, 34, 1)[:, :, 0])
     cmyk = Image.fromarray(scene(21, 34, 4), "CMYK")
@@ -76,7 +76,7 @@ def cases():
         made[f"png_turned{value}"] = encoded(rgb, "PNG", exif=orientation(value))
     ycck = bytearray(made["jpeg_cmyk"])
     at = ycck.index(b"Adobe")
-    ycck[at + 11] = 2  # the transform: the same numbers, now meant as YCCK
+    ycck[at + 11] = 2  # the transform: equal numbers, but now YCCK
     made["jpeg_ycck"] = bytes(ycck)
     return made
 
@@ -95,7 +95,7 @@ def png(pixels, depth, colour, interlace, rows):
 
 
 def png16(pixels):
-    """16 bits a channel; the lower eight are noise."""
+    """Returns a PNG with 16 bits per channel, of which the lower eight are noise."""
     wide = pixels.astype(np.uint16) * 256 + (pixels.astype(np.uint16) * 37 + 11) % 256
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in wide)
     return png(pixels, 16, 2, 0, rows)
@@ -123,7 +123,7 @@ def write_cases(file):
 
 
 def write_resizes(file):
-    """The part (y, x, height, width) of a scene, scaled to another size."""
+    """Writes the part (y, x, height, width) of a scene, scaled to another size."""
     jobs = [((21, 34), (0, 0, 21, 34), (8, 8)), ((21, 34), (3, 5, 11, 20), (24, 24)),
             ((40, 30), (0, 0, 40, 30), (40, 30)), ((40, 30), (7, 1, 30, 28), (30, 14)),
             ((50, 60), (0, 0, 50, 60), (3, 5)), ((5, 6), (1, 2, 2, 3), (19, 17)),

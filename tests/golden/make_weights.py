@@ -26,7 +26,7 @@ HERE = pathlib.Path(__file__).parent
 RESNETS = [f"resnet{depth}" for depth in (18, 34, 50, 101, 152)]
 VGGS = [f"vgg{depth}_bn" for depth in (11, 13, 16, 19)]
 
-# Program, its name of the network, ours.
+# Program, its name for the network, our name.
 NETWORKS = [("torchvision", name, name)
             for name in RESNETS + VGGS + ["alexnet", "densenet121", "mobilenet_v2"]]
 NETWORKS += [("timm", name, name) for name in RESNETS + VGGS + ["densenet121"]]
@@ -40,7 +40,7 @@ NETWORKS += [("timm", name, name)
              for name in [*(f"efficientnet_b{size}" for size in range(5)), "seresnet18", "seresnet50",
                           *(f"convnext_{size}" for size in ("atto", "femto", "pico", "nano", "tiny"))]]
 
-# Those whose logits are computed, and the pixels a side of their images.
+# Networks whose logits are computed, and the side of their images in pixels.
 COMPUTED = {("torchvision", "resnet18"): 64, ("torchvision", "resnet50"): 64,
             ("torchvision", "vgg11_bn"): 64, ("torchvision", "alexnet"): 96,
             ("torchvision", "densenet121"): 64, ("torchvision", "mobilenet_v2"): 64,
@@ -55,8 +55,8 @@ def make(program, name, classes):
 
 
 def without_averaging(program, network, size):
-    """The large networks average to 7x7 or 6x6 pixels; without that their first linear layer takes
-    what small images leave."""
+    """Removes the average pooling to 7x7 or 6x6 pixels; the first linear layer then fits the output for
+    small images."""
     if program == "timm":
         old = network.pre_logits.fc1
         side = size // 32
@@ -71,7 +71,7 @@ def without_averaging(program, network, size):
 
 
 def spec_of(prefix, name, tensor, is_norm):
-    """Scales that keep activations near 1 in any depth."""
+    """Returns a spec with a scale that keeps activations near 1 at any depth."""
     full = f"{prefix}/{name}"
     shape = tuple(tensor.shape)
     leaf = name.rsplit(".", 1)[1]
@@ -137,7 +137,7 @@ def write(file, computed):
 
 
 def library_file(path):
-    """As the format's own library writes it, every dtype that weights have, and one that is none."""
+    """Writes every dtype of weights, and one that they do not have, with the format's library."""
     base = torch.from_numpy(formula.uniform("library", (2, 3), 4.0))
     safetensors.torch.save_file(
         {"double": base.double() / 3, "single": base, "half": base.half(),

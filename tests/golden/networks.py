@@ -1,6 +1,6 @@
-"""Networks of torchvision and timm with weights from a formula: what they make of a small image.
+"""Logits of torchvision's and timm's networks for a small image, with weights from a formula.
 
-Every tensor of the state is uniform:<model>/<name>, <name> being Tessera's; what it is tells its
+Every tensor of the state is uniform:<model>/<name>, where <name> is Tessera's; its kind decides its
 range (value()). tests/models/zoo/networks_golden_test.cc has the same rule.
 """
 
@@ -25,8 +25,8 @@ def of_timm(name, side, gain):
     return name, side, gain, lambda: timm.create_model(name, num_classes=CLASSES)
 
 
-# Name, pixels a side, gain of the weights, and what makes it. Odd sides where padding and rounding
-# could differ. With the gains, pictures make different logits, and rounding does not grow.
+# Name, side in pixels, gain of the weights, constructor. Sides are odd if padding and rounding
+# could differ. The gains give images different logits and keep rounding errors from growing.
 NETWORKS = [
     of_vision("googlenet", 75, 6, aux_logits=False, init_weights=False),
     *(of_timm(f"seresnet{depth}", 49, 3) for depth in (18, 50)),
@@ -39,7 +39,7 @@ NETWORKS = [
 
 
 def value(model, gain, name, shape):
-    """The float32 array of one tensor, in our layout: filters OHWI."""
+    """Returns the float32 array of one tensor, in our layout: filters OHWI."""
     kind = name.rsplit(".", 1)[1]
     if kind == "weight":
         scale, offset = math.sqrt(gain / math.prod(shape[1:])), 0.0
@@ -78,7 +78,7 @@ def logits(model, side, gain, make, dtype):
 
 
 def write(file):
-    """Fills an open HDF5 file; returns the largest distance of float32 and its network."""
+    """Fills an open HDF5 file; returns the largest error of float32 and its network."""
     worst = (0.0, "")
     for model, side, gain, make in NETWORKS:
         double = logits(model, side, gain, make, torch.float64)

@@ -1,7 +1,7 @@
 """The table of op cases of ops.h5: every op forward and backward, over odd shapes.
 
-A case is computed by PyTorch in float64 from float32 inputs and stored as float32; the same in
-float32 must lie near it, so that every figure has been had twice and none is a difference of large
+PyTorch computes a case in float64 from float32 inputs; the result is stored as float32. The result of
+float32 must be near it. Every number is thus computed twice, and none is a difference of large
 numbers that a correct kernel could miss.
 """
 
@@ -36,13 +36,13 @@ def distance(a, b):
 
 
 class Table:
-    """Writes cases into an HDF5 file; `worst` is the largest float32 distance met so far."""
+    """Writes cases into an HDF5 file; `worst` is the largest float32 error so far."""
 
     def __init__(self, file):
         self.file, self.worst, self.cases = file, (0.0, ""), 0
 
     def case(self, name, inputs, function, differentiable=(), **attributes):
-        """`function(*tensors)` gives the outputs; only out0 has an upstream gradient."""
+        """Writes a case; `function` returns the outputs. Only out0 has an upstream gradient."""
         group = self.file.create_group(name)
         for key, value in attributes.items():
             group.attrs[key] = np.bytes_(value) if isinstance(value, str) else value
@@ -74,7 +74,7 @@ class Table:
         results = {f"out{i}": o.detach().double().numpy() for i, o in enumerate(outputs)}
         if differentiable:
             spec = formula.uniform_spec(f"{group.name[1:]}/up0", tuple(outputs[0].shape),
-                                        offset=0.25)  # sums of it must not cancel out
+                                        offset=0.25)  # its sums must not cancel out
             group.attrs["up0"] = np.bytes_(spec)
             gradients = torch.autograd.grad(outputs[0], [tensors[i] for i in differentiable],
                                             torch.tensor(formula.make(spec)).to(dtype))
@@ -324,8 +324,8 @@ def losses(table):
 
 
 def optimizers(table):
-    """Three steps from in0 with the gradients in1, in2, in3; out0, out1, out2 are the parameter
-    after each, the outputs that follow the optimizer's state after the last."""
+    """Writes three steps from in0 with the gradients in1, in2, in3; out0, out1, out2 are the parameter
+    after each step, the further outputs the optimizer's state after the last."""
 
     def steps(make, states):
         def function(parameter, *gradients):
@@ -358,7 +358,7 @@ def optimizers(table):
 
 
 def write(file):
-    """Fills an open HDF5 file and returns the Table; raises when float32 strays from float64."""
+    """Fills an open HDF5 file and returns the Table; raises if float32 is too far from float64."""
     for name, spec in formula.SAMPLES.items():
         group = file.create_group(f"formula/{name}")
         group.attrs["in0"] = np.bytes_(spec)

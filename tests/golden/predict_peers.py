@@ -1,16 +1,16 @@
-"""The whole way of a user: weights of torchvision and timm come into a training, `trainer predict`
-answers for a picture, and `trainer export` gives the weights back and the network as ONNX; against what
-PyTorch computes with them in float64.
+"""A whole workflow: a training loads weights of torchvision and timm, `trainer predict` computes logits
+of a picture, and `trainer export` writes the weights and the network as ONNX. All are compared with
+PyTorch's results in float64.
 
     python predict_peers.py build/release/bin/trainer [NETWORK ...]
     python predict_peers.py build/release/bin/trainer --times [NETWORK ...]    # of ONNX files, ours and PyTorch's
 
-The weights are random, statistics of batch norms included; all but the last layer is frozen and that
-has a learning rate of 0, so that the training changes nothing. What comes back must be what PyTorch had,
-loaded strictly; the ONNX file must pass its checker. Needs torch, torchvision, timm,
-safetensors, onnx, onnxruntime and, for --times, onnxscript. Ends with 1 where a logit is off by more than 1e-5
-of the largest, or where onnxruntime takes more than 1.03 of the processor time that it takes for PyTorch's file:
-one image of 224 x 224 on one thread, the median of runs of both in turn.
+The weights and the statistics of batch norms are random. The training changes nothing, because all
+layers but the last are frozen and the last has a learning rate of 0. PyTorch must load the exported
+weights strictly and find its own; the ONNX file must pass the checker. Needs torch, torchvision, timm,
+safetensors, onnx, onnxruntime and, for --times, onnxscript. Exits with 1 if a logit is off by more than
+1e-5 of the largest, or if onnxruntime takes more than 1.03 of the processor time that it takes for
+PyTorch's file: one image of 224 x 224 on one thread, the median of alternating runs.
 """
 
 import json
@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file
 
 CLASSES, MOST = 10, 1e-5
 TIMED, MOST_TIME, RUNS = ["mobilenet_v2", "resnet18", "resnet50", "efficientnet_b0", "densenet121"], 1.03, 101
-# Networks by whose weights they take and by what their last part is called here.
+# Networks by the library whose weights they use and by our name of their last layer.
 NETWORKS = {
     ("torchvision", "fc"): ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "googlenet",
                             *(f"shufflenet_v2_x{width}" for width in ("0_5", "1_0", "1_5", "2_0")),
@@ -45,7 +45,7 @@ PLACES = {name: place for place, names in NETWORKS.items() for name in names}
 
 
 def side_of(name):
-    """Those that average to 7x7 or 6x6 pixels are taken at their own size."""
+    """Returns the image side; networks that average to 7x7 or 6x6 pixels use their original size."""
     return 224 if name.startswith(("vgg", "alexnet")) else 96
 
 
@@ -88,7 +88,7 @@ def take_weights(trainer, folder, name, model, side):
 
 
 def answered(trainer, folder, name, model, picture):
-    """Our logits."""
+    """Returns our logits."""
     take_weights(trainer, folder, name, model, side_of(name))
     torchvision.io.write_png(picture, str(folder / "p.png"))
     told = json.loads(run(folder, trainer, "predict", "--run", "run", "--json", "p.png"))
@@ -96,7 +96,7 @@ def answered(trainer, folder, name, model, picture):
 
 
 def exported(trainer, folder, name, x):
-    """The logits of the ONNX file, and in float64 of the weights in torchvision's network if it has it."""
+    """Returns the ONNX file's logits, and those of torchvision's network, if any, in float64."""
     for file in ("out.safetensors", "out.onnx"):
         run(folder, trainer, "export", "--run", "run", "-o", file)
     known = name in torchvision.models.list_models() and not name.startswith("convnext")
@@ -111,7 +111,7 @@ def exported(trainer, folder, name, x):
 
 
 def compare_times(trainer, names):
-    """Whether each takes at most MOST_TIME of the time of PyTorch's file."""
+    """Returns whether each takes at most MOST_TIME of the time of PyTorch's file."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     image, fast = torch.randn(1, 3, 224, 224), True

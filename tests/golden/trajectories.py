@@ -1,7 +1,7 @@
-"""Whole training runs computed by PyTorch: the loss of every step, and what became of the weights.
+"""Whole training runs computed by PyTorch: the loss of every step, and the final weights.
 
 A run is a Recipe. Its weights and data come from formula.py under names that README.md lists, so a
-run can be repeated anywhere from the recipe's numbers alone.
+run can be repeated anywhere from only the recipe's numbers.
 """
 
 import dataclasses
@@ -37,12 +37,12 @@ RECIPES = {
 
 
 def parameter_specs(model):
-    """Name -> spec, in the order of the modules; filters are OHWI, linear weights [out, in].
+    """Returns name -> spec in the order of the modules; filters are OHWI, linear weights [out, in].
 
-    At 0.1 ResNet-20 from He's initialisation is chaotic: the rounding of float32 grows to some
-    percent of the loss in ten steps, and two right programs differ. Filters twice as large (batch
-    norm takes the factor out again, but they turn slower) and a small gamma at the end of each
-    block keep the same network and rate in a range where a difference means an error.
+    At a rate of 0.1 ResNet-20 with He's initialisation is chaotic: the rounding of float32 grows to
+    some percent of the loss in ten steps, and two correct programs differ. Filters twice as large
+    (batch norm cancels the factor, but they change direction more slowly) and a small gamma at the
+    end of each block keep this network and rate in a range where a difference means an error.
     """
     specs = {}
     gain = 1.0 if model == "lenet5" else 2.0
@@ -87,7 +87,7 @@ def parameter_specs(model):
 
 
 class Network:
-    """Parameters under our names, in PyTorch's layouts, and the running statistics beside them."""
+    """Parameters under our names, in PyTorch's layouts, and their running statistics."""
 
     def __init__(self, model, dtype, jitter=0.0):
         self.model = model
@@ -143,7 +143,7 @@ class Network:
 
 
 def batches(recipe):
-    """[(float32 images [n, h, w, c], int64 labels [n])], one for each of recipe.batches."""
+    """Returns [(float32 images [n, h, w, c], int64 labels [n])], one per batch of the recipe."""
     height, width, channels = recipe.image
     tiles = formula.uniform(f"{recipe.model}/patterns", (recipe.classes, *recipe.tile, channels), 1)
     patterns = np.tile(tiles, (1, height // recipe.tile[0], width // recipe.tile[1], 1))
@@ -157,7 +157,7 @@ def batches(recipe):
 
 
 def ours(tensor):
-    """A float64 array in our layout."""
+    """Returns a float64 array in our layout."""
     tensor = tensor.detach()
     if tensor.dim() == 4:
         tensor = tensor.permute(0, 2, 3, 1)
@@ -165,7 +165,7 @@ def ours(tensor):
 
 
 def train(recipe, dtype, steps=None, jitter=0.0):
-    """The loss before each update, the gradients of step 0, and the values after the last step."""
+    """Returns the loss before each update, the gradients of step 0, and the final values."""
     network = Network(recipe.model, dtype, jitter)
     optimizer = torch.optim.SGD(network.parameters.values(), recipe.lr, recipe.momentum,
                                 nesterov=recipe.nesterov, weight_decay=recipe.weight_decay)
@@ -185,5 +185,5 @@ def train(recipe, dtype, steps=None, jitter=0.0):
 
 
 def drift(losses, reference):
-    """Largest relative difference of the loss, step by step."""
+    """Returns the largest relative difference of the loss, step by step."""
     return np.abs(losses - reference) / np.abs(reference)

@@ -1,8 +1,8 @@
-"""What PyTorch and timm make of parameters, averages and learning rates, step by step, in float64.
+"""Parameters, averages and learning rates of PyTorch and timm, step by step, in float64.
 
 A case has a matrix, filters and a vector, gradients for ten steps, and the values after each step.
-Muon's reference is its published iteration written out below in float64: PyTorch's rounds to
-bfloat16. Its vectors go to torch.optim.AdamW.
+Muon's reference is its published iteration, implemented below in float64, because PyTorch's rounds
+to bfloat16. torch.optim.AdamW updates its vectors.
 """
 
 import math
@@ -57,7 +57,7 @@ class Muon:
 
 
 def optimizers():
-    """Name -> function of parameters."""
+    """Returns name -> function of parameters."""
     from timm.optim.lamb import Lamb
     from timm.optim.lars import Lars
     from timm.optim.lion import Lion
@@ -141,8 +141,8 @@ LOSSES = [2.0, 1.5, 1.49999, 1.6, 1.4, 1.5, 1.5, 1.5, 1.5, 1.3, 1.4, 1.4, 1.4, 1
 
 
 def wsd(step, warmup, decay, total, least):
-    """The factor of transformers' get_wsd_schedule with linear warm-up and decay, whose last step
-    has `least`."""
+    """Returns the factor of transformers' get_wsd_schedule with linear warm-up and decay, whose last
+    step has `least`."""
     if step < warmup:
         return step / max(1, warmup)
     if step < total - decay:

@@ -1,5 +1,5 @@
-// The same bits, whatever way a step is run: eager or graph, every planner, each pass off, any
-// number of threads and of loader workers. TESSERA_LONG_TESTS=1 runs 50 steps everywhere.
+// Results are bit-identical in every mode: eager or graph, every planner, each pass off, any number
+// of threads and of loader workers. TESSERA_LONG_TESTS=1 runs 50 steps everywhere.
 #include <cstdlib>
 #include <cstring>
 
@@ -49,8 +49,7 @@ std::vector<std::string> all_passes() {
   return names;
 }
 
-// What a run leaves behind: the loss and the count of right answers of each step, then all
-// persistent values.
+// Returns the loss and the number of correct answers of each step, then all persistent values.
 std::vector<float> train(const Case& c, const CompileOptions& options, int64_t steps) {
   ZooStep step(c.model, c.options, c.batch);
   Compiled compiled(step.function(), options);
@@ -63,7 +62,7 @@ std::vector<float> train(const Case& c, const CompileOptions& options, int64_t s
   return seen;
 }
 
-// Tells the first difference; bits, so that NaN and -0 count too.
+// Reports the first difference in bits, so that NaN and -0 count too.
 testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size())
     return testing::AssertionFailure() << a.size() << " values against " << b.size();
@@ -87,7 +86,7 @@ class Bits : public testing::TestWithParam<Case> {
 
 TEST_P(Bits, EagerAndEveryPlannerAgree) {
   const std::vector<float> expected = eager();
-  // The weights moved: a run that does nothing would agree with itself too.
+  // The weights changed: runs that do nothing would also agree.
   ASSERT_FALSE(same_bits(expected, train(GetParam(), {.eager = true}, 0)));
   for (const Planner* planner : planners()) {
     CompileOptions graph;
@@ -117,7 +116,7 @@ TEST_P(Bits, TheNumberOfThreadsChangesNothing) {
   for (int count : {1, 2, 4}) {
     const Threads threads(count);
     EXPECT_TRUE(same_bits(train(GetParam(), {}, steps()), expected)) << count << " threads";
-    if (count == 2) continue;  // as before
+    if (count == 2) continue;  // usually the threads of `expected`
     EXPECT_TRUE(same_bits(eager(), expected)) << "eager, " << count << " threads";
   }
 }
@@ -139,8 +138,8 @@ TEST_P(Bits, SoItIsWithEigensKernels) {
 INSTANTIATE_TEST_SUITE_P(Zoo, Bits, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.model); });
 
-// Trains a session as the trainer does: shuffled, cropped and flipped images out of a loader, with
-// a smaller batch at the end of each epoch.
+// Trains a session like the trainer: shuffled, cropped and flipped images from a loader, and a
+// smaller batch at the end of each epoch.
 std::vector<float> train_session(const Config& config, int workers, int64_t steps) {
   constexpr int64_t kImages = 28;
   LoaderOptions options;

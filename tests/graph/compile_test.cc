@@ -45,7 +45,7 @@ class Descend final : public OpBase<Descend> {
   const DescendParams params;
 };
 
-// Two parameters, a little chain of pointwise ops, two updates.
+// Two parameters, a short chain of pointwise ops, two updates.
 struct Fixture {
   Store store{7};
   Tensor a = store.parameter("a", {64}, Initializer::normal(1));
@@ -128,7 +128,7 @@ TEST(Compile, SignaturesBeyondTheLimitAreRefusedDroppedOrSaid) {
   auto drops = compile(function, {.max_signatures = 2, .when_full = WhenFull::drop_oldest});
   drops(batch(1, 1)), drops(batch(2, 1)), drops(batch(1, 2)), drops(batch(3, 1));
   EXPECT_EQ(drops.steps(), 2u);
-  EXPECT_EQ(drops.step(0).signature().arguments[0].shape[0], 1);  // used after the other
+  EXPECT_EQ(drops.step(0).signature().arguments[0].shape[0], 1);  // the last one used
   EXPECT_EQ(drops.trace_count(), 3);
 
   std::vector<std::string> said;
@@ -205,7 +205,7 @@ TEST(Compile, OtherKernelsAreAnotherSignature) {
   EXPECT_EQ(step.trace_reasons()[1], "eigen kernels");
 }
 
-// The switch is part of the signature, and what it switches is taken where it applies.
+// The setting is part of the signature, and Winograd is used if it applies.
 TEST(Compile, WinogradConvolutionsCanBeLeftOut) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels here";
   auto step =
@@ -237,7 +237,7 @@ TEST(Compile, NothingIsAskedOfTheMachineAfterTheFirstRun) {
   EXPECT_EQ(cpu_memory().statistics().live_bytes, live);
 }
 
-// Two programs of one process, each with settings of its own, whoever runs them and in what scope.
+// Two programs of one process each run with their own settings, in any scope.
 TEST(Compile, APreparedStepKeepsItsSettings) {
   Fixture f;
   auto step = compile([&](const Tensor& x) { return f.step(x); });
@@ -312,7 +312,7 @@ TEST(Compile, InEagerModeAProgramIsMadeToNameIt) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->op, "log");
   EXPECT_EQ(found->element, 1);
-  EXPECT_EQ(ready.outputs(), 1u);  // those of the run are still there
+  EXPECT_EQ(ready.outputs(), 1u);  // still those of the run
 }
 
 TEST(Compile, WhatIsAskedIsTheSumOfTheRegions) {
@@ -431,7 +431,7 @@ TEST(Capture, ArgumentsAndParametersHandedOutAreCopied) {
   EXPECT_EQ(out[2].to_vector<float>(), x.to_vector<float>());
 }
 
-// The parameters in the order in which they are updated.
+// Returns the parameters in the order of their updates.
 std::vector<std::string> updated(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes)
@@ -463,7 +463,7 @@ TEST(Passes, EachChangesTheGraphItIsMeantFor) {
   EXPECT_EQ(chain.nodes[0].op->name(), "scale+exp+add");
   EXPECT_EQ(verify(chain), "");
 
-  // The gradient of b is there first, but the step updates a first.
+  // The gradient of b is computed first, but the step updates a first.
   Graph step = capture(f.function(), {x.spec()});
   EXPECT_EQ(updated(step), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(order_updates(step), 1);
@@ -491,7 +491,7 @@ TEST(Passes, AnUpdateIsNeverDroppedOrMerged) {
 
 TEST(Passes, FusionDoesNotReadAnOverwrittenVersion) {
   Fixture f;
-  // exp(a) is read after a has been updated: it must not be computed there.
+  // exp(a) is used after the update of a: it must not be computed there.
   auto capture_it = [&](bool late) {
     return capture(
         [&](const Tensors& t) {
@@ -501,10 +501,10 @@ TEST(Passes, FusionDoesNotReadAnOverwrittenVersion) {
         },
         {TensorSpec{DType::f32, {64}, {}}});
   };
-  Graph graph = capture_it(true);  // nor can the product before it, which waits for the mean
+  Graph graph = capture_it(true);  // nor the product there: it needs the mean
   EXPECT_EQ(fuse_pointwise(graph), 0);
   EXPECT_EQ(verify(graph), "");
-  graph = capture_it(false);  // the product runs where exp(a) did
+  graph = capture_it(false);  // the product moves to exp(a)
   EXPECT_EQ(fuse_pointwise(graph), 1);
   EXPECT_EQ(verify(graph), "");
   EXPECT_EQ(graph.nodes.front().op->name(), "exp+mul");
@@ -522,7 +522,7 @@ TEST(Verify, FindsWhatIsWrong) {
   Graph misshaped = graph;
   misshaped.values[misshaped.nodes[0].outputs[0]].spec.shape = {1};
   EXPECT_NE(verify(misshaped).find("the op makes"), std::string::npos);
-  Graph early = graph;  // an update before a reader of the old version
+  Graph early = graph;  // an update before a user of the old version
   auto update = std::find_if(early.nodes.begin(), early.nodes.end(),
                              [](const Node& s) { return s.op->updates(0) == 0; });
   Node moved = *update;
@@ -551,7 +551,7 @@ TEST(Replay, NamesTheTensorAndTheOpOfAWrongLifetime) {
     Plan plan = find_planner("best_fit")->solve(wrong.problem(&of_interval));
     std::vector<int64_t> offsets = program.compiled().offsets;
     for (size_t i = 0; i < of_interval.size(); ++i) offsets[of_interval[i]] = plan.offsets[i];
-    // Does the true lifetime now overlap another block? Then the replay must say so.
+    // If the true lifetime overlaps another block now, the replay must report it.
     Problem truth = program.compiled().lifetimes.problem();
     bool broken = check(truth, plan).has_value();
     std::string fault = replay(program.compiled().graph, program.compiled().lifetimes, offsets);
@@ -593,7 +593,7 @@ TEST(Compile, AnOutOfMemoryErrorNamesTheTensorsAndTheHolders) {
       EXPECT_NE(text.find(part), text.npos) << part << " is missing in: " << text;
   }
   memory.release(taken, 2 << 20);
-  EXPECT_EQ(step(ones({1 << 16})).item<float>(), 1 << 20);  // as usable as before
+  EXPECT_EQ(step(ones({1 << 16})).item<float>(), 1 << 20);  // still usable
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Calls of compiled functions: whose their results are, from which threads, in whose memory.
+// Calls of compiled functions: ownership of results, threads, memory.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -36,7 +36,7 @@ TEST(CompiledCalls, ALaterCallLeavesTheResultsOfAnEarlierOneAsTheyAre) {
   check();
 }
 
-// The run would have updated the parameters already.
+// A run would already have updated the parameters.
 TEST(CompiledCalls, WithoutMemoryForItsResultsACallDoesNothing) {
   Store store(1);
   const Tensor w = store.parameter("w", {64}, Initializer::ones());
@@ -54,7 +54,7 @@ TEST(CompiledCalls, WithoutMemoryForItsResultsACallDoesNothing) {
   EXPECT_EQ(w.to_vector<float>(), std::vector<float>(64, 0.5f));
 }
 
-// y = x, while something else goes on.
+// y = x, and calls fn.
 class Meanwhile final : public OpBase<Meanwhile> {
  public:
   explicit Meanwhile(const std::function<void()>& fn) : params{&fn} {}
@@ -127,8 +127,8 @@ TEST(CompiledCalls, CallsOfTwoThreadsAreRightOrErrors) {
   EXPECT_GT(right, 0);
 }
 
-// Through public headers alone: the arena is brought when its size is known, the slots of a
-// function and of its gradient in one block.
+// Uses public headers alone: external memory for the arena once its size is known, and one external
+// block for the slots of a function and of its gradient.
 TEST(CompiledCalls, AStepTakesMemoryThatIsBroughtOnceItIsPlanned) {
   Store store(1);
   const Tensor w = store.parameter("w", {64}, Initializer::ones());

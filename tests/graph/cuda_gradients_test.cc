@@ -1,4 +1,4 @@
-// Every op on a GPU: it gives what the CPU gives, and the same bits in eager code and compiled.
+// Every op on a GPU gives the CPU's values, and the same bits in eager and compiled code.
 #include "tessera/graph/compile.h"
 #include "tessera/tests/engine/device_testing.h"
 #include "tessera/tests/graph/gradient_cases.h"
@@ -12,7 +12,7 @@ class CudaGradients : public OnGpu {};
 
 const Device kGpu{DeviceKind::gpu, 0};
 
-// max |a - b| / max |a| over all.
+// Returns max |a - b| / max |a|, the largest of all results.
 double distance(const std::vector<std::vector<double>>& a,
                 const std::vector<std::vector<double>>& b) {
   double worst = 0;
@@ -28,7 +28,7 @@ double distance(const std::vector<std::vector<double>>& a,
   return a.size() == b.size() ? worst : INFINITY;
 }
 
-// The values of the function, then its slopes.
+// Returns the gradients of the function, then its values.
 std::vector<std::vector<double>> all_of(const Function& f, const Tensors& inputs) {
   std::vector<std::vector<double>> all = slopes_of(f, inputs);
   all.push_back(f(inputs).to_vector<double>());

@@ -1,5 +1,5 @@
-// Steps that run ahead of the host: the values of steps that do not, whenever the GPU does its
-// work; few calls; and copies, compute and host beside each other, in simulated time.
+// Steps that run ahead of the host: the values of steps that do not, in every schedule of the GPU;
+// few calls; and copies, compute and host that overlap in simulated time.
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr Device kGpu{DeviceKind::gpu, 0};
 
-// A parameter is learned from images and a small argument; `layers` products make it long.
+// Learns a parameter from images and a small argument; `layers` products make a run long.
 class Learner {
  public:
   Learner(Device device, int64_t side, int layers, bool cuda_graph = true)
@@ -66,7 +66,7 @@ class Learner {
   std::unique_ptr<Compiled> compiled_;
 };
 
-// Images and small arguments of run k.
+// Fills in the images and small arguments of run k.
 class Feed {
  public:
   Feed(Device device, int64_t count, int64_t side)
@@ -91,7 +91,7 @@ class Feed {
   Region region_;
 };
 
-// Losses and what was seen of nine runs, three of another batch between the others, and the weight.
+// Returns both results of nine runs, two of them with another batch, and the weight.
 std::vector<std::vector<float>> values_of(Device device, bool cuda_graph = true) {
   Learner learner(device, 24, 3, cuda_graph);
   Feed feed(device, 8, 24);
@@ -115,9 +115,9 @@ std::vector<std::vector<float>> values_of(Device device, bool cuda_graph = true)
   return values;
 }
 
-class CudaTwins : public OnGpu {};
+class CudaHostStaging : public OnGpu {};
 
-TEST_F(CudaTwins, ValuesAreThoseOfTheCpuAndTheSameBitsInEverySchedule) {
+TEST_F(CudaHostStaging, ValuesAreThoseOfTheCpuAndTheSameBitsInEverySchedule) {
   const auto right = values_of(Device{});
   const auto first = values_of(kGpu, false);
   ASSERT_EQ(first.size(), right.size());
@@ -130,7 +130,7 @@ TEST_F(CudaTwins, ValuesAreThoseOfTheCpuAndTheSameBitsInEverySchedule) {
   }
 }
 
-TEST_F(CudaTwins, TheLargestArgumentMayBeWrittenToItsTwin) {
+TEST_F(CudaHostStaging, TheLargestArgumentMayBeWrittenToItsTwin) {
   Learner brought(kGpu, 24, 1), written(kGpu, 24, 1);
   Feed feed(kGpu, 8, 24);
   for (Learner* learner : {&brought, &written}) {
@@ -150,8 +150,8 @@ TEST_F(CudaTwins, TheLargestArgumentMayBeWrittenToItsTwin) {
   EXPECT_EQ(brought.weight(), written.weight());
 }
 
-// The last op of all reads the images, so their slot is free when the run is over.
-TEST_F(CudaTwins, TheImagesMayBeReadLast) {
+// The last op reads the images, so their slot is free only when the run is over.
+TEST_F(CudaHostStaging, TheImagesMayBeReadLast) {
   const auto run = [] {
     Compiled compiled(
         [](const Tensors& in) {
@@ -186,8 +186,8 @@ TEST_F(CudaTwins, TheImagesMayBeReadLast) {
   }
 }
 
-// What runs when a step ends still writes to its twins.
-TEST_F(CudaTwins, AStepMayEndWhileItRuns) {
+// A run that is in flight when its step ends still writes to its staging buffers.
+TEST_F(CudaHostStaging, AStepMayEndWhileItRuns) {
   const GpuSchedule lazy("lazy");
   for (int runs = 1; runs <= 2; ++runs) {
     std::vector<float> right;
@@ -212,8 +212,8 @@ TEST_F(CudaTwins, AStepMayEndWhileItRuns) {
   }
 }
 
-// --sync: the host waits after each op, so what goes wrong is told where it went wrong.
-TEST_F(CudaTwins, SynchronousStepsWaitAfterEachOp) {
+// --sync: the host waits after each op, so an error is reported at the op that failed.
+TEST_F(CudaHostStaging, SynchronousStepsWaitAfterEachOp) {
   const GpuDouble gpu;
   if (!gpu.here()) GTEST_SKIP() << "a real GPU does not count its calls";
   const SettingsScope synchronous({.gpu = {.synchronous = true}});
@@ -242,7 +242,7 @@ std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-TEST_F(CudaTwins, WrongOrderIsAnError) {
+TEST_F(CudaHostStaging, WrongOrderIsAnError) {
   Learner learner(kGpu, 24, 1);
   Feed feed(kGpu, 8, 24);
   CompiledStep& step = learner.prepared(8);
@@ -262,8 +262,8 @@ TEST_F(CudaTwins, WrongOrderIsAnError) {
   EXPECT_NE(error_of([&] { step.collect(); }).find("no run is submitted"), std::string::npos);
 }
 
-// On the CPU they are the slots, and everything is there when submit() returns.
-TEST_F(CudaTwins, OnTheCpuTheyAreTheSlots) {
+// On the CPU the staging buffers are the slots, and results are ready when submit() returns.
+TEST_F(CudaHostStaging, OnTheCpuTheyAreTheSlots) {
   Learner learner(Device{}, 24, 1);
   CompiledStep& step = learner.prepared(8);
   EXPECT_EQ(step.max_runs_ahead(), 0);
@@ -272,8 +272,8 @@ TEST_F(CudaTwins, OnTheCpuTheyAreTheSlots) {
   EXPECT_EQ(step.host_output(0).impl(), step.output(0).impl());
 }
 
-// Memory of the host is asked for once, and is what the step says.
-TEST_F(CudaTwins, ArePageLockedMemoryOfTheBytesThatTheStepSays) {
+// Pinned host memory is allocated once, in the size that the step reports.
+TEST_F(CudaHostStaging, ArePageLockedMemoryOfTheBytesThatTheStepSays) {
   RawMemory& staging = context(kGpu).staging_memory();
   const size_t before = staging.statistics().live_bytes;
   {
@@ -294,8 +294,8 @@ TEST_F(CudaTwins, ArePageLockedMemoryOfTheBytesThatTheStepSays) {
   EXPECT_EQ(staging.statistics().live_bytes, before);
 }
 
-// The run that is asked about is the one collected, though the next has overwritten its slots.
-TEST_F(CudaTwins, TheSearchForWhatIsNotFiniteSeesTheRunThatWasCollected) {
+// Searches the collected run, although the next one has overwritten its slots.
+TEST_F(CudaHostStaging, TheSearchForWhatIsNotFiniteSeesTheRunThatWasCollected) {
   const GpuSchedule lazy("lazy");
   Learner learner(kGpu, 24, 1);
   Feed feed(kGpu, 8, 24);
@@ -316,8 +316,8 @@ TEST_F(CudaTwins, TheSearchForWhatIsNotFiniteSeesTheRunThatWasCollected) {
   EXPECT_FALSE(step.find_non_finite());
 }
 
-// Of all runs from the third on; the second is captured.
-TEST_F(CudaTwins, ARunIsOneLaunchThreeCopiesAndOneWait) {
+// Counts the calls of all runs from the third on; the second is captured.
+TEST_F(CudaHostStaging, ARunIsOneLaunchThreeCopiesAndOneWait) {
   const GpuDouble gpu;
   if (!gpu.here()) GTEST_SKIP() << "a real GPU does not count its calls";
   Learner learner(kGpu, 24, 3);
@@ -343,12 +343,12 @@ TEST_F(CudaTwins, ARunIsOneLaunchThreeCopiesAndOneWait) {
 }
 
 struct Pace {
-  double interval, compute, copy;  // simulated seconds of a run
-  double reads = 0;                // of these the kernel that reads the images
-  int beside = 0;  // runs whose images began to be copied before the one before ended
+  double interval, compute, copy;  // simulated seconds per run
+  double reads = 0;                // part of compute: the kernel that reads the images
+  int beside = 0;                  // runs whose image copy began before the previous run ended
 };
 
-// Of runs 6 to 25, for which batches come every `loader` seconds.
+// Measures runs 6 to 25, whose batches come every `loader` seconds.
 Pace pace(int64_t side, int layers, double loader) {
   constexpr int kFirst = 6, kRuns = 26;
   const GpuDouble gpu;
@@ -381,7 +381,7 @@ Pace pace(int64_t side, int layers, double loader) {
   }
   pace.compute /= kRuns - 1 - kFirst;
   pace.reads /= kRuns - 1 - kFirst;
-  // Of the first run that is seen the images were copied before, unless it waited for them.
+  // The images of the first observed run were copied earlier, unless the run waited for them.
   for (size_t i = 0; i < std::min(copied.size(), ended.size()); ++i)
     pace.beside += copied[copied.size() - 1 - i] < ended[ended.size() - 1 - i];
   return pace;
@@ -403,7 +403,7 @@ TEST_F(CudaPace, IsTheGpusWhereThatIsTheSlowest) {
   EXPECT_GE(found.beside, 18);
 }
 
-// And that of the one kernel in between: there is one slot for the images.
+// The interval includes the kernel between the copies: there is one slot for the images.
 TEST_F(CudaPace, IsTheCopysWhereThatIsTheSlowest) {
   const GpuSchedule lazy("lazy");
   const Pace found = pace(640, 1, 0);

@@ -1,5 +1,5 @@
 // One step with ops on the CPU and on a GPU, and copies between them: the CPU's values and
-// gradients, in the same bits in both modes and whenever the GPU does its work.
+// gradients, with the same bits in both modes and in every schedule of the GPU.
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
@@ -18,8 +18,8 @@ constexpr Device kHost{}, kGpu{DeviceKind::gpu, 0};
 
 class CudaMixed : public OnGpu {
  protected:
-  // Parts on the host before, beside and behind what runs `there`; w, v and the parameter are
-  // learned. Results: the loss and the gradients of w and v.
+  // Runs ops on the host before, during and after those on `there`. Returns the loss and the
+  // gradients of w and v.
   static Tensors step(Device there, const Tensors& in) {
     const Tensor w = requires_grad(in[1]), v = requires_grad(in[2]);
     const Tensor hidden = tanh(matmul(in[0], w));
@@ -47,7 +47,7 @@ class CudaMixed : public OnGpu {
             random_normal({29, 29}, 3, 0, 0.2, dtype)};
   }
 
-  // Of three calls, the last with other arguments.
+  // Returns the results of three calls, the last with other arguments.
   static std::vector<std::vector<double>> run(Device there, DType dtype, bool eager) {
     auto compiled = compile([&](const Tensors& in) { return step(there, in); }, {.eager = eager});
     std::vector<std::vector<double>> values;
@@ -139,7 +139,7 @@ TEST_F(CudaMixed, ParametersLearnOnBothDevices) {
   }
 }
 
-// Two parts of a GPU have streams of their own: one step goes back and forth between them.
+// Two parts of a GPU have separate streams: one step goes back and forth between them.
 TEST_F(CudaMixed, PartsOfAGpuWorkOnOneStep) {
   configure_devices({{"gpu:0", 2, size_t{64} << 20}});
   const auto run = [](Device one, Device two, bool eager) {
@@ -154,7 +154,7 @@ TEST_F(CudaMixed, PartsOfAGpuWorkOnOneStep) {
               const DeviceScope scope(two);
               there = exp(copy(y, two) * -0.5);
               const DeviceScope back(one);
-              const Tensor again = tanh(y + 0.25);  // made while nothing else is on its way
+              const Tensor again = tanh(y + 0.25);  // computed while no copy is pending
               const DeviceScope there_again(two);
               there = there + copy(again, two);
             }
@@ -177,7 +177,7 @@ TEST_F(CudaMixed, PartsOfAGpuWorkOnOneStep) {
   configure_devices({});
 }
 
-// The source, in memory that the GPU reads by itself, may be overwritten when copy() returns.
+// The source is in memory that the GPU reads itself; it may be overwritten when copy() returns.
 TEST_F(CudaMixed, EagerCopiesHaveReadTheirSource) {
   const GpuSchedule lazy("lazy");
   auto compiled = compile([](const Tensors& in) { return Tensors{sum(in[0])}; });

@@ -1,5 +1,5 @@
-// A program on a GPU that is watched: its kernels are issued one by one, in the same bits, and
-// launched as one graph when nobody watches.
+// An observed program on a GPU: its kernels are issued one by one, with the same bits, and launched
+// as one graph without an observer.
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
@@ -34,7 +34,7 @@ TEST_F(CudaObserve, EveryKernelIsToldInEachWatchedRun) {
   const std::vector<float> right = result();
   const auto kernels = static_cast<int>(step.compiled_graph()->graph.nodes.size());
   CountingObserver observer;
-  for (int run = 1; run <= 3; ++run) {  // the first is no capture, the second would be
+  for (int run = 1; run <= 3; ++run) {  // the first run is not captured, the second would be
     step.program()->observe(&observer);
     EXPECT_EQ(result(), right);
     EXPECT_EQ(observer.began, run * kernels);

@@ -1,5 +1,4 @@
-// What is folded into the product of a linear layer on a GPU, and what is not; with and without it
-// the same bits.
+// Tests which ops are fused into the product of a linear layer on a GPU, with the same bits.
 #include <dlfcn.h>
 
 #include "tessera/graph/compile.h"
@@ -15,7 +14,7 @@ namespace {
 
 constexpr Device kGpu{DeviceKind::gpu, 0};
 
-// Kernels of ours that a simulated GPU has run; 0 on a card, which does not tell.
+// Returns the number of our kernels that a simulated GPU has run; 0 on a real GPU.
 long kernels_run() {
   void* const found = dlsym(RTLD_DEFAULT, "cuda_double_counts_now");
   if (found == nullptr) return 0;
@@ -34,15 +33,15 @@ class CudaPasses : public OnGpu {
     return text;
   }
 
-  // The steps of f on a GPU, once fused. They give the bits of those that are not, and of eager
-  // mode.
+  // Returns the nodes of f on a GPU after fusion. Expects the bits of the unfused nodes and of
+  // eager mode.
   static std::string fused(const StepFunction& f, const Tensors& host, DType dtype,
                            Placed placed = Placed::aligned) {
     const NoGradScope no_grad;
     Tensors in;
     for (const Tensor& x : host) in.push_back(on_gpu(in_dtype(x, dtype), placed));
     const DeviceScope scope(kGpu);
-    // Inside the step, or the arguments would be copied into aligned slots.
+    // Read inside the step, because arguments would be copied into aligned slots.
     const auto step = [&](const Tensors&) { return f(in); };
     auto whole = compile(step), apart = compile(step, {.disabled_passes = {"fuse_epilogues"}}),
          eager = compile(step, {.eager = true});
@@ -77,7 +76,7 @@ TEST_F(CudaPasses, ABiasGoesIntoTheProduct) {
       }
 }
 
-// Where everything is aligned, and the library takes the bias, nothing runs behind the product.
+// If everything is aligned and the library adds the bias, no kernel follows the product.
 TEST_F(CudaPasses, TheLibraryAddsTheBias) {
   const NoGradScope no_grad;
   const Tensor x = copy(noise({9, 4}, 1), kGpu), w = copy(noise({6, 4}, 2), kGpu),
@@ -119,7 +118,7 @@ TEST_F(CudaPasses, WhatTheLibraryDoesNotComputeStaysApart) {
             "matmul add");
 }
 
-// A product that is not finite is seen behind the layer.
+// A product that is not finite is visible after the layer.
 TEST_F(CudaPasses, NanGoesThroughALayerWithRelu) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = copy(from_vector<float>({2, 2}, {1, nan, -1, -1}), kGpu),

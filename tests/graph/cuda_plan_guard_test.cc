@@ -1,4 +1,4 @@
-// Kernels on a GPU that do not keep to their bytes, on purpose.
+// GPU kernels that access bytes outside of their buffers, on purpose.
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
@@ -19,7 +19,7 @@ struct RudeParams {
   bool operator==(const RudeParams&) const = default;
 };
 
-// A copy, one way or another.
+// y = x, in one of several manners.
 class RudeThere final : public OpBase<RudeThere> {
  public:
   explicit RudeThere(Manner manner) : params{manner} {}
@@ -42,7 +42,7 @@ class RudeThere final : public OpBase<RudeThere> {
 
 class CudaPlanGuard : public OnGpu {
  protected:
-  // What is said where a step with such a kernel is watched.
+  // Returns the error of a guarded step with such a kernel, else its result.
   static std::string message_of(Manner manner) {
     const Device gpu{DeviceKind::gpu, 0};
     const Tensor x = copy(ones({250}), gpu);

@@ -1,5 +1,5 @@
-// Views that start where no wide load and no plan of a library may: of arguments, of parameters and
-// of what a step computes. Steps give the bits of eager mode, and what the CPU gives.
+// Views at addresses that wide loads and library plans do not allow: of arguments, parameters and
+// intermediates. Steps give the bits of eager mode and the values of the CPU.
 #include "tessera/engine/store.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
@@ -16,10 +16,10 @@ namespace {
 
 using CudaViews = OnGpu;
 
-// The last rows of x, of which each has a number of elements that is odd.
+// Returns the last rows of x, which have an odd number of elements each.
 Tensor behind(const Tensor& x) { return rows(x, 1, x.shape()[0]); }
 
-// f as a step; the arguments stand in slots.
+// Returns f as a step, whose arguments are in slots.
 DeviceFunction compiled(const StepFunction& f) {
   return [=](const Tensors& in) { return compile(f).call(in); };
 }
@@ -35,7 +35,7 @@ void expect_views_work(const StepFunction& f, const Tensors& in) {
 
 Tensor noise(const Shape& shape, uint64_t seed) { return random_normal(shape, seed); }
 
-// What is asked of cuDNN takes tensors at multiples of 16 bytes alone.
+// cuDNN takes only tensors at multiples of 16 bytes.
 TEST_F(CudaViews, Convolutions) {
   const Conv2dParams same{.padding = 1};
   const auto passes = [&](const Tensor& x, const Tensor& w, const Tensor& dy) {
@@ -81,7 +81,7 @@ TEST_F(CudaViews, Parameters) {
   EXPECT_EQ(step[0].to_vector<float>(), eager[0].to_vector<float>());
 }
 
-// Memory that is brought must start where the GPU's own blocks do.
+// External memory must be aligned like the GPU's own blocks.
 TEST_F(CudaViews, SlotsThatAreBroughtAreAlignedAsTheGpusMemory) {
   const Device gpu{DeviceKind::gpu, 0};
   const DeviceScope scope(gpu);

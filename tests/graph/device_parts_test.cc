@@ -1,5 +1,4 @@
-// A compiled step on a part of the CPU: all its bytes are that part's, and its bits those of the
-// whole.
+// A compiled step on a part of the CPU uses only that part's memory and has the bits of the whole.
 #include <optional>
 #include <vector>
 

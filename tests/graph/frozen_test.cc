@@ -1,4 +1,4 @@
-// Programs with constants: what is computed of them is computed once.
+// Programs with constant parameters: values that depend only on them are computed once.
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kBatch = 2, kSide = 12, kIn = 8, kOut = 16;
 
-// Images -> convolution, batch norm with statistics of its own, ReLU, mean, linear layer.
+// Images -> convolution, batch norm with running statistics, ReLU, mean, linear layer.
 struct Net {
   Store store{1};
   Tensor filters = store.parameter("conv.weight", {kOut, 3, 3, kIn}, Initializer::normal(0.3));
@@ -85,7 +85,7 @@ TEST(Frozen, ComputesWhatEvaluationComputes) {
   const Net net;
   const std::vector<float> wanted = net(images()).to_vector<float>();
   Program program(captured(net), frozen());
-  EXPECT_GE(fired(program, "fold_constants"), 5);  // of batch norm, and its variance
+  EXPECT_GE(fired(program, "fold_constants"), 5);  // nodes of batch norm
   EXPECT_EQ(fired(program, "fold_scales"), 1);
   EXPECT_EQ(fired(program, "pack_constants"), has_native_kernels() ? 1 : 0);
   EXPECT_EQ(persistent_values(program), 0u);
@@ -95,7 +95,7 @@ TEST(Frozen, ComputesWhatEvaluationComputes) {
     EXPECT_NEAR(found[i], wanted[i], 1e-5 * (1 + std::abs(wanted[i])));
 }
 
-// Only what scales filters rounds otherwise.
+// Only fold_scales changes the rounding.
 TEST(Frozen, HasTheBitsOfEvaluationWithoutFoldedScales) {
   const Net net;
   Program program(captured(net), frozen({"fold_scales"}));
@@ -116,7 +116,7 @@ TEST(Frozen, OutlivesTheStore) {
   EXPECT_EQ(run(program), wanted);
 }
 
-// The graph and its constants are there once, slots and arenas once a program.
+// Programs share the graph and its constants; each has its own slots and arena.
 TEST(Frozen, ProgramsExecuteOneCompiledGraph) {
   const Net net;
   const auto compiled = std::make_shared<const CompiledGraph>(captured(net), frozen());
@@ -126,7 +126,7 @@ TEST(Frozen, ProgramsExecuteOneCompiledGraph) {
   EXPECT_NE(a.input(0).impl()->data(), b.input(0).impl()->data());
 }
 
-// Parameters are read anew in every run of other programs.
+// Other programs read the parameters in every run.
 TEST(Frozen, OtherProgramsHaveNoConstants) {
   Net net;
   CompileOptions options = frozen();
@@ -140,7 +140,7 @@ TEST(Frozen, OtherProgramsHaveNoConstants) {
   EXPECT_EQ(run(program), net(images()).to_vector<float>());
 }
 
-// What a function updates changes from run to run.
+// A tensor that the function updates changes from run to run.
 TEST(Frozen, WhatIsUpdatedIsNoConstant) {
   Net net;
   const auto trains = [&](const Tensors& x) {
@@ -156,7 +156,7 @@ TEST(Frozen, WhatIsUpdatedIsNoConstant) {
   EXPECT_NE(net.mean.to_vector<float>(), before);
 }
 
-// Only constants that were captured as such: small ones, and what is not larger than they are.
+// Folds only captured constants: small results, and results not larger than their inputs.
 TEST(Frozen, FoldedValuesAreNotLargerThanWhatTheyAreMadeOf) {
   const Tensor three = full({4}, 3), two = full({1, 4096}, 2);
   const auto fn = [&](const Tensors& x) {

@@ -1,4 +1,4 @@
-// Compiled functions that eager code around them differentiates.
+// Compiled functions that surrounding eager code differentiates.
 #include "tessera/graph/function_gradient.h"
 
 #include "tessera/engine/eager.h"
@@ -24,7 +24,7 @@
 namespace tessera {
 namespace {
 
-// LeNet-5 in two halves, so that one of them can be compiled.
+// LeNet-5 in two halves, one of which can be compiled.
 struct Halves {
   Store store{3};
   Tensor c1 = store.parameter("c1", {6, 5, 5, 1}, Initializer::he_normal(25));
@@ -39,7 +39,7 @@ struct Halves {
     const Tensor first = max_pool2d(relu(bias(conv2d(x, c1), b1)), {.kernel = 2});
     return flatten(max_pool2d(relu(bias(conv2d(first, c2), b2)), {.kernel = 2}));
   }
-  // The loss and the weights of 50 steps.
+  // Returns the losses and then the weights of 50 steps.
   std::vector<float> train(const std::function<Tensor(const Tensor&)>& part) {
     std::vector<float> seen;
     for (uint64_t i = 0; i < 50; ++i) {
@@ -96,17 +96,17 @@ TEST(FunctionGradient, WhatItReadsIsCountedAsTheSlotsOfTheDeviceAreRounded) {
   options.arenas = std::make_shared<Arenas>();
   const CompiledGraph compiled(std::move(function.graph), options);
   const PlanReport report = plan_report(compiled);
-  // The argument, the result, the count of refused updates; and exp for its gradient.
+  // The argument, the result and the count of skipped updates are slots; exp is saved.
   EXPECT_EQ(report.classes.at("saved"), 256);
   EXPECT_EQ(report.classes.at("slots"), 3 * 256);
 }
 
-// x -> x * exp(w * x): reads its argument, a parameter and two values of its own.
+// x -> x * exp(w * x): reads its argument, a parameter and two intermediates.
 struct Shared {
   Store store{1, DType::f64};
   Tensor w = store.parameter("w", {3}, Initializer::normal(1));
   Tensor part(const Tensor& x) { return x * exp(w * x); }
-  // d f(part) / d leaves and then d w.
+  // Returns d f(part) / d leaves and then d f(part) / d w.
   std::vector<std::vector<double>> slopes(const std::function<Tensor(const StepFunction&)>& f,
                                           const Tensors& leaves, bool compiled) {
     const StepFunction eager = [&](const Tensors& t) { return Tensors{part(t[0])}; };
@@ -168,7 +168,7 @@ TEST(FunctionGradient, GradientsOfSeveralCallsComeInAnyOrder) {
   }
 }
 
-// What a call saved goes with the last handle that its gradient could be asked of.
+// The values that a call saved are freed with the last handle that can give its gradient.
 TEST(FunctionGradient, SavedValuesLiveNoLongerThanTheTape) {
   const auto live = [] { return eager_allocator({}).statistics().live_bytes; };
   auto cube = compile([](const Tensor& t) { return sum(t * t * t); });
@@ -230,7 +230,7 @@ TEST(FunctionGradient, AStepThatTookItsGradientsSaysThatTheTapeIsGone) {
   const Tensor loss = step(normal({3}, 1));
   EXPECT_EQ(step.step(0).gradient_program(), nullptr);
   const std::string says = error_of([&] { gradients(loss, Tensors{w}); });
-  EXPECT_NE(says.find("let go"), std::string::npos) << says;
+  EXPECT_NE(says.find("was freed"), std::string::npos) << says;
 }
 
 TEST(FunctionGradient, OfSomeResultsIsRightWhenOthersAreNotUsed) {

@@ -1,4 +1,4 @@
-// Functions that between them call every op which has a gradient, for the tests that walk them all.
+// Functions that together call every op with a gradient, for tests that iterate over all of them.
 #pragma once
 
 #include "tessera/engine/pointwise.h"
@@ -29,7 +29,7 @@ namespace tessera::gradient_cases {
 
 using Function = std::function<Tensor(const Tensors&)>;
 
-// What gradients() of the gradient is.
+// The outcome of gradients() of the gradient.
 enum class Second { right, error };
 
 struct Case {
@@ -45,12 +45,12 @@ inline Tensor positive(const Shape& shape, uint64_t key) {
 
 inline Tensor labels() { return from_vector<int32_t>({3}, {2, 0, 3}); }
 
-// The values of a position that dropout draws at.
+// Returns a random position for dropout.
 inline Tensor position() { return from_vector<int64_t>({2}, {3, 0}); }
 
 using In = const Tensors&;
 
-// Made anew by each test, so that none is left behind.
+// Created in each test, so that tests share no tensors.
 struct Inputs {
   Tensor x = normal({3, 4}, 1), y = positive({3, 4}, 2), row = normal({4}, 3);
   Tensor image = normal({2, 5, 5, 4}, 4), filters = normal({6, 3, 3, 4}, 5);
@@ -105,7 +105,7 @@ inline std::vector<Case> pointwise_cases() {
   };
 }
 
-// Programs of one instruction, whose gradients are derived.
+// Returns cases of programs with one instruction, whose gradients are derived.
 inline std::vector<Case> scalar_program_cases() {
   const Inputs in;
   const auto program = [](ScalarOp op, int inputs) {
@@ -132,7 +132,7 @@ inline std::vector<Case> elementwise_cases() {
   return all;
 }
 
-// The inputs in a dtype; every `period`-th element of the k-th is a NaN.
+// Returns the inputs in a dtype; every `period`-th element of input k is NaN.
 inline Tensors with_nan(const Tensors& inputs, size_t k, int64_t period, DType dtype) {
   Tensors changed;
   for (const Tensor& x : inputs) {
@@ -284,7 +284,7 @@ inline Tensors leaves_of(const Tensors& inputs) {
   return leaves;
 }
 
-// The gradients of sum(u f(inputs)), where f is called from eager code.
+// Returns the gradients of sum(u f(inputs)), with f called from eager code.
 inline std::vector<std::vector<double>> slopes_of(const Function& f, const Tensors& inputs) {
   const Tensors leaves = leaves_of(inputs);
   const Tensor y = f(leaves);

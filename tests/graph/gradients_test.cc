@@ -1,5 +1,5 @@
-// Every op, differentiable or not, in each way a program can be run: a gradient is right or an
-// error that names the op. It is never silently zero.
+// Tests every op, differentiable or not, in every mode: a gradient is right or an error that names
+// the op, never silently zero.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -49,11 +49,11 @@ TEST(Gradients, OfACompiledPartInACompiledStepHaveTheBitsOfEagerCode) {
     std::vector<std::vector<double>> found;
     for (const Tensor& slope : step(c.inputs)) found.push_back(slope.to_vector<double>());
     EXPECT_EQ(found, slopes_of(c.f, c.inputs)) << c.name;
-    EXPECT_EQ(inner.trace_count(), 0) << c.name;  // it became a part of the step
+    EXPECT_EQ(inner.trace_count(), 0) << c.name;  // inlined in the step
   }
 }
 
-// The values of f and its slopes.
+// Returns the values of f and its gradients.
 std::vector<double> everything_of(const Function& f, const Tensors& inputs) {
   const Tensors leaves = leaves_of(inputs);
   const Tensor y = f(leaves);
@@ -79,7 +79,7 @@ TEST(Gradients, ANanInAnyArgumentOfAnElementwiseOpReachesItsResult) {
         SCOPED_TRACE(std::string(c.name) + ", argument " + std::to_string(k));
         const std::string name = c.name;
         if (name != "where" && name != "select" &&
-            name != "prelu") {  // which leave out what they do not choose
+            name != "prelu") {  // these drop unselected values
           const Tensor y = cast(c.f(with_nan(c.inputs, k, 1, dtype)), DType::f64);
           for (const double value : y.to_vector<double>()) EXPECT_TRUE(std::isnan(value)) << value;
         }
@@ -90,7 +90,7 @@ TEST(Gradients, ANanInAnyArgumentOfAnElementwiseOpReachesItsResult) {
       }
 }
 
-// The upstream gradient of ones, too, which gradients() makes itself.
+// The backward pass includes the upstream gradient of ones, which gradients() makes.
 TEST(Gradients, InACapturedStepAreTheBackwardPassFromTheirFirstNodeOn) {
   const auto loss = [](const Tensor& x) { return sum(exp(x) * x); };
   const Specs arguments{TensorSpec{DType::f64, {3, 4}, {}}};
@@ -112,7 +112,7 @@ TEST(Gradients, OfGradientsAreRightOrAnErrorThatNamesTheOp) {
   for (const Case& c : cases()) {
     const auto slope = [&](const Tensors& t) {
       const Tensor y = c.f(t);
-      Tensor all = sum(t[0]);  // where the gradients are constant, it depends on the inputs too
+      Tensor all = sum(t[0]);  // depends on the inputs even if the gradients are constant
       uint64_t key = 50;
       for (const Tensor& g : gradients(y, t, normal(y.shape(), 99), CreateGraph::yes))
         all = all + sum(g * normal(g.shape(), key++));
@@ -130,7 +130,7 @@ TEST(Gradients, OfGradientsAreRightOrAnErrorThatNamesTheOp) {
   }
 }
 
-// An op that says nothing of gradients.
+// An op without a gradient.
 struct NoParams {
   bool operator==(const NoParams&) const = default;
 };
@@ -145,7 +145,7 @@ class Twice final : public OpBase<Twice> {
   const NoParams params{};
 };
 
-// Functions through which no gradient flows, and what the error says.
+// Functions through which no gradient flows, and the text of the error.
 struct Stop {
   Function f;
   const char* says;
@@ -164,7 +164,7 @@ std::vector<Stop> stops() {
   };
 }
 
-// Beside the stop the loss depends on x in a way that has a gradient: only that one would be seen.
+// The loss also depends on x by a path with a gradient, and that gradient alone would be wrong.
 Tensor loss_with(const Stop& stop, const Tensor& x) {
   const ModulePathScope head("head");
   return sum(x * 2.0) + sum(stop.f({x}));
@@ -189,7 +189,7 @@ TEST(Gradients, ThroughAnOpWithoutOneAreAnError) {
       });
       step(x);
     }));
-    // What comes of it is stopped too, and detach() is the way out.
+    // Tensors computed from the result are stopped too; detach() avoids the error.
     const Tensor y = stop.f({x});
     EXPECT_NE(error_of([&] { gradients(sum(x * 2.0) + sum(exp(y)), Tensors{x}); }), "no error");
     EXPECT_EQ(error_of([&] { gradients(sum(x * 2.0) + sum(exp(detach(y))), Tensors{x}); }),
@@ -252,7 +252,7 @@ TEST(Gradients, ThatAnOpForgetsAreAnError) {
   EXPECT_NE(says.find("forgets: its grad() gives nothing for input 0"), std::string::npos) << says;
 }
 
-// What an author's own op can get wrong: a gradient of another dtype or shape, no kernel.
+// Errors of a user's op: a gradient of another dtype or shape, no kernel.
 class Careless final : public OpBase<Careless> {
  public:
   enum class Candidate { other_dtype, other_shape };
@@ -301,7 +301,7 @@ TEST(Gradients, AnOpWithoutAKernelIsAnErrorForItsAuthor) {
       << says;
 }
 
-// A network in two parts, with what lies between them.
+// A network in two parts, with the tensor between them.
 struct TwoParts {
   Tensor x, w1, w2;
   Tensor between() const { return tessera::tanh(linear(x, w1)); }
@@ -320,20 +320,20 @@ TEST(Gradients, OfIntermediateTensorsAreThoseOfALeafInTheirPlace) {
   {
     const Tensor h = net.between();
     EXPECT_EQ(gradients(net.loss(h), Tensors{h})[0].to_vector<double>(), wanted);
-    // The tape behind it is still there, and another loss of it can be asked.
+    // The tape before h is still there, and another loss of h has a gradient.
     EXPECT_EQ(gradients(sum(h * 2.0), Tensors{h})[0].to_vector<double>(),
               std::vector<double>(15, 2.0));
     gradients(sum(h), Tensors{leaves[0]});
   }
-  const Tensor h = net.between(), y = h * 3.0;  // y lies beside the way to the loss
+  const Tensor h = net.between(), y = h * 3.0;  // y is not on the path to the loss
   const Tensors all = gradients(net.loss(h), Tensors{leaves[1], h, y});
   EXPECT_EQ(all[0].to_vector<double>(), of_w1);
   EXPECT_EQ(all[1].to_vector<double>(), wanted);
   EXPECT_EQ(all[2].to_vector<double>(), std::vector<double>(15, 0.0));
-  // Two classes of one forward pass.
+  // A second loss of one forward pass finds the tape freed.
   const Tensor scores = h * 5.0;
   gradients(sum(scores), Tensors{h});
-  EXPECT_NE(error_of([&] { gradients(sum(scores * scores), Tensors{h}); }).find("let go"),
+  EXPECT_NE(error_of([&] { gradients(sum(scores * scores), Tensors{h}); }).find("was freed"),
             std::string::npos);
   const Tensor loss = sum(leaves[0]) * 1.0;
   EXPECT_EQ(gradients(loss, Tensors{loss})[0].item<double>(), 1.0);
@@ -373,7 +373,7 @@ TEST(Gradients, OfIntermediateTensorsInACompiledStepHaveTheBitsOfEagerCode) {
   EXPECT_NE(eager[1].to_vector<double>(), std::vector<double>(15, 0.0));
 }
 
-// One op on the tape: that the loss depends on h is known inside alone.
+// The function is one op on the tape, which hides that the loss depends on h.
 TEST(Gradients, OfOneResultOfACompiledFunctionByAnotherAreAnErrorNotZero) {
   const Tensor x = requires_grad(normal({3}, 1));
   auto f = compile([](const Tensors& t) {
@@ -388,7 +388,7 @@ TEST(Gradients, OfOneResultOfACompiledFunctionByAnotherAreAnErrorNotZero) {
             std::vector<double>(3, 3.0));
 }
 
-// A gradient penalty: the loss reads the slope of the network by its input.
+// A gradient penalty: the loss reads the gradient of the network with respect to its input.
 TEST(Gradients, OfAGradientPenaltyAreRight) {
   const Tensors inputs{normal({3, 4}, 1), normal({5, 4}, 2), normal({1, 5}, 3)};
   const auto penalised = [](const Tensors& t) {
@@ -409,7 +409,7 @@ TEST(Gradients, OfAGradientPenaltyAreRight) {
     EXPECT_EQ(graph[i].to_vector<double>(), eager[i].to_vector<double>());
 }
 
-// The names of the ops in the sources: "name() const override { return "conv2d"; }".
+// Returns the names of the ops in the sources: `name() const override { return "conv2d"; }`.
 std::set<std::string> op_names() {
   std::set<std::string> names;
   const std::regex pattern(
@@ -426,7 +426,7 @@ std::set<std::string> op_names() {
   return names;
 }
 
-// Sees which ops run.
+// Records the names of the ops that run.
 class Seen final : public Recorder {
  public:
   explicit Seen(std::set<std::string>& names) : names_(names) {}
@@ -461,8 +461,8 @@ TEST(Gradients, NoOpIsForgottenHere) {
                                       maximum(n, n), minimum(n, n), one_hot(n, 4)})
       EXPECT_TRUE(of_integers.defined());
   }
-  // Ops that update, of the optimizers and of the running statistics: nothing is computed from what
-  // they give. Pictures are bytes. Filters are packed by the compiler alone.
+  // Update ops of optimizers and running statistics: nothing is computed from their results. The
+  // image ops read bytes. Only the compiler packs filters.
   for (const char* name :
        {"sgd_update", "adamw_update", "increment_step", "lr_if_finite", "batch_norm_update",
         "rmsprop_update", "update_gate", "image_normalize", "flip_left_right", "pack_filters"})

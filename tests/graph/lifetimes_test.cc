@@ -1,5 +1,5 @@
-// Lifetimes that are too short, on purpose, in every network: wherever the plan that follows lets
-// another value overwrite one that is still needed, the ownership replay must say so.
+// Shortens lifetimes on purpose, in every network: if the plan then overwrites a value that is
+// still needed, replay() must report it.
 #include <cstdlib>
 #include <regex>
 
@@ -17,8 +17,8 @@ namespace {
 using testing_zoo::small_options;
 using testing_zoo::ZooStep;
 
-// Of n blocks every how many is tried: each, but fewer of the three deepest networks unless
-// TESSERA_LONG_TESTS is set.
+// Returns the stride at which n blocks are tested: 1, but more for the three deepest networks
+// unless TESSERA_LONG_TESTS is set.
 size_t stride(size_t blocks) {
   constexpr size_t kMax = 1000;
   return std::getenv("TESSERA_LONG_TESTS") != nullptr ? 1 : (blocks + kMax - 1) / kMax;
@@ -36,14 +36,14 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
         program_(*compiled_.prepare(step_.specs()).program()),
         truth_(program_.compiled().lifetimes.problem(&blocks_)) {}
 
-  // Where each block stands under another plan.
+  // Returns the offset of each block under another plan.
   std::vector<int64_t> offsets_of(const Plan& plan) const {
     std::vector<int64_t> offsets = program_.compiled().offsets;
     for (size_t i = 0; i < blocks_.size(); ++i) offsets[blocks_[i]] = plan.offsets[i];
     return offsets;
   }
 
-  // Does the text name a step by number and op, and a value of block `first` or `second`?
+  // Expects that the text names a node by number and op, and a value of block `first` or `second`.
   void expect_names_the_fault(const std::string& text, int first, int second) const {
     std::smatch match;
     ASSERT_TRUE(std::regex_search(text, match, std::regex("^step (\\d+) \\(([^ )]+)"))) << text;
@@ -67,8 +67,8 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
     return false;
   }
 
-  // The replay of a plan for wrong lifetimes says something exactly if check() of the true ones
-  // does, which shares no code with it.
+  // Expects a fault from replay() exactly if check() of the true lifetimes, which shares no code
+  // with it, finds one. Returns true if there is one.
   bool expect_caught(const Plan& plan) const {
     const auto fault = check(truth_, plan);
     const std::string text =
@@ -105,7 +105,7 @@ TEST_P(WrongLifetimes, AreCaughtWhereverAnotherValueOverwritesTheOneCutShort) {
   RecordProperty("overwritten", outcome.overwritten);
 }
 
-// Block i is put onto block j while both are live.
+// Block i is placed on block j while both are live.
 TEST_P(WrongLifetimes, PlantedOverlapsAreFoundByCheckAndReplay) {
   const Plan good = find_planner("best_fit")->solve(truth_);
   const size_t every = stride(truth_.buffers.size());

@@ -1,4 +1,4 @@
-// Who watches a program run, node by node, and what it is told of where they stand.
+// Tests of NodeObserver, and of the locations of nodes.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/pointwise.h"

@@ -1,5 +1,5 @@
-// How often each pass fires in each network, and what the fusions that matter make of a layer. The
-// counts are lower limits: a pass may find more, but a change that blinds one shows here.
+// Tests how often each pass fires in each network, and how layers are fused. The counts are lower
+// limits: a pass may fire more often, but a change that disables one is noticed.
 #include <map>
 
 #include <gtest/gtest.h>
@@ -25,12 +25,11 @@ using testing_zoo::ZooStep;
 struct Least {
   const char* model;
   int fuse_pointwise, fuse_epilogues, fuse_prologues, fuse_consumers, order_updates, in_place;
-  int simplify = 0;  // views in a row, as around what weighs channels
+  int simplify = 0;  // consecutive views, as around channel weights
   int fuse_late_prologues = 0;
 };
 
-// The networks record no dead and no equal steps; compile_test.cc has
-// graphs that do.
+// No network records dead or equal nodes; compile_test.cc has graphs that do.
 constexpr Least kMin[] = {{"mlp", 2, 5, 0, 0, 4, 1},
                           {"lenet5", 4, 9, 0, 0, 7, 1},
                           {"cnn_bn", 4, 5, 4, 6, 10, 5},
@@ -82,7 +81,7 @@ void PrintTo(const Least& least, std::ostream* out) { *out << least.model; }
 
 struct Lowered {
   std::map<std::string, int> fired;
-  int recorded, left;  // steps
+  int recorded, left;  // numbers of nodes
 };
 
 Lowered lowered(const std::string& model, std::vector<std::string> disabled_passes = {}) {
@@ -97,14 +96,14 @@ Lowered lowered(const std::string& model, std::vector<std::string> disabled_pass
   return result;
 }
 
-// Every firing of these passes leaves one step less; what `simplify` leaves unread, dead_code
-// drops.
+// Returns the number of nodes removed: each firing of these passes removes one; dead_code erases
+// nodes that `simplify` left unused.
 int steps_saved(const std::map<std::string, int>& fired) {
   return fired.at("dead_code") + fired.at("common_subexpressions") + fired.at("fuse_pointwise") +
          fired.at("fuse_epilogues") + fired.at("fuse_prologues") + fired.at("fuse_consumers");
 }
 
-// Whether there are convolutions that apply a prologue, as Winograd's do.
+// Returns true if there are convolutions that apply a prologue, such as Winograd's.
 bool reads_in_parts() {
   if constexpr (kNativeKernels) return has_native_kernels();
   return false;
@@ -126,7 +125,7 @@ TEST_P(Passes, FireInEveryNetwork) {
       {"fuse_late_prologues", reads_in_parts() ? least.fuse_late_prologues : 0},
       {"order_updates", least.order_updates},
       {"in_place", least.in_place},
-      {"fold_constants", 0},  // of these a training step has nothing: frozen_test.cc
+      {"fold_constants", 0},  // a training step has no constants: frozen_test.cc
       {"fold_scales", 0},
       {"pack_constants", 0}};
   ASSERT_EQ(all.fired.size(), limits.size());
@@ -158,7 +157,7 @@ TEST(PassesOfTheZoo, AreCountedForEveryModel) {
   EXPECT_EQ(counted, model_names());
 }
 
-// The parts of the fused steps below.
+// The parts of the fused nodes below.
 struct Parts {
   Store store{5};
   Conv2d conv{store, "conv", {.in = 3, .out = 8, .kernel = 3, .padding = 1}};
@@ -167,7 +166,7 @@ struct Parts {
   Linear fc{store, "fc", {.in = 8, .out = 4}};
 };
 
-// "conv2d batch_norm+relu": the names of the steps in their order.
+// Returns the names of the nodes in order: "conv2d batch_norm+relu".
 std::string names(const Graph& graph) {
   std::string text;
   for (const Node& node : graph.nodes) {
@@ -177,7 +176,7 @@ std::string names(const Graph& graph) {
   return text;
 }
 
-// The steps before and after lowering; the results must be the same bits as without any.
+// Expects these nodes before and after lowering, and the same bits as without lowering.
 void expect_fused(const StepFunction& step, const Shape& shape, const std::string& before,
                   const std::string& after) {
   const Tensor x = random_normal(shape, 1);
@@ -190,9 +189,9 @@ void expect_fused(const StepFunction& step, const Shape& shape, const std::strin
     EXPECT_EQ(results[i].to_vector<float>(), wanted[i].to_vector<float>()) << after << ", " << i;
 }
 
-// Two small steps make scale and shift of the running statistics, the third does all the rest.
+// Two small nodes compute scale and shift of the running statistics, the third all the rest.
 TEST(Fusion, EvaluationOfConvolutionBatchNormShortcutAndReluIsOneStep) {
-  const NoGradScope no_grad;  // or what gradients would read were kept
+  const NoGradScope no_grad;  // otherwise values for gradients are kept
   Parts p;
   const std::string scale = "add_scalar sqrt div mul sub", fused = "add_scalar+sqrt+div mul+sub";
   const auto plain = [&](const Tensors& x) { return Tensors{relu(p.bn(p.conv(x[0])))}; };
@@ -220,9 +219,9 @@ TEST(Fusion, TrainingNormalisesAddsAndClipsInOneStep) {
                "conv2d " + rest + "batch_norm+add+relu");
 }
 
-// The normalised tensor is nowhere in memory: both convolutions that read it and the gradient of
-// relu make it of the first convolution's result. With 80 channels the gradient with respect to the
-// filters makes it as a whole first.
+// The normalized tensor is not stored: both convolutions that read it and the gradient of relu
+// recompute it from the first convolution's result. If there are 80 channels, the gradient with
+// respect to the filters computes all of it first.
 class FusedBlock : public testing::TestWithParam<int64_t> {};
 
 TEST_P(FusedBlock, OfTwoConvolutionsNormalisesOnTheWay) {
@@ -252,8 +251,8 @@ TEST_P(FusedBlock, OfTwoConvolutionsNormalisesOnTheWay) {
 
 INSTANTIATE_TEST_SUITE_P(Channels, FusedBlock, testing::Values(24, 64, 80));
 
-// What a residual block ends with is in memory forward alone, as long as its readers backward find
-// what it is made of; of two such blocks the second reads the first, which therefore stays.
+// The output y of a residual block is stored for the forward pass only: its backward users
+// recompute it from values that are live. The output z of the next block, which reads y, stays.
 class LateReaders : public testing::TestWithParam<int64_t> {};
 
 TEST_P(LateReaders, MakeWhatABlockEndsWithAgain) {
@@ -285,7 +284,7 @@ TEST_P(LateReaders, MakeWhatABlockEndsWithAgain) {
   Compiled with = lowered({}), apart = lowered({"fuse_late_prologues"});
   const Program &short_lives = *with.prepare({x.spec()}).program(),
                 &long_lives = *apart.prepare({x.spec()}).program();
-  // Who reads what the two blocks end with.
+  // Returns the users of the outputs of the two blocks.
   const auto users_of = [](const Graph& graph, std::string_view producer) {
     std::vector<std::string> names;
     const auto readers = graph.users();

@@ -1,4 +1,4 @@
-// Kernels that do not keep to their bytes, on purpose.
+// Kernels that break the rules of memory, on purpose.
 #include "tessera/graph/plan_guard.h"
 
 #include <algorithm>
@@ -37,11 +37,11 @@ struct RudeParams {
   bool operator==(const RudeParams&) const = default;
 };
 
-float* g_remembered = nullptr;  // the lower of two blocks that an op had once
+float* g_remembered = nullptr;  // the lower of two blocks that an op had
 float* g_parameter = nullptr;   // bytes of a parameter
 int g_count = 0;
 
-// y = x + 1, one way or another.
+// y = x + 1, in one of several manners.
 class Rude final : public OpBase<Rude> {
  public:
   explicit Rude(Manner manner) : params{manner} {}
@@ -59,7 +59,7 @@ class Rude final : public OpBase<Rude> {
     for (int64_t i = 0; i < n; ++i)
       if (params.manner != Manner::leaves_some || i != 3) y[i] = x[last > 0 ? last - i : i] + 1;
     if (params.manner == Manner::counts) y[2] = static_cast<float>(++g_count);
-    if (params.manner == Manner::reads_scratch) {  // the largest, by way of a start that nobody set
+    if (params.manner == Manner::reads_scratch) {  // the maximum, from an uninitialized start
       auto* largest = scratch.as<float>();
       for (int64_t i = 0; i < n; ++i) *largest = std::fmax(*largest, x[i]);
       y[0] = *largest / 2;
@@ -75,7 +75,7 @@ class Rude final : public OpBase<Rude> {
 
 Tensor rude(const Tensor& x, Manner manner) { return apply1(std::make_shared<Rude>(manner), {x}); }
 
-// Two long values, their sum, and, when those are gone, two long ones again.
+// Returns the error of a run with two long values, their sum and, after these are freed, two more.
 std::string message_of_run(Manner second, Manner third) {
   auto step = compile(
       [&](const Tensor& x) {
@@ -91,7 +91,7 @@ std::string message_of_run(Manner second, Manner third) {
   return "";
 }
 
-// What is said where a step of `fn` is watched.
+// Returns the error of a guarded step of `fn`.
 template <class F>
 std::string message_of(const F& fn, const Tensor& x) {
   auto step = compile(fn, {.verify_plan = true});
@@ -115,10 +115,10 @@ TEST(PlanGuard, SaysNothingOfKernelsThatKeepToTheirBytes) {
 TEST(PlanGuard, NamesTheStepThatWritesBeyondItsOutput) {
   const std::string text = message_of_run(Manner::good, Manner::overruns);
   expect_parts(text, {"(rude) wrote beyond the end of %",
-                      " float32[], its output; the op is to blame", "not the plan"});
+                      " float32[], its output; this is a bug in the op", "not in the plan"});
 }
 
-// A result stands in the slots, which no plan lays out.
+// A result is in the slots, which are not planned.
 TEST(PlanGuard, NamesTheStepThatWritesBeyondAResult) {
   const std::string text = message_of(
       [](const Tensor& x) {
@@ -127,7 +127,7 @@ TEST(PlanGuard, NamesTheStepThatWritesBeyondAResult) {
       },
       ones({250}));
   expect_parts(text, {"step 0 (rude at block.mine) wrote beyond the end of %",
-                      " float32[250], its output; the op is to blame, not the plan"});
+                      " float32[250], its output; this is a bug in the op, not in the plan"});
 }
 
 TEST(PlanGuard, NamesTheOpThatWritesToItsInput) {
@@ -138,7 +138,7 @@ TEST(PlanGuard, NamesTheOpThatWritesToItsInput) {
   expect_parts(message_of(middle, ones({256})),
                {"(rude) wrote to its input 0, %",
                 " float32[256], which it declares neither with "
-                "may_reuse() nor with updates(); the op is to blame, not the plan"});
+                "may_reuse() nor with updates(); this is a bug in the op, not in the plan"});
   const auto argument = [](const Tensor& x) { return sum(rude(x, Manner::eats)); };
   expect_parts(message_of(argument, ones({256})), {"wrote to its input 0, %0:arg0"});
 }
@@ -153,16 +153,16 @@ TEST(PlanGuard, NamesTheOpsThatMayHaveWrittenElsewhere) {
     return y + sum(w);
   };
   expect_parts(message_of(fn, ones({256})),
-               {":w float32[256] has been overwritten by an op that was not given it",
-                "(rude), step", "is to blame, not the plan"});
+               {":w float32[256] was overwritten by an op that did not get it as an input",
+                "(rude), step", "bug in one of these ops, not in the plan"});
 }
 
 TEST(PlanGuard, NoticesWritesToBytesThatWereGivenUp) {
   const std::string text = message_of_run(Manner::remembers, Manner::stains);
-  EXPECT_NE(text.find("(rude) or one before it wrote to bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("(rude) or an earlier node wrote to memory"), std::string::npos) << text;
 }
 
-// A value that only depends on what its op was given, and a chain that lets an op take its block.
+// A value that depends on its op's inputs alone, in a chain that lets an op run in place.
 std::string message_of_middle(Manner manner) {
   return message_of(
       [&](const Tensor& x) {
@@ -175,24 +175,25 @@ std::string message_of_middle(Manner manner) {
 TEST(PlanGuard, NamesTheOpThatLeavesElementsUnwritten) {
   expect_parts(message_of_middle(Manner::forgets),
                {"step 1 (rude at block) left 256 of the 256 elements of its output %",
-                " float32[256] unwritten; the op is to blame, not the plan: "
+                " float32[256] unwritten; this is a bug in the op, not in the plan: "
                 "write each element"});
   expect_parts(message_of_middle(Manner::leaves_some),
                {"step 1 (rude at block) left 1 of the 256 elements of its output %"});
 }
 
 TEST(PlanGuard, NamesTheOpThatReadsAnInputAfterItHasWrittenInItsPlace) {
-  expect_parts(message_of_middle(Manner::reverses),
-               {"step 1 (rude at block) makes other bits of its output %",
-                " float32[256] in place of its input 0, as may_reuse(0) allows; "
-                "the op is to blame, not the plan: read what an element is made of before"});
+  expect_parts(
+      message_of_middle(Manner::reverses),
+      {"step 1 (rude at block) makes other bits of its output %",
+       " float32[256] in place of its input 0, as may_reuse(0) allows; "
+       "this is a bug in the op, not in the plan: read what an element is made of before"});
 }
 
 TEST(PlanGuard, NamesTheOpThatReadsScratchBeforeItIsWritten) {
   expect_parts(message_of_middle(Manner::reads_scratch),
                {"step 1 (rude at block) makes other bits of its output %",
                 "from the same inputs when its scratch and its outputs held other bytes before; "
-                "the op is to blame, not the plan: write scratch before"});
+                "this is a bug in the op, not in the plan: write scratch before"});
 }
 
 TEST(PlanGuard, NamesTheOpThatKeepsSomethingFromRunToRun) {

@@ -1,6 +1,6 @@
-// Memory of every network: against what eager execution has live and against the lower bound.
-// Lifetimes are worked out here once more, from the graph alone, so that a mistake in
-// graph/lifetimes.cc cannot hide itself.
+// Compares the memory of every network with eager execution and with the lower bound. Lifetimes are
+// computed here a second time, from the graph alone, so that an error in graph/lifetimes.cc cannot
+// hide.
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -22,12 +22,12 @@ using testing_zoo::small_options;
 using testing_zoo::Threads;
 using testing_zoo::ZooStep;
 
-// Blocks of the arena and their exact bytes, from the steps of a graph: values that share bytes
-// (views, and outputs that took the bytes of an input) are one block, from its first producer to
-// its last reader.
+// Blocks of the arena and their exact bytes, from the nodes of a graph. Values that share bytes
+// (views, and outputs in place of an input) are one block, from its first producer to its last
+// user.
 class OwnLifetimes {
  public:
-  // `program` says which outputs took the bytes of an input; nullptr: none did, as in eager mode.
+  // `program` determines which outputs are in place; nullptr: none, as in eager mode.
   OwnLifetimes(const Graph& graph, const Program* program)
       : graph_(graph), parent_(graph.values.size()) {
     std::iota(parent_.begin(), parent_.end(), 0);
@@ -39,13 +39,13 @@ class OwnLifetimes {
     add_scratch(program);
   }
 
-  // Faults found on the way: an output on an input where nothing allows it.
+  // Faults found: outputs in place of inputs that do not allow it.
   const std::string& faults() const { return faults_; }
-  // The blocks, and where the program put each; sizes are exact, not rounded.
+  // The blocks, and their offsets in the program; sizes are exact, not rounded.
   const Problem& problem() const { return problem_; }
   const std::vector<int64_t>& offsets() const { return offsets_; }
 
-  // The most bytes live at once.
+  // Returns the maximum of live bytes.
   int64_t peak() const {
     std::vector<int64_t> live(graph_.nodes.size() + 2, 0);
     for (const Interval& block : problem_.buffers) {
@@ -93,7 +93,8 @@ class OwnLifetimes {
     }
   }
 
-  // The block of an input that the program gave to output o of step s, after checking that it may.
+  // Returns the block of the input in whose place the program computes output o of node s; -1 if
+  // none. Records a fault if that is not allowed.
   ValueId shared_input(int s, int o, const Program& program) {
     const Node& node = graph_.nodes[s];
     const ValueId id = node.outputs[o];
@@ -144,13 +145,13 @@ class OwnLifetimes {
 
   const Graph& graph_;
   std::vector<ValueId> parent_, slots_;
-  std::vector<int> first_, last_, reads_;  // of the value that a block starts with
+  std::vector<int> first_, last_, reads_;  // indexed by the first value of a block
   Problem problem_;
   std::vector<int64_t> offsets_;
   std::string faults_;
 };
 
-// A step with its graph as it was recorded and its program, not bound to any memory.
+// A step, its recorded graph and its program, which is not bound to memory.
 struct Planned {
   Planned(const std::string& model, const ModelOptions& options, int64_t batch)
       : step(model, options, batch),
@@ -182,15 +183,15 @@ TEST_P(Plans, ArenaIsWithinTwoPercentOfTheLowerBoundWorkedOutIndependently) {
   EXPECT_EQ(own.faults(), "");
   EXPECT_EQ(program.compiled().planner, "best");
   EXPECT_FALSE(check(program.compiled().problem(), program.compiled().plan()));
-  // The plan holds for the lifetimes found here too.
+  // The plan is also valid for these lifetimes.
   const auto fault = check(own.problem(), {own.offsets(), program.compiled().plan().bytes});
   EXPECT_FALSE(fault) << fault->text;
   const int64_t arena = program.compiled().plan().bytes;
   EXPECT_LE(arena, own.peak() * 1.02);
   EXPECT_GE(arena, own.peak());
 
-  // Eager runs the steps as recorded and overwrites nothing: at the least it holds every value from
-  // its making to its last reading.
+  // Eager mode runs the recorded nodes and nothing in place: it holds every value at least from its
+  // producer to its last user.
   const OwnLifetimes eager(planned.recorded, nullptr);
   EXPECT_LE(own.peak(), eager.peak());
   EXPECT_LE(arena, eager.peak()) << "the arena against the least that eager can hold";
@@ -224,7 +225,7 @@ TEST_P(Plans, ArenaIsAtOrUnderTheMostBytesThatEagerHasLive) {
 INSTANTIATE_TEST_SUITE_P(Zoo, Plans, testing::ValuesIn(model_names()),
                          [](const auto& info) { return info.param; });
 
-// What PyTorch has live at its peak in the same step, with its tape freed on the way.
+// The limit is PyTorch's peak of live bytes in the same step, with its tape freed on the way.
 TEST(Plan, ResNet50WithABatchOf32At224NeedsNoMoreThanPyTorch) {
   const Threads threads(2);
   ZooStep step("resnet50", natural_options("resnet50"), 32);

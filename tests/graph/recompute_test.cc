@@ -1,5 +1,5 @@
-// A budget for the arena: the problem on integers is what lifetimes() says of the graph, what runs
-// again changes no bit, and plans keep to the budget or say what would do.
+// A budget for the arena: the integer problem agrees with lifetimes() of the graph, recomputation
+// changes no bit, and plans keep to the budget or name the minimum.
 #include <cstring>
 #include <map>
 
@@ -23,7 +23,7 @@ using testing_zoo::small_options;
 using testing_zoo::Threads;
 using testing_zoo::ZooStep;
 
-// A graph after all passes, with the scratch that its kernels take.
+// A graph after all passes, with the scratch of its kernels.
 struct Lowered {
   Lowered(const std::string& model, int64_t batch, const CompileOptions& options = {})
       : step(model, small_options(model), batch), compiled(step.function(), options) {
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Zoo, RecomputeOf,
                          testing::Values("lenet5", "resnet20", "resnet18", "resnet50",
                                          "densenet_bc", "mobilenet_v2", "vgg11_bn", "alexnet"));
 
-// Losses and counts of some steps, then all persistent values.
+// Returns losses and counts of some steps, then all persistent values.
 std::vector<float> train(const std::string& model, const ModelOptions& network, int64_t batch,
                          const CompileOptions& options, int64_t steps, int64_t* arena = nullptr) {
   ZooStep step(model, network, batch);
@@ -129,7 +129,7 @@ int64_t min_arena(const std::string& model, const ModelOptions& network, int64_t
   return 0;
 }
 
-// At or under the budget to the byte; else the least that is named is then reached exactly.
+// The arena keeps to the budget to the byte; else the minimum in the error is reached exactly.
 TEST(Budgets, AreKeptToOrRefusedWithWhatWouldDo) {
   const Threads threads(2);
   const int cases = std::getenv("TESSERA_LONG_TESTS") ? 1000 : 25;

@@ -1,4 +1,4 @@
-// What the pass `simplify` makes of steps, and what it leaves: the same bits with and without it.
+// Tests the pass `simplify`: the nodes that it changes or leaves, and that the bits stay the same.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -36,11 +36,11 @@ std::string names(const Graph& graph) {
 }
 
 struct Outcome {
-  std::string steps;  // after simplify and dead_code
+  std::string steps;  // nodes after simplify and dead_code
   int fired = 0;
 };
 
-// Returns the values with one NaN for all: which of two a product returns depends on the order of
+// Returns the values with one NaN for all: which one a product returns depends on the order of
 // factors that the C++ compiler chose.
 std::vector<float> values_of(const Tensor& tensor) {
   std::vector<float> values = tensor.to_vector<float>();
@@ -73,7 +73,7 @@ Outcome simplify_step(const StepFunction& step, const Tensors& arguments) {
   return outcome;
 }
 
-// What is left of f, which stands between two steps that stay.
+// Simplifies f between two nodes that stay.
 template <class F>
 Outcome between(F&& f) {
   return simplify_step([&](const Tensors& x) { return Tensors{exp(f(abs(x[0])))}; }, {telling()});
@@ -112,7 +112,7 @@ TEST(Simplify, JoinsPointwiseStepsThatAreNoMoreWorkTogether) {
   EXPECT_EQ(between([&](const Tensor& x) { return negated(negated(x)); }).steps, "abs exp");
   EXPECT_EQ(between([](const Tensor& x) { return relu(relu(x)); }).steps, "abs relu+relu exp");
   EXPECT_EQ(between([](const Tensor& x) { return clamp(clamp(x, -5, 2), -5, 2); }).fired, 0);
-  // Not where somebody else reads what is between.
+  // Two relu stay separate if the value between them has another user.
   const Outcome shared = between([](const Tensor& x) {
     const Tensor y = relu(x);
     return relu(y) * exp(y);
@@ -128,7 +128,7 @@ TEST(Simplify, DropsInputsThatAreNotRead) {
   };
   const Outcome whole = between([&](const Tensor& x) { return chosen(x, log(x)); });
   EXPECT_EQ(whole.steps, "abs choose exp");
-  // The condition alone has the shape of the result.
+  // Only the condition has the shape of the result.
   const Outcome small =
       simplify_step([&](const Tensors& x) { return Tensors{chosen(x[0], exp(x[1]))}; },
                     {from_vector<float>({1}, {3}), telling()});
@@ -141,12 +141,12 @@ TEST(Simplify, ViewsOfViewsAreOne) {
   EXPECT_EQ(between([&](const Tensor& x) { return reshape(ends(x), {2, 1, 6}); }).steps, "abs exp");
   const auto part = [](const Tensor& x) { return rows(rows(reshape(x, {4, 3}), 1, 4), 1, 2); };
   EXPECT_EQ(between(part).steps, "abs view exp");
-  // Also where the view between is read too: views keep nothing.
+  // The inner view may be used too: views keep nothing.
   const Outcome both = between([](const Tensor& x) {
     const Tensor flat = reshape(x, {12});
     return reshape(flat, {2, 1, 6}) * exp(sum(flat));
   });
-  EXPECT_EQ(both.fired, 2);  // the view, and that it is none
+  EXPECT_EQ(both.fired, 2);  // merges the views, then drops the identity
 }
 
 TEST(Simplify, PermutationsInARowAreOne) {
@@ -178,9 +178,9 @@ TEST(Simplify, CastsInARowAreOneWhereNothingIsLost) {
   EXPECT_EQ(steps(bytes, DType::i32, DType::f64), "cast");
   EXPECT_EQ(steps(bytes, DType::i64, DType::u8), "cast");
   const Tensor whole = cast(from_vector<float>({3}, {-7, 3e8f, 255}), DType::i32);
-  EXPECT_EQ(steps(whole, DType::f64, DType::f64), "cast");  // which holds every int32
+  EXPECT_EQ(steps(whole, DType::f64, DType::f64), "cast");  // float64 holds every int32
   EXPECT_EQ(steps(whole, DType::f32, DType::f64), "cast cast");
-  EXPECT_EQ(steps(whole, DType::u8, DType::i64), "cast cast");  // of uint8, int64 loses nothing
+  EXPECT_EQ(steps(whole, DType::u8, DType::i64), "cast cast");  // int64 holds every uint8
   const Tensor broken = from_vector<float>({3}, {-7.5f, 3e8f, 0.25f});
   EXPECT_EQ(steps(broken, DType::f64, DType::i32), "cast cast cast");
   EXPECT_EQ(steps(broken, DType::i32, DType::f64), "cast cast");
@@ -239,7 +239,7 @@ TEST(Simplify, CountsAndCanBeSwitchedOff) {
     if (!on) options.disabled_passes = {"simplify"};
     const std::vector<PassRecord> passes = lower(graph, options);
     EXPECT_EQ(passes[0].name, "simplify");
-    EXPECT_EQ(passes[0].fired, on ? 2 : 0);  // the two are one, and that one moves nothing
+    EXPECT_EQ(passes[0].fired, on ? 2 : 0);  // merges the two, then drops the identity
     EXPECT_EQ(names(graph), on ? "exp" : "permute permute exp");
   }
 }

@@ -58,7 +58,7 @@ TEST(Activation, FollowsItsFormula) {
 
 TEST(Activation, GradientsMatchFiniteDifferences) {
   for (const Case& c : kCases) {
-    // Away from the kink of relu.
+    // Inputs away from the kink of relu.
     const Tensor x = random_uniform({3, 5, 7}, 2, 0.1, 3, DType::f64);
     for (const Tensor& at : {x, -x}) {
       const auto result = check_gradients([&](const Tensors& t) { return c.op(t[0]); }, {at});
@@ -91,7 +91,7 @@ TEST(Activation, Relu6HasNoSlopeAtItsEnds) {
   EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{0, 0, 1, 0, 0}));
 }
 
-// As in PyTorch.
+// PyTorch does the same.
 TEST(Activation, ReluAndRelu6PassTheGradientAtNan) {
   for (const auto op : {relu, relu6}) {
     const Tensor x = requires_grad(from_vector<double>({3}, {NAN, NAN, -1}));

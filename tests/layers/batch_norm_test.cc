@@ -53,7 +53,7 @@ TEST(BatchNorm, ABatchThatIsNotFiniteLeavesTheRunningStatistics) {
 
 TEST(BatchNorm, LargeMeansCostNoAccuracy) {
   TrainingScope training;
-  // 5000 rows are several blocks; the stddev is a thousandth of the mean.
+  // 5000 rows are several blocks; the std is a thousandth of the mean.
   const Tensor x = random_normal({5000, 3}, 7, 1000, 1, DType::f32);
   Vectors v(3, DType::f32);
   const auto y = batch_norm(x, ones({3}), zeros({3}), v.mean, v.var, {.momentum = 1});
@@ -81,7 +81,7 @@ TEST(BatchNorm, GradientsMatchDifferences) {
   }
 }
 
-// A GPU merges them with a few threads, and all of them must have something to do.
+// A GPU merges the blocks with a few threads, each of which must have work.
 TEST(BatchNorm, AGpuHasFewBlocksOfRows) {
   const Device gpu{DeviceKind::gpu, 0};
   EXPECT_EQ(channel_blocks({DType::f32, {256, 112, 112, 64}, gpu}).count(), 512);
@@ -90,7 +90,7 @@ TEST(BatchNorm, AGpuHasFewBlocksOfRows) {
   EXPECT_EQ(channel_blocks({DType::f32, {0, 3}, gpu}).count(), 0);
 }
 
-// Several blocks of rows, several parts of channels: against the formulas.
+// Compares several blocks of rows and parts of channels with the formulas.
 TEST(BatchNorm, ManyBlocksFollowTheFormulas) {
   TrainingScope training;
   const int64_t rows = 150, c = 300;

@@ -1,4 +1,4 @@
-// A channel's sums have the same bits whatever channels stand beside it.
+// A channel's sums have the same bits whatever its neighbours are.
 #include <vector>
 
 #include "tessera/layers/shared/channel_reduce_simd.h"

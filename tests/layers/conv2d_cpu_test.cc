@@ -1,5 +1,5 @@
-// The convolution algorithms against sums written out in float64, over shapes chosen to hit every
-// path and every remainder; bits against the number of threads; scratch against overruns.
+// Compares the convolution algorithms with sums in float64, over shapes that take every path and
+// every remainder; also different numbers of threads (bits) and scratch (overruns).
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -99,8 +99,8 @@ const Case kCases[] = {
     {"one column, many rows", {1, 200, 1, 3, 4, 3, 1, 1, 1, 1, 0, 1, 1, 1}},
 };
 
-// More for Winograd's tiles: maps that they divide and do not, blocks of images, of rows and of
-// parts of a row, channels beside whole vectors, output channels in parts.
+// Additional shapes for Winograd: maps that tiles divide or not; blocks of images, of rows and of
+// parts of a row; channels that are not whole vectors; output channels in parts.
 const Case kWinogradCases[] = {
     {"one pixel", square(2, 1, 8, 8, 3, 1, 1)},
     {"one tile", square(1, 4, 16, 16, 3, 1, 1)},
@@ -119,7 +119,7 @@ const Case kWinogradCases[] = {
     {"filters beyond the caches", square(3, 5, 352, 352, 3, 1, 1)},
 };
 
-// With stride 2: the same, and images whose last pixels only some tiles read.
+// Shapes with stride 2: as above, and images whose last pixels only some tiles read.
 const Case kStride2WinogradCases[] = {
     {"one pixel", square(2, 1, 8, 8, 3, 2, 1)},
     {"two pixels", square(2, 2, 16, 8, 3, 2, 1)},
@@ -141,8 +141,8 @@ const Case kStride2WinogradCases[] = {
     {"parts of the output channels", square(1, 12, 20, 300, 3, 2, 1)},
 };
 
-// More for lanes, groups of images or parts of rows: whole ones and parts, every number of output
-// channels that a tile may have, images that only padding makes large enough, rows shorter than a
+// Additional shapes for vectors over the batch or the width: whole vectors and parts, every number
+// of output channels of a tile, images that only padding makes large enough, rows shorter than a
 // vector.
 const Case kLanesCases[] = {
     {"whole groups", square(32, 6, 1, 6, 5, 1, 2)},
@@ -179,7 +179,7 @@ int64_t x_size(const ConvShape& s) { return s.n * s.h * s.w * s.c; }
 int64_t w_size(const ConvShape& s) { return s.o * s.kh * s.kw * (s.c / s.groups); }
 int64_t y_size(const ConvShape& s) { return s.n * s.out_h() * s.out_w() * s.o; }
 
-// Values in [-1, 1), a different sequence for each seed.
+// Returns values in [-1, 1), a different sequence for each seed.
 template <class T>
 std::vector<T> values(int64_t count, uint32_t seed) {
   std::vector<T> v(count);
@@ -211,7 +211,7 @@ void each_product(const ConvShape& s, F&& f) {
           }
 }
 
-// Scratch of exactly the size asked for, filled with NaN, with a guard behind it.
+// Scratch of exactly the requested size, filled with NaN, followed by a guard.
 class Scratch {
  public:
   explicit Scratch(size_t bytes)
@@ -242,7 +242,7 @@ double error(const std::vector<T>& got, const std::vector<double>& want) {
   return difference / largest;
 }
 
-// Records which elements an epilogue was called for, and that it saw their final values.
+// Records the elements for which an epilogue was called, and their values.
 template <class T>
 struct Seen {
   std::vector<T> values;
@@ -266,8 +266,8 @@ struct Results {
   std::vector<T> y, dx, dw;
 };
 
-// By its name, where this build and processor have it; "native" is the first of those that are no
-// Winograd's. Each is asked for on any shape that it can compute, whatever its rule says.
+// Returns the algorithm called `name`; "native" is the first one that is not Winograd. It is used
+// for any shape that it can compute, whatever its rule says.
 const ConvAlgorithm& algorithm_of(std::string_view name, const ConvRequest& request) {
   if (name != "native") return conv_algorithm(name);
   return *conv_algorithms(request, {.winograd = Winograd::off}).front();
@@ -282,7 +282,7 @@ std::shared_ptr<const Convolution<T>> make(std::string_view name, const ConvRequ
       shared_convolution(algorithm_of(name, request), request, form));
 }
 
-// Twice, the second time with the scratch that the first one left: nothing may depend on it.
+// Runs twice, the second time with the scratch of the first run: nothing may depend on it.
 template <class T>
 void run_pass(std::string_view algorithm, ConvPass pass, const ConvShape& s, ThreadPool& pool,
               const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& out,
@@ -299,7 +299,7 @@ void run_pass(std::string_view algorithm, ConvPass pass, const ConvShape& s, Thr
   EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
 }
 
-// The first input comes out of a prologue: the same bits.
+// Computes the first input in a prologue; expects the same bits.
 void run_with_prologue(std::string_view algorithm, ConvPass pass, const ConvShape& s,
                        ThreadPool& pool, const std::vector<float>& a, const std::vector<float>& b,
                        const std::vector<float>& wanted) {
@@ -320,7 +320,7 @@ void run_with_prologue(std::string_view algorithm, ConvPass pass, const ConvShap
   EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
 }
 
-// Filters that were packed before: the same bits.
+// Reads prepacked filters; expects the same bits.
 template <class T>
 void run_with_packed(std::string_view algorithm, const ConvShape& s, ThreadPool& pool,
                      const std::vector<T>& x, const std::vector<T>& w,
@@ -400,7 +400,7 @@ void expect_close(const std::vector<T>& a, const std::vector<T>& b, double toler
   EXPECT_LE(error(a, std::vector<double>(b.begin(), b.end())), tolerance);
 }
 
-// On what no test chose: every setting drawn, most combinations odd.
+// Random shapes, most of them unusual.
 TEST(Conv2dAlgorithm, NativeAndEigenAgreeOnRandomShapes) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   uint32_t state = 12345;
@@ -464,7 +464,7 @@ INSTANTIATE_TEST_SUITE_P(Stride2WinogradShapes, Conv2dAlgorithms,
                                           testing::ValuesIn(kStride2WinogradCases)),
                          case_name);
 
-// The rule, where it decides clearly: what it is for, and what it must leave alone.
+// Clear cases of the rule: shapes that Winograd is for, and shapes that must not use it.
 TEST(Winograd, IsTakenWhereItComputesLess) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   if constexpr (kNativeKernels) {
@@ -495,7 +495,7 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
   }
 }
 
-// Of LeNet's convolutions with batches and with one image, and of what fills vectors by channels.
+// LeNet's convolutions with batches and with one image, and shapes whose channels fill vectors.
 TEST(Lanes, AreTakenWhereChannelsFillNoVectors) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   if constexpr (kNativeKernels) {

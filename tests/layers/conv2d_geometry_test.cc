@@ -1,4 +1,4 @@
-// What a gathering convolution reads and writes, against the definition, in integers alone.
+// Compares the elements that an implicit GEMM convolution reads and writes with the definition.
 #include <map>
 #include <set>
 #include <vector>
@@ -20,7 +20,7 @@ ConvShape line(int64_t size, int64_t taps, int64_t stride, int64_t pad, int64_t 
           .dilation_h = dilation};
 }
 
-// Of one axis: for each output, the taps and the inputs they read, those in the padding left out.
+// The pairs (tap, input) that each output of one axis reads, without those in the padding.
 using Reads = std::map<int64_t, std::set<std::pair<int64_t, int64_t>>>;
 
 Reads gathered(const ConvGeometry& g) {
@@ -132,7 +132,8 @@ TEST(ImplicitGemmTiling, TasksCoverEveryRowOnceAndFitTheCache) {
             EXPECT_TRUE(t.images == 1 || t.rows == g.rows.count);
             EXPECT_EQ(t.blocks_per_image, (g.rows.count + t.rows - 1) / t.rows);
             EXPECT_EQ(t.tasks, (n + t.images - 1) / t.images * t.blocks_per_image);
-            // One row of the largest images is more than half of L2; nothing is more than 8 times.
+            // One row of the largest images exceeds half of L2 (256 KB); no block exceeds 8 times
+            // that.
             EXPECT_LE(t.block_elements(g) * 4, int64_t{2} << 20);
           }
 }

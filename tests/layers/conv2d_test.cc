@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The definition, element by element.
+// Computes the definition, element by element.
 std::vector<double> by_definition(const Tensor& x, const Tensor& w, const Conv2dParams& p,
                                   const Shape& y) {
   const auto xs = x.to_vector<double>(), ws = w.to_vector<double>();
@@ -85,8 +85,7 @@ TEST_P(Conv2d, GradientOpsHaveGradients) {
 }
 
 TEST_P(Conv2d, EachGradientKeepsOnlyWhatItReads) {
-  // Only the filters are tracked: the gradient may not need x after x's own was skipped, and the
-  // other way round.
+  // Only the filters are tracked: dx is skipped, and dw must not need what only dx reads.
   const Tensor x = normal({1, 4, 4, 2}, 1), w = normal({3, 3, 3, 2}, 2);
   const Tensor dy = normal({1, 4, 4, 3}, 3);
   const Tensor leaf = requires_grad(w);
@@ -94,7 +93,7 @@ TEST_P(Conv2d, EachGradientKeepsOnlyWhatItReads) {
   expect_near(dw, conv2d_weight_grad(x, dy, 3, {.padding = 1}).to_vector<double>(), 0);
 }
 
-// A conv2d with (y + bias) max 0 folded in gives the bits of the separate steps.
+// A conv2d with max(y + bias, 0) fused gives the bits of the separate nodes.
 TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const bool gradient : {false, true}) {
@@ -102,7 +101,7 @@ TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
       const Tensor x = normal({2, 9, 9, 5}, 1, dtype), w = normal({7, 3, 3, 5}, 2, dtype);
       const Tensor dy = normal({2, 9, 9, 7}, 4, dtype);
       const Tensor b = normal({gradient ? 5 : 7}, 3, dtype);
-      OpPtr op;  // what the free function applies
+      OpPtr op;  // the op of the free function
       {
         const Tensor a = requires_grad(gradient ? dy : x);
         const Tensor y = gradient ? conv2d_input_grad(a, w, 9, settings) : conv2d(a, w, settings);
@@ -115,7 +114,7 @@ TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
       const Tensor& first = gradient ? dy : x;
       const Tensor plain = apply1(op, {first, w});
       const Specs in = {first.spec(), w.spec()}, of_add = {b.spec(), plain.spec()};
-      // The hot input is the second one here: b + y.
+      // The fused input is the second one here: b + y.
       const auto once = op->fuse_epilogue(add, 1, in, of_add);
       ASSERT_TRUE(once);
       EXPECT_EQ(once->inputs, (std::vector<int>{0, 1, -1}));

@@ -20,7 +20,7 @@ const Tensor& labels5() {
 
 Tensor logits5(uint64_t key = 1) { return random_normal({5, 7}, key, 0, 2, DType::f64); }
 
-// Rows that add up to 1.
+// Returns rows that add up to 1.
 Tensor targets5() {
   const Tensor positive = random_uniform({5, 7}, 2, 0.1, 1, DType::f64);
   auto values = positive.to_vector<double>();
@@ -32,7 +32,7 @@ Tensor targets5() {
   return from_vector({5, 7}, values);
 }
 
-// The formula of the header, straight.
+// Computes the formula of the header directly.
 double reference(const std::vector<double>& z, const std::vector<double>& t, double smoothing,
                  size_t classes) {
   double loss = 0;
@@ -101,7 +101,7 @@ TEST(CrossEntropy, ALabelOutOfRangeIsAnErrorThatNamesTheSample) {
   }
 }
 
-// Where nobody looked at the labels, the kernel itself must not read beside the row.
+// If labels are not checked beforehand, the kernel must not read outside of the row.
 TEST(CrossEntropy, TheKernelTurnsABadLabelIntoNaN) {
   const Tensor z = requires_grad(logits5());
   const Tensor loss = cross_entropy(z, labels5());

@@ -1,5 +1,5 @@
-// What cuDNN is asked for convolutions, and what of its answers is taken, on GPUs that are only
-// described: no GPU is needed. Skips itself where cuDNN is not installed.
+// Tests of requests to cuDNN for convolutions, and of the plans that are used, on described
+// devices: no GPU is needed. Skipped if cuDNN is not installed.
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/error.h"
@@ -108,7 +108,7 @@ TEST_F(CudaConv2dPlans, StridesPaddingDilationAndGroups) {
                       .groups = 3};
   ConvShape depthwise = square_;
   depthwise.groups = 128;
-  ConvShape single = square_;  // every axis of one element
+  ConvShape single = square_;  // every axis has one element
   single.n = single.h = single.w = single.c = single.o = 1;
   for (const ConvShape& shape : {odd, depthwise, single})
     for (const ConvPass pass : kPasses) EXPECT_TRUE(plan(shape, pass)) << conv_text({pass, shape});
@@ -149,7 +149,7 @@ TEST_F(CudaConv2dPlans, AreKeptForTheNextProcess) {
   EXPECT_EQ(asked, 1);
 }
 
-// Whatever the answer depends on: one that was kept for another is not taken.
+// A plan is reused only if everything that it depends on is equal.
 TEST_F(CudaConv2dPlans, AreKeptForTheSameQuestionAlone) {
   const tessera::testing::TempFolder folder;
   PlanCache cache(folder.path());

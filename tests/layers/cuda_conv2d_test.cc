@@ -1,5 +1,5 @@
-// The ways to compute a convolution on a GPU against the CPU in float64, over shapes that take
-// every path. Skips itself where there is no GPU.
+// Compares the convolution algorithms of a GPU with the CPU in float64, over shapes that take every
+// path. Skipped if there is no GPU.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/eager.h"
@@ -24,7 +24,7 @@ ConvShape square(int64_t n, int64_t size, int64_t c, int64_t o, int64_t k, int64
 
 const ConvShape kShapes[] = {
     square(1, 1, 1, 1, 1, 1, 0),                   // one element
-    square(0, 5, 3, 4, 3, 1, 1),                   // none
+    square(0, 5, 3, 4, 3, 1, 1),                   // no images
     square(2, 9, 1, 5, 3, 1, 1),                   // one channel
     square(2, 13, 3, 8, 7, 2, 3),                  // a stem
     square(2, 16, 16, 12, 1, 2, 0),                // 1x1, some pixels unread
@@ -48,7 +48,7 @@ Conv2dParams params_of(const ConvShape& s) {
 
 Tensor noise(const Shape& shape, uint64_t seed) { return random_uniform(shape, seed, -1, 1); }
 
-// x, filters and dy.
+// Returns x, filters and dy.
 Tensors inputs_of(const ConvShape& s) {
   return {noise({s.n, s.h, s.w, s.c}, 1), noise({s.o, s.kh, s.kw, s.c / s.groups}, 2),
           noise({s.n, s.out_h(), s.out_w(), s.o}, 3)};
@@ -96,7 +96,7 @@ TEST_F(CudaConv2d, EachTimeTheSameBits) {
     EXPECT_EQ(first[i].to_vector<double>(), again[i].to_vector<double>());
 }
 
-// The last resort of float32, which is not taken where cuDNN has a plan.
+// The direct kernel is the last resort of float32, used only if cuDNN has no plan.
 TEST_F(CudaConv2d, DirectComputesFloat32) {
   const Device gpu{DeviceKind::gpu, 0};
   CudaContext& ctx = as_cuda(context(gpu));
@@ -105,7 +105,7 @@ TEST_F(CudaConv2d, DirectComputesFloat32) {
     const Tensors pairs[] = {{in[0], in[1]}, {in[2], in[1]}, {in[0], in[2]}};
     for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
       const auto p = static_cast<size_t>(pass);
-      // Twice the scratch that is needed: that of float64, about which cuDNN is not asked.
+      // The algorithm of float64, for which cuDNN is never used, has twice the scratch needed.
       const Algorithm direct = dnn_algorithms({pass, shape, DType::f64}, *ctx.properties()).back();
       const Tensor a = copy(pairs[p][0], gpu), b = copy(pairs[p][1], gpu);
       const Tensor y = copy(in_dtype(noise(right[p].shape(), 4), DType::f32), gpu);

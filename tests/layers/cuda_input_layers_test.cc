@@ -1,4 +1,4 @@
-// Dropout and the normalisation of pictures have the bits of the CPU on a GPU.
+// Dropout and image_normalize have the bits of the CPU on a GPU.
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/ops/dropout.h"

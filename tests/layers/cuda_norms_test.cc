@@ -1,4 +1,4 @@
-// What norms do besides their pointwise ends: statistics, and the sums of their gradients.
+// Tests of norms on a GPU: statistics, and the sums of their gradients.
 #include "tessera/engine/scope.h"
 #include "tessera/graph/capture.h"
 #include "tessera/layers/ops/batch_norm.h"
@@ -21,7 +21,7 @@ Tensor positive(const Shape& shape, uint64_t key) {
   return random_uniform(shape, key, 0.5, 2, DType::f64);
 }
 
-// y and the running statistics, which it changes, of x, gamma, beta and those before.
+// Returns y and the updated running statistics of x, gamma, beta, mean and variance.
 Tensors batch_norm_of(const Tensors& in) {
   const Tensor mean = copy(in[3]), variance = copy(in[4]);
   const Tensor y = batch_norm(in[0], in[1], in[2], mean, variance, {.momentum = 0.3});
@@ -52,7 +52,7 @@ TEST_F(CudaNorms, BatchNormInEvaluation) {
 
 TEST_F(CudaNorms, LargeMeansCostNoAccuracy) {
   TrainingScope training;
-  // The stddev is a thousandth of the mean, so that float32 leaves the result four digits.
+  // The std is a thousandth of the mean, so that float32 leaves the result four digits.
   const Tensors in = batch_norm_inputs(in_dtype(values({20'000, 4}, 1, 1000), DType::f32));
   const auto variance = [](const Tensors& in) { return Tensors{batch_norm_of(in)[2]}; };
   EXPECT_LE(gpu_error(variance, in, DType::f32), 1e-5);
@@ -65,15 +65,15 @@ TEST_F(CudaNorms, RunningStatisticsRefuseNan) {
     std::vector<double> all(300 * 2, 1.0);
     all[401] = bad;
     const Tensors in = batch_norm_inputs(from_vector({2, 300}, all));
-    const int64_t before = gpu.refused_updates();
+    const int64_t before = gpu.skipped_updates();
     const Tensors found = run_on_gpu(batch_norm_of, in, DType::f64);
-    EXPECT_EQ(gpu.refused_updates(), before + 1);
+    EXPECT_EQ(gpu.skipped_updates(), before + 1);
     EXPECT_EQ(found[1].to_vector<double>(), in[3].to_vector<double>());
     EXPECT_EQ(found[2].to_vector<double>(), in[4].to_vector<double>());
   }
 }
 
-// As group norm asks for them: a block a sample, each with statistics of its own.
+// One block per sample, each with its own statistics, for group norm.
 TEST_F(CudaNorms, BlocksWithStatisticsOfTheirOwn) {
   for (const Shape& shape :
        {Shape{3, 10, 4}, Shape{2, 1, 5}, Shape{0, 4, 4}, Shape{2, 70, 129}, Shape{40, 3, 4}}) {
@@ -89,7 +89,7 @@ TEST_F(CudaNorms, BlocksWithStatisticsOfTheirOwn) {
   }
 }
 
-// Rows for a warp and for a block, several blocks of rows.
+// Rows for a warp and for a block; several blocks of rows.
 TEST_F(CudaNorms, LayerNorm) {
   for (const Shape& shape : {Shape{1, 3}, Shape{2, 3, 8}, Shape{300, 70}, Shape{3, 1100},
                              Shape{2, 1029}, Shape{0, 4}, Shape{7}}) {
@@ -100,7 +100,7 @@ TEST_F(CudaNorms, LayerNorm) {
   }
 }
 
-// The op of that name in a step that takes the gradients of group_norm.
+// Returns the op called `name` in a step that computes the gradients of group_norm.
 OpPtr op_of_group_norm(std::string_view name, const Shape& x, int64_t groups) {
   const Shape c{x.back()};
   const Graph step = capture(
@@ -116,7 +116,7 @@ OpPtr op_of_group_norm(std::string_view name, const Shape& x, int64_t groups) {
   return nullptr;
 }
 
-// Groups of a channel, of some, and of more than a warp takes.
+// Groups of one channel, of several, and of more than a warp handles.
 TEST_F(CudaNorms, StatisticsOfGroupNorm) {
   struct Case {
     Shape x;

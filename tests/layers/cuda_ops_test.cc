@@ -1,5 +1,4 @@
-// The ops with a CUDA twin give what the CPU gives, within rounding. Skips itself where there is no
-// GPU.
+// Compares ops on a GPU with the CPU, within rounding. Skipped if there is no GPU.
 #include <cmath>
 #include <functional>
 
@@ -27,7 +26,7 @@ class CudaOps : public testing::TestWithParam<DType> {
     return {values.begin(), values.end()};
   }
 
-  // max |gpu - cpu| / max |cpu| of what `compute` makes of its inputs, which have these shapes.
+  // Returns max |gpu - cpu| / max |cpu| of the result of `compute` for inputs of these shapes.
   static double difference(const std::vector<Shape>& shapes,
                            const std::function<Tensor(const Tensors&)>& compute) {
     std::vector<double> results[2];
@@ -90,14 +89,14 @@ TEST_P(CudaOps, MatmulOfPairs) {
   EXPECT_EQ(difference({{2, 3, 0}, {2, 0, 5}}, product), 0);
 }
 
-// Rows that start in the middle of a block: the library may not assume an alignment.
+// Rows that start inside a block: the library must not assume their alignment.
 TEST_P(CudaOps, MatmulOfAViewThatIsNotAligned) {
   EXPECT_LE(difference({{9, 3}, {3, 5}},
                        [](const Tensors& in) { return matmul(rows(in[0], 1, 8), in[1]); }),
             tolerance());
 }
 
-// Where tensor cores may round the factors of float32, they do; those of float64 they never do.
+// Tensor cores round the factors of float32 if tf32 is set, and never those of float64.
 TEST_P(CudaOps, MatmulWithTf32) {
   const auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
   const double found = [&] {
@@ -143,7 +142,7 @@ TEST_P(CudaOps, EveryBroadcast) {
   }
 }
 
-// More elements than one round of the kernel's threads.
+// More elements than the kernel has threads.
 TEST_P(CudaOps, ManyElements) {
   EXPECT_LE(difference({{3'000'001}}, [](const Tensors& in) { return exp(in[0]) + 1.0; }),
             tolerance());

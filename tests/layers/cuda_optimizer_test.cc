@@ -1,4 +1,4 @@
-// Updates on a GPU have the bits of the CPU's, and refuse what the CPU refuses.
+// Updates on a GPU have the bits of the CPU's, and are skipped for the same gradients.
 #include <cmath>
 
 #include "tessera/engine/scope.h"
@@ -20,11 +20,11 @@ namespace {
 using CudaOptimizer = OnGpu;
 const Device kGpu{DeviceKind::gpu, 0};
 
-// Sizes around those of packs, warps, blocks and parts; one that takes several parts.
+// Sizes around those of packs, warps, blocks and parts; one has several parts.
 const std::vector<Shape> kShapes{{1}, {0}, {3}, {4, 33}, {4096}, {65, 127}, {5, 4099}, {2, 2}};
 
-// The parameters and states after three steps on a device; `spoil` may change the gradients of the
-// second and gives its lr.
+// Returns the parameters and states after three steps on a device; `spoil` may change the gradients
+// of the second step and returns its lr.
 template <class Optimizer, class Params>
 Tensors trained(Device device, DType dtype, const Params& params, size_t repeat,
                 const std::function<double(Tensors&)>& spoil, uint64_t steps = 3) {
@@ -67,12 +67,12 @@ void expect_same(
     const Params& params,
     const std::function<double(Tensors&)>& spoil = [](Tensors&) { return 0.1; }) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const int64_t cpu_before = context(Device{}).refused_updates();
+    const int64_t cpu_before = context(Device{}).skipped_updates();
     const Tensors right = trained<Optimizer>(Device{}, dtype, params, 1, spoil);
-    const int64_t cpu_refused = context(Device{}).refused_updates() - cpu_before;
-    const int64_t gpu_before = context(kGpu).refused_updates();
+    const int64_t cpu_refused = context(Device{}).skipped_updates() - cpu_before;
+    const int64_t gpu_before = context(kGpu).skipped_updates();
     const Tensors found = trained<Optimizer>(kGpu, dtype, params, 1, spoil);
-    EXPECT_EQ(context(kGpu).refused_updates() - gpu_before, cpu_refused);
+    EXPECT_EQ(context(kGpu).skipped_updates() - gpu_before, cpu_refused);
     expect_equal(right, found);
   }
 }
@@ -102,7 +102,7 @@ TEST_F(CudaOptimizer, UpdatesByProgramsHaveTheBitsOfTheCpu) {
   expect_same<Lion>(LionParams{}, [](Tensors&) { return std::nan(""); });
 }
 
-// Sums and products may add in another order.
+// Allows another order of sums and products.
 template <class Optimizer, class Params>
 void expect_near(const Params& params) {
   const auto plain = [](Tensors&) { return 0.1; };
@@ -141,7 +141,7 @@ TEST_F(CudaOptimizer, MoreTensorsThanATableHolds) {
   }
 }
 
-// Of pow() alone the last bit is the library's.
+// Only the last bit of pow() depends on the library.
 TEST_F(CudaOptimizer, AdamWMatches) {
   for (const bool decay_vectors : {false, true}) {
     const AdamWParams params{

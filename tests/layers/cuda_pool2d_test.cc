@@ -49,7 +49,7 @@ TEST_F(CudaPool2d, AverageAndItsGradient) {
     for (const Shape& shape : kImages) expect_cpu_bits(average_pool2d, values(shape, 1), params);
 }
 
-// Of equal values the first has the gradient, and of NaNs.
+// The first of equal values, or of NaNs, receives the gradient.
 TEST_F(CudaPool2d, MaximumOfTiesAndNan) {
   std::vector<double> all;
   for (int i = 0; i < 2 * 7 * 7 * 4; ++i)
@@ -58,7 +58,7 @@ TEST_F(CudaPool2d, MaximumOfTiesAndNan) {
     expect_cpu_bits(max_pool2d, from_vector({2, 7, 7, 4}, all), params);
 }
 
-// A position takes a whole byte.
+// A position needs a whole byte.
 TEST_F(CudaPool2d, AWindowOf256Pixels) {
   expect_cpu_bits(max_pool2d, values({1, 17, 16, 4}, 1), {.kernel = 16, .stride = Size2(1)});
 }
@@ -71,7 +71,7 @@ TEST_F(CudaPool2d, GlobalAverage) {
         {values(shape, 1), values({shape[0], shape[3]}, 2)});
 }
 
-// The kernel takes no epilogue, so that what follows the gradient must stay a step of its own.
+// The kernel takes no epilogue, so an op after the gradient must stay a separate node.
 TEST_F(CudaPool2d, TheGradientDropsNothingThatFollowsIt) {
   const auto f = [](const Tensors& in) {
     const Tensor x = requires_grad(in[0]);

@@ -1,4 +1,4 @@
-// Ops that go along rows: softmax, cross_entropy, top_k_correct, max.
+// Tests of ops along rows: softmax, cross_entropy, top_k_correct, max.
 #include "tessera/layers/ops/cross_entropy.h"
 #include "tessera/layers/ops/metrics.h"
 #include "tessera/layers/ops/reduce_max.h"
@@ -10,7 +10,7 @@ namespace {
 
 class CudaRows : public OnGpu {};
 
-// Rows for a warp and for a block, of packs and not, more than a block has warps.
+// Rows for a warp and for a block, in packs and not; more rows than a block has warps.
 const Shape kRows[] = {{1, 1}, {9, 10}, {19, 7}, {3, 64}, {2, 1500}, {2, 1025}};
 
 Tensor values(const Shape& shape, uint64_t key) {
@@ -75,7 +75,7 @@ TEST_F(CudaRows, CrossEntropyOfManyRows) {
                      {values(shape, 1), labels(700, 4)});
 }
 
-// The CPU refuses such labels before it runs; a kernel can only say NaN.
+// The CPU rejects such labels before it runs; a kernel can only return NaN.
 TEST_F(CudaRows, ABadLabelGivesNan) {
   for (const int32_t bad : {-1, 3}) {
     const Tensors in{values({2, 3}, 1), from_vector<int32_t>({2}, {1, bad}), ones({}, DType::f64)};
@@ -105,7 +105,7 @@ TEST_F(CudaRows, TopKCorrectOfTiesNanAndBadLabels) {
           {z, from_vector<int32_t>({6}, std::vector<int32_t>(6, label))});
 }
 
-// Equal values, both zeros and NaNs among them: which one is found shows in the bits.
+// Returns equal values, zeros of both signs and NaNs: the bits show which one is found.
 Tensor with_ties(const Shape& shape) {
   std::vector<double> all;
   for (int64_t i = 0; i < shape.elements(); ++i) {

@@ -1,4 +1,4 @@
-// Ops that only move elements: slice, pad, shortcut, concat.
+// Tests of ops that only move elements: slice, pad, shortcut, concat.
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/shortcut.h"
 #include "tessera/layers/ops/slice.h"
@@ -13,7 +13,7 @@ Tensor values(const Shape& shape, uint64_t key) {
   return random_normal(shape, key, 0, 1, DType::f64);
 }
 
-// With the gradients of all inputs, where there are floating-point ones.
+// Also compares the gradients of all inputs.
 void expect_cpu_bits(const DeviceFunction& f, Tensors in) {
   const size_t count = in.size();
   in.push_back(values(f(in)[0].shape(), 99));

@@ -1,5 +1,5 @@
-// Activations and layers that are made of other ops give on a GPU what they give on the CPU, with
-// their gradients.
+// Compares activations, layers that consist of other ops, and their gradients on a GPU with the
+// CPU.
 #include "tessera/engine/scope.h"
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/adaptive_pool2d.h"

@@ -1,5 +1,5 @@
-// Every op forward and backward against PyTorch's figures: in float32 within 1e-5 of the largest
-// value, in float64 within the rounding of the stored figures.
+// Compares every op, forward and backward, with PyTorch's values: in float32 within 1e-5 of the
+// largest value, in float64 within the rounding of the stored values.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -42,7 +42,7 @@ const golden::File& file() {
   return opened;
 }
 
-// Floats of either precision, integers of any type.
+// Returns floats of either precision or integers of any type.
 template <class Values>
 Tensor tensor_of(const std::vector<int64_t>& shape, const Values& values, DType dtype) {
   const auto make = [&]<class T>(T) {
@@ -57,7 +57,7 @@ Tensor tensor_of(const std::vector<int64_t>& shape, const Values& values, DType 
 // One group of the file.
 struct Case {
   std::string name;
-  DType dtype;  // of the floats
+  DType dtype;  // the floating-point dtype
 
   bool has(const std::string& member) const { return file().has(name + "/" + member); }
   golden::Array array(const std::string& member) const { return file().read(name + "/" + member); }
@@ -326,7 +326,7 @@ void expect_near(const Tensor& made, const golden::Array& wanted, double toleran
   for (size_t i = 0; i < values.size(); ++i) {
     largest = std::max(largest, std::abs(wanted.values[i]));
     const double distance = std::abs(values[i] - wanted.values[i]);
-    apart = distance <= apart ? apart : distance;  // a NaN stays
+    apart = distance <= apart ? apart : distance;  // keeps a NaN
   }
   EXPECT_LE(apart, tolerance * (largest > 0 ? largest : 1)) << what << ", largest " << largest;
 }

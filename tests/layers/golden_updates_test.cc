@@ -1,5 +1,5 @@
-// Ten steps of each optimizer, and of averaged weights, against the figures of PyTorch and timm in
-// float64; tests/golden/updates.py has the settings of each case.
+// Compares ten steps of each optimizer, and of averaged weights, with PyTorch and timm in float64;
+// tests/golden/updates.py has the settings of each case.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -68,7 +68,7 @@ const std::map<std::string, Make>& optimizers() {
   return all;
 }
 
-// The parameters' part of a row of all their values.
+// Returns the values of parameter k from a row of all parameters.
 template <class T>
 std::vector<T> part(const std::vector<double>& values, size_t row, size_t k) {
   size_t of_row = 0, first = 0;
@@ -131,7 +131,7 @@ TEST(Updates, AreThoseOfPyTorchAndTimm) {
   for (const auto& [name, make] : optimizers()) {
     known.push_back(name);
     expect_follows<double>(name, make, 1e-12);
-    // Lion's signs and Newton and Schulz take rounding to larger numbers.
+    // Lion's signs and Newton-Schulz amplify rounding errors.
     expect_follows<float>(name, make, 1e-4);
   }
   EXPECT_EQ(file().members("optimizers"), known);
@@ -160,7 +160,7 @@ TEST(Updates, HaveTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
-// A gradient that is not finite leaves its parameter and its state; such an lr leaves all.
+// A non-finite gradient skips the update of its parameter and state; a non-finite lr skips all.
 TEST(Updates, OfWhatIsNotFiniteAreRefused) {
   for (const auto& [name, make] : optimizers()) {
     const auto made = begin<double>(make, file().read("optimizers/" + name + "/start"));
@@ -173,10 +173,10 @@ TEST(Updates, OfWhatIsNotFiniteAreRefused) {
     };
     made->optimizer->step(gradients_of<double>(slopes, 0), scalar(kLr, DType::f64));
     auto before = values();
-    const int64_t refused = cpu_context().refused_updates();
+    const int64_t refused = cpu_context().skipped_updates();
     made->optimizer->step(gradients_of<double>(slopes, 1), scalar(std::nan(""), DType::f64));
     EXPECT_EQ(values(), before) << name;
-    EXPECT_EQ(cpu_context().refused_updates(), refused + 3) << name;
+    EXPECT_EQ(cpu_context().skipped_updates(), refused + 3) << name;
     Tensors bad = gradients_of<double>(slopes, 2);
     for (Tensor& g : bad) {
       auto numbers = g.to_vector<double>();
@@ -185,7 +185,7 @@ TEST(Updates, OfWhatIsNotFiniteAreRefused) {
     }
     made->optimizer->step(bad, scalar(kLr, DType::f64));
     EXPECT_EQ(values(), before) << name;
-    EXPECT_EQ(cpu_context().refused_updates(), refused + 6) << name;
+    EXPECT_EQ(cpu_context().skipped_updates(), refused + 6) << name;
     bad[0] = gradients_of<double>(slopes, 2)[0];
     made->optimizer->step(bad, scalar(kLr, DType::f64));
     const auto after = values();
@@ -194,7 +194,7 @@ TEST(Updates, OfWhatIsNotFiniteAreRefused) {
   }
 }
 
-// Factors of a parameter's own: no rate leaves it, no decay is that of a setting without.
+// Per-parameter factors: lr = 0 leaves the parameter unchanged, lr = 0.5 halves the rate.
 TEST(Updates, OfEachParameterHaveAScale) {
   for (const auto& [name, make] : optimizers()) {
     const std::string group = "optimizers/" + name;
@@ -224,8 +224,8 @@ TEST(Updates, SettingsThatMakeNoSenseAreErrors) {
   EXPECT_THROW(Ema(store, {.decay = 1}), ConfigError);
 }
 
-// Singular values of about 1, which the iteration leaves between 0.5 and 1.3 or so, whatever they
-// were; tall matrices are turned.
+// The iteration brings singular values to between 0.5 and 1.3 or so, whatever they were; tall
+// matrices are transposed.
 TEST(Updates, NewtonAndSchulzMakeMatricesNearlyOrthogonal) {
   for (const double size : {1e-3, 1.0, 1e3}) {
     const Tensor wide = random_normal({5, 9}, 3, 0, size, DType::f64);
@@ -254,7 +254,7 @@ TEST(Clipping, ByNormIsThatOfPyTorch) {
   EXPECT_TRUE(clip_by_norm({}, 1).empty());
 }
 
-// What is not finite must stay so, or an update would be made of it.
+// Non-finite values must stay non-finite, or an update would be made of them.
 TEST(Clipping, LeavesWhatIsNotFinite) {
   const Tensor x = from_vector<float>({5}, {-3, 0.5, 3, HUGE_VALF, std::nanf("")});
   const auto by_value = clip_by_value({x}, 1)[0].to_vector<float>();

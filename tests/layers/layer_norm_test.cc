@@ -18,7 +18,7 @@ TEST(LayerNorm, HandComputed) {
 }
 
 TEST(LayerNorm, GradientsMatchDifferences) {
-  // 37 channels: whole vectors and a rest.
+  // 37 channels: whole vectors and a remainder.
   for (const Shape& shape : {Shape{5, 37}, Shape{2, 3, 2, 6}, Shape{1, 8}, Shape{9}}) {
     const int64_t c = shape.back();
     expect_gradients([](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },

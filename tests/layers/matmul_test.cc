@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The definition, element by element.
+// Computes the definition, element by element.
 std::vector<double> product(const Tensor& a, const Tensor& b, MatmulParams p) {
   const auto x = a.to_vector<double>(), y = b.to_vector<double>();
   const int64_t m = a.shape()[p.transpose_a ? 1 : 0], k = a.shape()[p.transpose_a ? 0 : 1];
@@ -45,7 +45,7 @@ TEST_P(Matmul, IsTheSumOfProductsUnderEveryFlag) {
   }
 }
 
-// PyTorch's numbers.
+// PyTorch's values.
 TEST_P(Matmul, AVectorIsARowOrAColumn) {
   const Tensor a = from_vector<double>({2, 3}, {1, 2, 3, 4, 5, 6});
   const Tensor v = from_vector<double>({3}, {1, -1, 2}), u = from_vector<double>({2}, {2, -3});
@@ -62,7 +62,7 @@ TEST_P(Matmul, AVectorIsARowOrAColumn) {
   expect(matmul(u, pairs), {2, 3}, {-9, -10, -11, -15, -16, -17});
   expect(matmul(v, many), {2, 2, 2}, {6, 8, 18, 20, 30, 32, 42, 44});
   expect(matmul(many, u), {2, 2, 3}, {-3, -5, -7, -9, -11, -13, -15, -17, -19, -21, -23, -25});
-  // The flags are of the matrix alone.
+  // The transpose flags apply to the matrix alone.
   expect(matmul(a, u, {true, true}), {3}, {-10, -11, -12});
   expect(matmul(v, a, {true, true}), {2}, {5, 11});
   EXPECT_NE(message_of([&] { matmul(a, u); }).find("3 columns but b has 2 rows"),
@@ -123,11 +123,11 @@ TEST_P(Matmul, SameBitsWithAnyNumberOfThreads) {
   }
 }
 
-// Runs what absorbing gives and compares it with the two ops one after the other.
+// Compares the fused op with the two separate ops.
 TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
   const Tensor a = normal({70, 30}, 7, DType::f32), b = normal({90, 30}, 8, DType::f32);
   const Tensor c = normal({90}, 9, DType::f32);
-  OpPtr product;  // the op that matmul() makes, taken off the tape
+  OpPtr product;  // the op of matmul(), taken from the tape
   {
     const Tensor y = matmul(requires_grad(a), b, {.transpose_b = true});
     product = y.impl()->node->op;
@@ -152,7 +152,7 @@ TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
   const Tensor apart = pointwise("relu", relu, {bias(matmul(a, b, {.transpose_b = true}), c)});
   EXPECT_EQ(apply1(with_both->op, {a, b, c}).to_vector<float>(), apart.to_vector<float>());
 
-  // A program that makes a larger tensor of the product cannot be absorbed.
+  // A program that broadcasts the product to a larger tensor cannot be fused.
   const TensorSpec large{DType::f32, {2, 70, 90}, {}};
   EXPECT_FALSE(product->fuse_epilogue(add, 1, Specs{a.spec(), b.spec()}, Specs{large, y}));
 }

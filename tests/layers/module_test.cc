@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Two layers and a part with parts of its own; notes where it was called.
+// Outer has a layer and a part, Inner, which has a layer and records the path of its call.
 class Inner final : public Module {
  public:
   Inner(Store& store, std::string name)
@@ -187,7 +187,7 @@ TEST(Module, ShapeErrorsNameThePlaceInTheModel) {
   };
   const std::string text = message([&] { net(ones({3, 5})); });
   EXPECT_EQ(text.find("linear at block.0.fc: x has 5 features"), 0u) << text;
-  // Of a function that refuses before it calls an op; and once, however deep.
+  // The function throws before it calls an op; its path is added once, however deep.
   class Picky final : public Module {
    public:
     Picky() : Module("head") {}

@@ -44,15 +44,15 @@ TEST(Sgd, AGradientThatIsNotFiniteChangesNothing) {
     const auto momentum = store.find("optimizer.momentum.p").to_vector<float>();
     auto values = gradient({70000}, 2, DType::f32).to_vector<float>();
     values[69999] = bad;
-    const int64_t refused = cpu_context().refused_updates();
+    const int64_t refused = cpu_context().skipped_updates();
     sgd.step(std::vector{from_vector<float>({70000}, values)}, scalar(kLr));
     EXPECT_EQ(p.to_vector<float>(), before);
     EXPECT_EQ(store.find("optimizer.momentum.p").to_vector<float>(), momentum);
-    EXPECT_EQ(cpu_context().refused_updates(), refused + 1);
+    EXPECT_EQ(cpu_context().skipped_updates(), refused + 1);
     values[69999] = 3.4e38f;  // large is not infinite
     sgd.step(std::vector{from_vector<float>({70000}, values)}, scalar(kLr));
     EXPECT_NE(p.to_vector<float>(), before);
-    EXPECT_EQ(cpu_context().refused_updates(), refused + 1);
+    EXPECT_EQ(cpu_context().skipped_updates(), refused + 1);
   }
 }
 
@@ -62,10 +62,10 @@ TEST(AdamW, AGradientThatIsNotFiniteChangesNothing) {
   AdamW adamw(store, {p}, {});
   adamw.step(std::vector{gradient({3}, 1)}, scalar(kLr, DType::f64));
   const auto before = p.to_vector<double>();
-  const int64_t refused = cpu_context().refused_updates();
+  const int64_t refused = cpu_context().skipped_updates();
   adamw.step(std::vector{from_vector<double>({3}, {1, HUGE_VAL, 1})}, scalar(kLr, DType::f64));
   EXPECT_EQ(p.to_vector<double>(), before);
-  EXPECT_EQ(cpu_context().refused_updates(), refused + 1);
+  EXPECT_EQ(cpu_context().skipped_updates(), refused + 1);
 }
 
 TEST(Optimizer, ALearningRateThatIsNotFiniteChangesNothing) {
@@ -147,7 +147,7 @@ TEST(AdamW, FollowsItsFormula) {
   EXPECT_EQ(store.find("optimizer.step").to_vector<int64_t>(), std::vector<int64_t>{4});
 }
 
-// A parameter larger than a block of the kernels, in float32, with lr in either precision.
+// A parameter larger than a block of the kernels, in float32, with an lr of either dtype.
 TEST(Optimizers, SameBitsWithAnyNumberOfThreads) {
   for (DType lr : {DType::f32, DType::f64}) {
     std::vector<float> first;
@@ -170,7 +170,7 @@ TEST(Optimizers, SameBitsWithAnyNumberOfThreads) {
   }
 }
 
-// Whole vectors and a rest: each element has the bits of the formula, computed one by one.
+// Whole vectors and a remainder: each element has the bits of the formula.
 TEST(Optimizers, BitsAreThoseOfTheFormula) {
   constexpr size_t kCount = 37;
   const auto count = static_cast<int64_t>(kCount);
@@ -225,8 +225,8 @@ TEST(Optimizers, UpdatesMakeANewVersionInPlace) {
   EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));
 }
 
-// Elements of a matrix and of a vector that began at `first`, after one step with all gradients
-// equal.
+// Returns an element of a matrix and of a vector that began at `first`, after one step with equal
+// gradients.
 template <class O, class Params>
 std::pair<float, float> after_one_step(const Params& params, const Initializer& first,
                                        double gradient, double lr) {
@@ -251,7 +251,7 @@ TEST(Optimizers, DecayCanLeaveOutVectors) {
   }
 }
 
-// A step of lr on gradients of 1: momentum and the first step of AdamW do not change it.
+// One step with gradients of 1 subtracts lr, with momentum and in AdamW.
 TEST(Optimizers, VectorsMayHaveAnotherLearningRate) {
   const auto after = [](bool adamw, double vector_lr) {
     if (!adamw)

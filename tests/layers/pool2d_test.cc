@@ -48,8 +48,8 @@ TEST(Pool2d, RoundingUpKeepsWhatIsLeftOver) {
   const Tensor x = from_vector<double>({1, 1, 5, 1}, {1, 2, 3, 4, 5});
   const Pool2dParams up{.kernel = {1, 2}, .round_up = true};
   expect_near(max_pool2d(x, up), {2, 4, 5});
-  expect_near(average_pool2d(x, up), {1.5, 3.5, 5});  // beyond the image nothing counts
-  // A third window would begin in the padding behind.
+  expect_near(average_pool2d(x, up), {1.5, 3.5, 5});  // pixels outside of the image do not count
+  // A third window would begin in the padding after the image.
   const Pool2dParams padded{
       .kernel = {1, 2}, .stride = Size2(1, 3), .padding = {0, 1}, .round_up = true};
   expect_near(max_pool2d(x, padded), {1, 4});
@@ -62,7 +62,7 @@ TEST(Pool2d, GlobalAverage) {
   expect_near(y, {2, 3, 6, 7});
 }
 
-// Channels as whole vectors, with a rest, and fewer than a vector.
+// Channels in whole vectors, with a remainder, and fewer than a vector.
 void expect_channels_pool_like_one(const Pool2dParams& params, int64_t c, DType dtype) {
   const Tensor x = requires_grad(cast(spread({2, 5, 6, c}), dtype));
   const Tensor y = max_pool2d(x, params), dy = cast(normal(y.shape(), 7), dtype);
@@ -91,8 +91,8 @@ TEST(Pool2d, ManyChannelsPoolLikeOne) {
         expect_channels_pool_like_one(params, c, dtype);
 }
 
-// Vectors hold more than the channels of a pixel: what they have too much stays in the row, behind
-// which another thread may be at work; and no more is read than may be (a sanitizer sees that).
+// Vectors hold more than the channels of a pixel. Writes must stay in the row, because another
+// thread may write the next one. Reads must stay in bounds, which a sanitizer checks.
 template <class T>
 void expect_rows_are_kept(const PoolMicrokernelsOf<T>& kernels, const PoolRow& of_x) {
   constexpr size_t kGuard = 32;

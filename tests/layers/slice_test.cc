@@ -18,7 +18,7 @@ TEST(Slice, OutsideIsZero) {
   const Tensor x = counted({2, 2});
   expect_near(pad(x, -1, 1, 2), {0, 1, 2, 0, 0, 0, 3, 4, 0, 0});
   expect_near(pad(x, 0, 1, 0), {0, 0, 1, 2, 3, 4});
-  // Starts before x and ends behind it, two steps at a time.
+  // Starts before x and ends after it, with step 2.
   expect_near(slice(counted({3}), {.begin = {-2}, .step = {2}, .size = {4}}), {0, 1, 3, 0});
   expect_near(slice(counted({3}), {.begin = {-1}, .step = {2}, .size = {3}}), {0, 2, 0});
   expect_near(slice(counted({3}), {.begin = {5}, .step = {1}, .size = {2}}), {0, 0});

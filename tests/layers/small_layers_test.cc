@@ -1,5 +1,5 @@
-// Layers that are made of other ops: adaptive pooling, shuffled channels, local response
-// normalisation, stochastic depth. Their values are held against PyTorch's in golden_ops_test.cc.
+// Tests of layers that consist of other ops: adaptive pooling, shuffled channels, local response
+// normalization, stochastic depth. golden_ops_test.cc compares their values with PyTorch's.
 #include <cmath>
 
 #include "tessera/engine/scope.h"

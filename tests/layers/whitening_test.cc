@@ -1,5 +1,5 @@
-// Whitening filters make what they are applied to independent, of variance 1; filters that start as
-// the identity hand on their channels; a batch norm without factors has none to train.
+// Whitening filters make their inputs independent, of variance 1; filters that start as the
+// identity pass their channels on; a batch norm without factors has none to train.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Images whose neighbours and channels resemble each other.
+// Returns images whose neighbouring pixels and channels are similar.
 Tensor smooth_images(const Shape& shape) {
   const Tensor noise = random_normal(shape, 3);
   std::vector<float> values = noise.to_vector<float>();

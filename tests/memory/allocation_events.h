@@ -1,5 +1,5 @@
-// What a program asks of an allocator, one event after another: recorded or drawn at random, and
-// held against what an allocator makes of it under a limit.
+// Sequences of allocations and releases, recorded or random, and the limit under which an allocator
+// must serve them.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 namespace tessera::testing_events {
 
-// A block that is allocated (bytes > 0) or released, by its number.
+// An allocation (bytes > 0) or a release of a numbered block.
 struct AllocationEvent {
   size_t block;
   size_t bytes;
 };
 using AllocationEvents = std::vector<AllocationEvent>;
 
-// The least limit under which "direct" serves them.
+// Returns the lowest limit under which "direct" serves the events.
 inline size_t min_limit_of_direct(const AllocationEvents& events) {
   std::unordered_map<size_t, size_t> live;
   size_t now = 0, most = 0;
@@ -36,13 +36,13 @@ inline size_t min_limit_of_direct(const AllocationEvents& events) {
   return most;
 }
 
-// The most that "caching" may need for the same.
+// Returns the limit under which "caching" must serve the events.
 inline size_t most_for_caching(const AllocationEvents& events) {
   const size_t direct = min_limit_of_direct(events);
   return std::max(direct + direct / 20, direct + (size_t{2} << 20));
 }
 
-// Asks an allocator for what the events say. Marks both ends of blocks if the host may touch them.
+// Applies events to an allocator. Marks both ends of blocks if the host may touch them.
 class Replay {
  public:
   explicit Replay(Allocator& allocator, bool touch = false)
@@ -51,8 +51,8 @@ class Replay {
     for (const auto& [number, block] : live_) allocator_.release(block.data);
   }
 
-  // False if the allocator refuses, or another block has overwritten the marks. The release of a
-  // block that was refused is none.
+  // Returns false if the allocator throws, or if another block has overwritten the marks. Ignores
+  // releases of blocks that were refused.
   bool apply(const AllocationEvent& event) {
     const auto mark = static_cast<unsigned char>(event.block);
     if (event.bytes > 0) {
@@ -84,15 +84,15 @@ class Replay {
   std::unordered_map<size_t, Block> live_;
 };
 
-// How many events go wrong.
+// Returns the number of events that fail.
 inline int64_t failures(Allocator& allocator, const AllocationEvents& events, bool touch = false) {
   Replay replay(allocator, touch);
   return std::count_if(events.begin(), events.end(),
                        [&](const AllocationEvent& event) { return !replay.apply(event); });
 }
 
-// Sizes spread over octaves up to some bytes or MiB; a quarter of the blocks live long, the others
-// go in the order of a stack, of a queue or of nothing. Phases have sizes of their own.
+// Returns random events: sizes spread over octaves up to some bytes or MiB; a quarter of the blocks
+// live long, the others are released as from a stack, a queue or at random. Phases differ in sizes.
 inline AllocationEvents random_events(uint32_t seed) {
   std::mt19937 numbers(seed);
   const auto below = [&](size_t end) { return numbers() % end; };
@@ -124,7 +124,7 @@ inline AllocationEvents random_events(uint32_t seed) {
   return events;
 }
 
-// Hands out what "direct" gives, and records it.
+// Forwards to "direct" and records.
 class RecordingAllocator final : public Allocator {
  public:
   RecordingAllocator(RawMemory& memory, std::shared_ptr<AllocationEvents> events)
@@ -146,7 +146,7 @@ class RecordingAllocator final : public Allocator {
 
  private:
   const std::unique_ptr<Allocator> direct_;
-  const std::shared_ptr<AllocationEvents> events_;  // outlives whoever set the allocator
+  const std::shared_ptr<AllocationEvents> events_;  // outlives the code that set the allocator
   std::unordered_map<void*, size_t> numbers_;
   size_t next_ = 0;
 };

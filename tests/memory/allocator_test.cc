@@ -23,7 +23,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 // The host's memory, with failures on demand.
 class FailingMemory : public RawMemory {
  public:
-  int fail_next = 0;  // how many calls from now on fail
+  int fail_next = 0;  // number of next calls that fail
 
   explicit FailingMemory(size_t alignment = kMemoryAlignment) : alignment_(alignment) {}
   std::string name() const override { return "test:0"; }
@@ -43,7 +43,7 @@ class FailingMemory : public RawMemory {
   const size_t alignment_;
 };
 
-// What fragments: the first free piece that is large enough, split, and never merged again.
+// An allocator that fragments: splits the first free piece that is large enough, and never merges.
 class NaiveAllocator {
  public:
   explicit NaiveAllocator(size_t bytes) { free_[0] = bytes; }
@@ -92,7 +92,7 @@ TEST_P(EveryAllocator, GivesAlignedBlocksThatDoNotOverlap) {
   EXPECT_EQ(memory.statistics().live_bytes, 0u);
 }
 
-// Libraries of GPUs take for given what their memory gives; also under a limit, and in a reserve.
+// GPU libraries rely on the alignment of the memory, also under a limit and in a reserve.
 TEST_P(EveryAllocator, BlocksAreAlignedAsThoseOfTheMemory) {
   FailingMemory memory(256);
   LimitedMemory limited(memory, 64 * kMiB);
@@ -169,7 +169,7 @@ TEST_P(EveryAllocator, WorksFromSeveralThreads) {
 INSTANTIATE_TEST_SUITE_P(, EveryAllocator, ::testing::Values("caching", "direct"),
                          [](const auto& info) { return std::string(info.param); });
 
-// 1,024 MiB, of which they take 1,020; both where free neighbours join and where they cannot.
+// The blocks have 1,020 of 1,024 MiB. Free neighbours merge in only one of the two memories.
 TEST_P(EveryAllocator, SixtyBlocksOf17MiBFitIn1GiB) {
   FailingMemory machine;
   for (RawMemory* memory : {static_cast<RawMemory*>(&machine), &cpu_memory()}) {
@@ -177,7 +177,7 @@ TEST_P(EveryAllocator, SixtyBlocksOf17MiBFitIn1GiB) {
     std::vector<void*> blocks;
     for (int i = 0; i < 60; ++i) ASSERT_NO_THROW(blocks.push_back(allocator->allocate(17 * kMiB)));
     EXPECT_THROW(allocator->allocate(17 * kMiB), OutOfMemory);
-    // Every second hole, and then one block in their place.
+    // Every second block is released, and then one block fits in their place.
     for (int i = 0; i < 60; i += 2) allocator->release(blocks[i]);
     void* large = nullptr;
     ASSERT_NO_THROW(large = allocator->allocate(30 * 17 * kMiB));
@@ -300,7 +300,7 @@ TEST(CachingAllocator, TrimsAndTriesAgainWhenTheMachineRefuses) {
   allocator.release(block);
 }
 
-// Steps whose sizes change (other batches, other images), as long runs have them.
+// Steps with changing sizes (other batches, other images), as in long runs.
 TEST(CachingAllocator, SurvivesWhatFragmentsANaiveAllocator) {
   constexpr size_t kLimit = 64 * kMiB;
   NaiveAllocator naive(kLimit);
@@ -326,11 +326,11 @@ TEST(CachingAllocator, SurvivesWhatFragmentsANaiveAllocator) {
     for (void* block : blocks) ours.release(block);
   }
   EXPECT_TRUE(naive_failed);
-  EXPECT_GT(naive_free, 20 * kMiB);  // it died with this much left
+  EXPECT_GT(naive_free, 20 * kMiB);  // it failed with this much free
   EXPECT_LE(ours.statistics().peak_reserved_bytes, kLimit);
 }
 
-// Sizes from 64 bytes to 4 MiB, each power of two as likely, at two thirds of the limit.
+// Tests sizes from 64 bytes to 4 MiB, each power of two as likely, at two thirds of the limit.
 void random_mix(size_t reserve) {
   constexpr size_t kLimit = 256 * kMiB;
   FailingMemory memory;
@@ -362,7 +362,8 @@ void random_mix(size_t reserve) {
   EXPECT_EQ(allocator.statistics().live_bytes, live_bytes);
 }
 
-// Nearly as little as if every block came from the machine, whatever is asked in whatever order.
+// Caching needs nearly as little memory as a system allocation per block, for any order of
+// requests.
 TEST(CachingAllocator, NeedsNoMoreThanDirectForRandomEvents) {
   FailingMemory machine;
   for (uint32_t seed = 0; seed < 1000; ++seed) {
@@ -380,7 +381,7 @@ TEST(CachingAllocator, NeedsNoMoreThanDirectForRandomEvents) {
   }
 }
 
-// On the host, where pages come back from the middle.
+// Host memory can return pages from the middle.
 TEST(CachingAllocator, FreePagesMakeRoomBeforeItRefuses) {
   CachingAllocator allocator(cpu_memory(), {.limit = 10 * kMiB, .growth = 4 * kMiB});
   void* blocks[10];
@@ -394,14 +395,13 @@ TEST(CachingAllocator, FreePagesMakeRoomBeforeItRefuses) {
   allocator.release(large);
   EXPECT_EQ(allocator.statistics().largest_free_bytes, 5 * kMiB);
   const uint64_t hits = allocator.statistics().cache_hits;
-  void* again = allocator.allocate(5 * kMiB);  // nothing is asked for what was kept
+  void* again = allocator.allocate(5 * kMiB);  // no system allocation
   EXPECT_EQ(allocator.statistics().cache_hits, hits + 1);
   allocator.release(again);
   for (int i = 1; i < 10; i += 2) allocator.release(blocks[i]);
 }
 
-// Of blocks of 1, 2, 4 ... MiB every second one stays, so that no hole is large enough for the
-// next.
+// Every second block of 1, 2, 4 ... MiB stays, so that no hole is large enough for the next size.
 TEST(CachingAllocator, KeepsAtMostTwiceThePeakWithoutALimit) {
   LimitedMemory memory(cpu_memory(), RawMemory::kNoLimit);
   CachingAllocator allocator(memory, {.growth = kMiB});

@@ -1,4 +1,4 @@
-// The exact search against brute force, and its verdicts.
+// Compares the exact search, and its statuses, with brute force.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -17,7 +17,7 @@ namespace {
 using testing::Features;
 using testing::random_problem;
 
-// TESSERA_LONG_TESTS=1 tries a hundred times as much.
+// TESSERA_LONG_TESTS=1 tries a hundred times as many.
 uint32_t count_of(uint32_t few) { return std::getenv("TESSERA_LONG_TESTS") ? 100 * few : few; }
 
 const Planner& optimal() { return *find_planner("optimal"); }
@@ -28,7 +28,7 @@ bool live(const Interval& b, int64_t time) {
                       [&](const Gap& gap) { return gap.lower <= time && time < gap.upper; });
 }
 
-// The bytes of the lowest plan there is, by trying every offset of every buffer; nothing when the
+// Returns the bytes of the lowest plan, by trying every offset of every buffer; nullopt if the
 // fixed buffers clash.
 std::optional<int64_t> lowest_by_brute_force(const Problem& problem) {
   const size_t count = problem.buffers.size();
@@ -41,7 +41,7 @@ std::optional<int64_t> lowest_by_brute_force(const Problem& problem) {
     }
   }
   std::vector<int64_t> offsets(count);
-  int64_t most = 0;  // everything above everything fixed
+  int64_t most = 0;  // all sizes on top of the fixed buffers
   for (const Interval& b : problem.buffers) most = std::max(most, b.offset + b.size);
   for (const Interval& b : problem.buffers) most += b.size + b.alignment;
   int64_t lowest = most + 1;
@@ -112,7 +112,7 @@ TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
     problem.capacity = *lowest - 1;
     const Solution none = optimal().prove(problem);
     ASSERT_EQ(none.status, SolveStatus::kInfeasible) << "seed " << seed;
-    // The conflict is one, and none of it is idle.
+    // The conflict is infeasible; without any one of its buffers it is feasible.
     ASSERT_FALSE(none.conflict.empty()) << "seed " << seed;
     Problem conflict{{}, problem.capacity};
     for (int i : none.conflict) conflict.buffers.push_back(problem.buffers[i]);
@@ -125,7 +125,7 @@ TEST(Optimal, MeetsACapacityOrShowsWhyNot) {
   }
 }
 
-// What any planner calls infeasible has no plan, and what it calls lowest is.
+// A problem that any planner calls infeasible has no plan; a plan that it calls optimal is lowest.
 TEST(Verdicts, AreThoseOfBruteForce) {
   int infeasible = 0, lowest_of_all = 0;
   for (uint32_t seed = 0; seed < count_of(100); ++seed) {
@@ -151,7 +151,7 @@ TEST(Verdicts, AreThoseOfBruteForce) {
   EXPECT_GT(lowest_of_all, 100);
 }
 
-// So many meetings with fixed buffers that to list them alone would take long.
+// Even listing all overlaps with fixed buffers would take long, so nothing is searched.
 TEST(Optimal, DoesNotAskAtAllWhereThatTakesLong) {
   Problem problem;
   for (int64_t i = 0; i < 4200; ++i) {
@@ -165,7 +165,8 @@ TEST(Optimal, DoesNotAskAtAllWhereThatTakesLong) {
   EXPECT_EQ(optimal().prove(problem).status, SolveStatus::kOptimal);
 }
 
-// The same, but for times at which nothing is live: what lies between them is asked for itself.
+// The problem is too large as a whole, but no buffer is live across parts, so each part is solved
+// alone.
 TEST(Optimal, AsksPartByPartWhereTheWholeIsTooLarge) {
   constexpr int64_t kParts = 7, kFixed = 2500;
   Problem problem;
@@ -174,7 +175,7 @@ TEST(Optimal, AsksPartByPartWhereTheWholeIsTooLarge) {
       problem.buffers.push_back({.lower = part, .upper = part + 1, .size = 2, .offset = 3 * i});
     }
   }
-  // Between the others there is room for one byte only.
+  // Gaps between the others have one byte each.
   problem.buffers.push_back({.lower = kParts - 1, .upper = kParts, .size = 2});
   const Solution solution = optimal().prove(problem);
   EXPECT_EQ(solution.status, SolveStatus::kOptimal);
@@ -182,7 +183,7 @@ TEST(Optimal, AsksPartByPartWhereTheWholeIsTooLarge) {
   EXPECT_EQ(lower_bound(problem), 3 * kFixed - 1);
 }
 
-// However many there are that live together.
+// The conflict is found however many buffers are live at once.
 TEST(Optimal, FindsTwoFixedBuffersThatClash) {
   Problem problem;
   constexpr int64_t kCount = 6000;
@@ -212,14 +213,14 @@ TEST(Optimal, IsRightOnRandomProblems) {
       }
     }
     if (solution.status == SolveStatus::kInfeasible || solution.status == SolveStatus::kUnknown) {
-      problem.capacity = -1;  // the lowest plan found
+      problem.capacity = -1;  // the plan is the lowest found
     }
     const auto fault = check(problem, solution.plan);
     EXPECT_FALSE(fault) << "seed " << seed << ": " << fault->text;
   }
 }
 
-// A full rectangle cut into boxes, so that a plan without a lost byte is known to exist.
+// Returns a rectangle cut into boxes, so that a plan without a lost byte exists.
 Problem cut_rectangle(uint32_t seed, int count) {
   std::mt19937 numbers(seed);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(numbers() % n); };
@@ -249,7 +250,7 @@ TEST(Optimal, PacksARectangleThatWasCutUp) {
     EXPECT_EQ(solution.status, SolveStatus::kOptimal) << "seed " << seed;
     if (find_planner("first_fit")->solve(problem).bytes == 1000) ++greedy;
   }
-  EXPECT_LT(greedy, 10);  // it takes a search
+  EXPECT_LT(greedy, 10);  // most need a search
 }
 
 TEST(Optimal, CountsDecisionsNotSeconds) {
@@ -291,12 +292,12 @@ TEST(Optimal, DoesNotOverflow) {
   EXPECT_EQ(optimal().prove(problem).status, SolveStatus::kInfeasible);
 }
 
-// Sizes, times, alignments and offsets as large as a problem may have them.
+// Sizes, times, alignments and offsets at the limits of a problem.
 TEST(Optimal, PlansTheLargestNumbers) {
   for (uint32_t seed = 0; seed < count_of(40); ++seed) {
     Problem problem = random_problem(seed, 12, 10, 1000, {.alignments = true, .gaps = true});
     for (Interval& b : problem.buffers) {
-      b.size = (b.size << 46) + seed % 3;  // 12 of them below 2^60 together
+      b.size = (b.size << 46) + seed % 3;  // the sum of 12 is below 2^60
       b.alignment <<= seed % 40;
       b.lower <<= 57;
       b.upper <<= 57;

@@ -11,7 +11,7 @@ std::string fault_of(const Problem& problem, const Plan& plan) {
   return fault ? fault->text : "none";
 }
 
-// Every pair at every time: slow, and sure.
+// Compares every pair at every time: slow, and simple.
 bool overlaps_by_hand(const Problem& problem, const Plan& plan) {
   const auto live = [](const Interval& b, int64_t time) {
     for (const Gap& gap : b.gaps) {

@@ -65,7 +65,7 @@ TEST(PlanCsv, SaysWhereItIsWrong) {
   EXPECT_EQ(error_of(header + "a,0,3\n"),
             "f.csv:2:5: 4 fields are needed as in the header, the line has 3");
   EXPECT_EQ(error_of(header + "a,0,3,4\nb,0,x3,4\n"),
-            "f.csv:3:5: a whole number is needed, this is 'x3'");
+            "f.csv:3:5: an integer is needed, this is 'x3'");
   EXPECT_EQ(error_of(header + "a,0,3,99999999999999999999\n"),
             "f.csv:2:7: a number must fit 62 bits, this is '99999999999999999999'");
   EXPECT_EQ(error_of(header + "a,0,3,-4\n"), "f.csv:2:7: a size must not be below 0");
@@ -95,7 +95,7 @@ TEST(PlanCsv, RefusesWhatIsNoText) {
             "f.csv:2:8: text is needed, this is the byte 0x0d");
   const std::string long_word(100'000, 'x');
   EXPECT_EQ(error_of(header + "a,0,1," + long_word + "\n"),
-            "f.csv:2:7: a whole number is needed, this is '" + long_word.substr(0, 40) + "'...");
+            "f.csv:2:7: an integer is needed, this is '" + long_word.substr(0, 40) + "'...");
 }
 
 TEST(PlanCsv, TakesTheLargestNumbers) {

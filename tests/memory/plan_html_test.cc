@@ -1,4 +1,4 @@
-// The page of a plan: that its data is right; how it looks is for eyes.
+// The HTML page of a plan: tests its data, not its looks.
 #include "tessera/memory/plan_html.h"
 
 #include <gtest/gtest.h>

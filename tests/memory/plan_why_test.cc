@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Bytes 0 to 4 are d, then a hole of 2 beside b, then c on top of a.
+// At time 4: b at bytes 0 to 4, a hole of 1, c from 5 to 13, a hole of 1, d at 14.
 const Problem kProblem{{{0, 2, 8, 1, -1, {}, -1, "a"},
                         {0, 5, 4, 1, -1, {}, -1, "b"},
                         {2, 5, 8, 1, -1, {}, -1, "c"},
@@ -64,7 +64,7 @@ TEST(PlanWhy, SaysItInWords) {
             "without it  best takes 12 bytes instead of 15, the lower bound is 12 instead of 13\n");
 }
 
-// By hand: every time, every other buffer.
+// Compares with a loop over times and buffers.
 TEST(PlanWhy, AgreesWithLookingAtEveryTime) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const Problem problem = testing::random_problem(seed, 25, 30, 50, {.gaps = true});

@@ -1,4 +1,4 @@
-// Every planner on very many random problems: no plan breaks a rule, whatever the problem asks for.
+// Every planner on very many random problems: no plan breaks a rule.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -14,9 +14,9 @@ namespace {
 // TESSERA_LONG_TESTS=1 tries a million; half of them have alignments, half gaps, and so on.
 uint64_t problem_count() { return std::getenv("TESSERA_LONG_TESTS") ? 1'000'000 : 500; }
 
-constexpr uint64_t kRare = 64;  // one in so many is given to those that search for long
+constexpr uint64_t kRare = 64;  // planners with long searches get one problem in kRare
 
-// 5 to 200 buffers, more often few.
+// Returns a problem of 5 to 200 buffers, more often few.
 Problem problem_of(uint64_t seed) {
   uint64_t rest = seed * 0x9e3779b97f4a7c15 >> 16;
   const auto draw = [&rest](uint64_t below) {
@@ -36,7 +36,7 @@ Problem problem_of(uint64_t seed) {
   return random_problem(settings);
 }
 
-// How many problems have what may go wrong.
+// Counts problems by feature and outcome.
 struct Seen {
   uint64_t alignments = 0, gaps = 0, fixed = 0, placed = 0, infeasible = 0;
 
@@ -61,7 +61,7 @@ TEST(PlannersAtScale, NoPlanBreaksARule) {
     Problem problem = problem_of(seed);
     seen.count(problem);
     const int64_t bound = lower_bound(problem);
-    int64_t lowest = INT64_MAX;  // of those that do not search
+    int64_t lowest = INT64_MAX;  // by planners without a search
     for (const Planner* planner : planners()) {
       const bool searches = planner->name() == "best" || planner->name() == "local_search";
       if (planner->name() == "optimal" || (searches && seed % kRare != 0)) continue;
@@ -71,7 +71,7 @@ TEST(PlannersAtScale, NoPlanBreaksARule) {
       EXPECT_TRUE(planner->name() != "best" || plan.bytes <= lowest) << "seed " << seed;
       lowest = std::min(lowest, plan.bytes);
     }
-    // The exact search: below all others, at a capacity, and at one that is too small.
+    // Tests the exact search: below all others, at a capacity, and at one that is too small.
     const Planner& optimal = *find_planner("optimal");
     if (seed % 3 == 1) problem.capacity = bound + (lowest - bound) / 2;
     if (seed % 3 == 2) problem.capacity = std::max<int64_t>(bound - 1, 0);

@@ -16,7 +16,7 @@ namespace {
 using testing::Features;
 using testing::random_problem;
 
-// With few decisions where a planner searches, so that all of them take no time.
+// Limits the decisions of searches, so that no planner takes long.
 Plan plan_of(const Planner& planner, const Problem& problem) {
   return planner.prove(problem, {.nodes = 1000}).plan;
 }
@@ -25,7 +25,7 @@ int64_t bytes_of(std::string_view planner, const Problem& problem) {
   return find_planner(planner)->solve(problem).bytes;
 }
 
-// The largest live sum, found by looking at every time there is.
+// Returns the largest live sum of all times.
 int64_t bound_by_hand(const Problem& problem) {
   int64_t last = 0, bound = 0;
   for (const Interval& b : problem.buffers) last = std::max(last, b.upper);
@@ -42,7 +42,8 @@ int64_t bound_by_hand(const Problem& problem) {
   return bound;
 }
 
-// The lowest plan there is: some order, each at its lowest offset, makes it. Tries all orders.
+// Returns the bytes of the lowest plan. Tries all orders, each buffer at its lowest offset: one of
+// them gives that plan.
 int64_t lowest_by_brute_force(const Problem& problem) {
   std::vector<int> order(problem.buffers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -118,7 +119,7 @@ TEST(Planners, BestFindsTheOptimumOfTinyProblems) {
 }
 
 TEST(Planners, SearchesCloseWhatTheOrdersLeaveOpen) {
-  // Gains over every single way appear in at least some of these.
+  // Some of these problems show gains over every single heuristic.
   int closed = 0;
   for (uint32_t seed = 100; seed < 140; ++seed) {
     const Problem problem = random_problem(seed, 40, 30, 100);
@@ -174,7 +175,7 @@ TEST(Planners, FirstFitByAreaAndByLifetimeTakeTheirFirstOne) {
 }
 
 TEST(Planners, XlaCountsTheRoomBelowTheTopAsAHole) {
-  // The last one finds a hole of 2 below a fixed block, and 1 up to the top of the heap.
+  // The last buffer has a hole of 2 below a fixed block, and of 1 below the top of the heap.
   Problem problem{{{0, 1, 6}, {1, 2, 1}, {1, 2, 2}, {1, 2, 1}}};
   problem.buffers[0].offset = 0;
   problem.buffers[1].offset = 0;
@@ -251,7 +252,7 @@ TEST(LowerBound, IsTheLargestLiveSum) {
 
 TEST(LowerBound, RoundsToAlignmentWhereSound) {
   Problem problem{{{0, 1, 10, 64}, {0, 1, 20, 128}, {0, 1, 30, 64}}};
-  // Two stand rounded below the third: 64 + 64 + 30 is beaten by 64 + 64 + 10.
+  // Two sizes are rounded up, below the third: 64 + 64 + 30 is beaten by 64 + 64 + 10.
   EXPECT_EQ(lower_bound(problem), 64 + 64 + 10);
   problem.buffers[1].alignment = 1;
   EXPECT_EQ(lower_bound(problem), 60);
@@ -276,7 +277,7 @@ TEST(Malformed, NamesTheBuffer) {
   EXPECT_NE(malformed({{{0, 1, huge}, {2, 3, huge}}}), std::nullopt);
 }
 
-// Real problems, each of which has a plan at the lower bound.
+// Real problems, each with a plan at the lower bound.
 TEST(Planners, BestOnRealProblems) {
   const char* root = std::getenv("TESSERA_TEST_DATA");
   const std::filesystem::path folder = std::filesystem::path(root ? root : "") / "planner";

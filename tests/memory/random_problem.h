@@ -1,4 +1,4 @@
-// Problems for the tests of planning: random, but the same on every run.
+// Random problems for tests of planning, the same in every run.
 #pragma once
 
 #include <random>  // for tests that draw more numbers

@@ -1,4 +1,4 @@
-// Limits in seconds, without a clock: what is past from the beginning, and what never ends.
+// Limits in seconds, without a clock: one that has expired at the start, and one that never ends.
 #include "random_problem.h"
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ using testing::random_problem;
 
 constexpr double kPast = 1e-9, kNever = 1e6;
 
-// Whoever looks at the clock before each step stacks the buffers, and does nothing else.
+// A planner that reads the time before each step only stacks the buffers.
 TEST(TimeLimit, HoldsForEveryPlanner) {
   const Problem problem = random_problem(1, 400, 50, 1000, {.gaps = true});
   const int64_t stacked = unplanned_bytes(problem);
@@ -45,8 +45,8 @@ TEST(TimeLimit, ProvesNothingWhenItIsPast) {
   EXPECT_TRUE(none.conflict.empty());
 }
 
-// Of 3001 buffers, too many for the search to go through with one decision; the local search finds
-// the lowest plan.
+// 3001 buffers are too many for the search with one decision; the local search finds the lowest
+// plan.
 TEST(TimeLimit, LeavesNoPlannerOutWhileItLasts) {
   const Problem problem = random_problem(1, 3001, 300, 1 << 17);
   const Planner& best = *find_planner("best");

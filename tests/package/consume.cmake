@@ -1,6 +1,6 @@
 # cmake -D HOW=find_package|core|add_subdirectory|FetchContent -D BUILD=... -D SOURCE=... -D WORK=...
 #   -D CONSUMER=... -D CXX=... -D CXX_FLAGS=... -D BUILD_TYPE=... -D SAYS=... -P consume.cmake
-# Builds the consumer in that way and runs it.
+# Builds the consumer as HOW says and runs it.
 file(REMOVE_RECURSE ${WORK})
 if(HOW MATCHES "^(find_package|core)$")
   execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix
@@ -13,7 +13,7 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/build -G Ninj
   COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build --target consumer
   COMMAND_ERROR_IS_FATAL ANY)
-if(HOW STREQUAL core)  # nor does it load any of them
+if(HOW STREQUAL core)  # loads no libraries for data sets and configurations
   execute_process(COMMAND ldd ${WORK}/build/consumer OUTPUT_VARIABLE loads COMMAND_ERROR_IS_FATAL ANY)
   if(loads MATCHES "libhdf5|libjpeg|libpng|libz|libyaml|libcurl")
     message(FATAL_ERROR "the core loads: ${loads}")

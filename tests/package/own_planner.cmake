@@ -1,5 +1,5 @@
 # cmake -D BUILD=... -D WORK=... -D SOURCE=... -D CXX=... -P own_planner.cmake
-# The example planner, built against the installed package: in a program and as a library.
+# Builds the example planner against the installed package, in a program and as a library.
 file(REMOVE_RECURSE ${WORK})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix
   OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
@@ -30,7 +30,7 @@ expect("'lottery' is not known" ${bin}/trainer plan --config ${WORK}/tiny.yaml
   memory.planner=lottery)
 expect("cannot be loaded" ${bin}/planner compare --planner-lib ${WORK}/none.so ${WORK}/tiny.csv)
 
-# Its neighbour, the strategy.
+# The example strategy.
 set(strategy ${WORK}/build/libevery_nth.so)
 file(WRITE ${WORK}/tiny.txt "value a 4\nvalue b 8\nvalue c 8\nvalue d 4 result\n"
   "step f 5 makes=b\nstep g 5 reads=a makes=c\nstep h 5 reads=c,b makes=d\n")

@@ -1,4 +1,4 @@
-// Which GPUs a build has code for; needs neither CUDA nor a GPU.
+// The GPUs that a build has code for; needs neither CUDA nor a GPU.
 #include "tessera/runtime/cuda/architectures.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(Architectures, AnOlderGpuIsRefusedInASentence) {
 
 TEST(Architectures, ANewerGpuNeedsPtxOrCodeOfItsOwn) {
   EXPECT_NE(architecture_fault("75-real,80-real", 9, 0), "");
-  EXPECT_NE(architecture_fault("86-real", 8, 0), "");  // machine code is not for an older minor
+  EXPECT_NE(architecture_fault("86-real", 8, 0), "");  // machine code excludes older minors
   EXPECT_EQ(architecture_fault("80-virtual", 12, 0), "");
   EXPECT_NE(architecture_fault("90-real", 10, 0).find("-DCMAKE_CUDA_ARCHITECTURES=100"),
             std::string::npos);

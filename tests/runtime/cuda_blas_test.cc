@@ -1,4 +1,4 @@
-// cuBLASLt is loaded when it is asked for; no GPU is needed for that.
+// cuBLASLt is loaded on first use; no GPU is needed.
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/error.h"
@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 TEST(CudaBlas, IsLoadedOnFirstUseAndIsTheOneItWasBuiltWith) {
-  if (loaded_blas() == nullptr) {  // as in a process of its own
+  if (loaded_blas() == nullptr) {  // if no other test has loaded it
     EXPECT_EQ(loaded_library(cuda_blas_name()), "");
   }
   EXPECT_EQ(blas().version / 10000, static_cast<size_t>(CUBLAS_VER_MAJOR));

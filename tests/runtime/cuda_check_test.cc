@@ -1,4 +1,4 @@
-// The vendor's error codes as exceptions; no GPU is needed for that.
+// The vendor's error codes as exceptions; no GPU is needed.
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/error.h"

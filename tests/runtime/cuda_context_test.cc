@@ -1,4 +1,4 @@
-// The GPU's context: streams, events, memory, copies. Skips itself where there is no GPU.
+// The GPU's context: streams, events, memory, copies. Skipped if there is no GPU.
 #include <numeric>
 #include <vector>
 
@@ -44,7 +44,7 @@ TEST_F(CudaContextTest, MemoryIsCountedAndRefusedByName) {
   memory.release(block, 1 << 20);
   EXPECT_EQ(memory.statistics().live_bytes, before.live_bytes);
   EXPECT_THROW(memory.allocate(size_t{1} << 50), OutOfMemory);
-  // A refusal leaves nothing behind that a later call would report.
+  // A failed allocation leaves no error for later calls.
   memory.release(memory.allocate(64), 64);
 }
 

@@ -1,5 +1,5 @@
-// cuDNN is loaded when it is asked for, and answers for GPUs that are only described: no GPU is
-// needed for either. Skips itself where cuDNN is not installed.
+// cuDNN is loaded on first use, and answers for described devices: no GPU is needed. Skipped if
+// cuDNN is not installed.
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/context.h"
@@ -75,7 +75,7 @@ TEST_F(CudaDnn, TakesEveryDescription) {
   }
 }
 
-// With --gtest_output the description is in what is written: a new profile.
+// --gtest_output writes the description, which is a new profile.
 TEST_F(CudaDnn, DescribesTheGpuThatIsThere) {
   const std::vector<DeviceInfo> devices = physical_devices();
   if (devices.back().device.is_cpu()) GTEST_SKIP() << why_no_gpu();

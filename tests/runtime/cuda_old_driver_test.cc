@@ -1,4 +1,4 @@
-// Run with tests/tools/old_driver.cc's library before the machine's own.
+// Runs with tests/tools/old_driver.cc's library, which is loaded before the system's.
 #include <cstdlib>
 
 #include <gtest/gtest.h>

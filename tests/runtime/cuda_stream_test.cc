@@ -1,5 +1,5 @@
-// What streams, events and copies of a GPU promise, on memory that the GPU itself writes to:
-// whoever comes too early sees what stood there before.
+// Streams, events and copies of a GPU, on memory that the GPU itself writes: a read that is too
+// early sees old values.
 #include <array>
 #include <cstring>
 #include <memory>
@@ -55,7 +55,7 @@ class CudaStreams : public testing::Test {
     cuda_check(cudaMemcpyAsync(pinned_, device_, kBytes, cudaMemcpyDeviceToHost, handle_of(on)),
                "cudaMemcpyAsync");
   }
-  // As they stand there now.
+  // Returns the first and last pinned byte.
   std::array<int, 2> ends() const { return {pinned_[0], pinned_[kBytes - 1]}; }
   static constexpr std::array<int, 2> kAllNew{kNew, kNew};
 
@@ -92,7 +92,7 @@ TEST_F(CudaStreams, AStreamWaitsForAnother) {
   EXPECT_EQ(ends(), kAllNew);
 }
 
-// From memory that the GPU reads by itself.
+// The source is memory that the GPU reads by itself.
 TEST_F(CudaStreams, WhatIsCopiedFromTheHostMayBeChangedAtOnce) {
   set_pinned(kNew);
   where_->copy_from_host(device_, pinned_, kBytes);
@@ -109,7 +109,7 @@ TEST_F(CudaStreams, WhatIsCopiedToTheHostIsThere) {
   EXPECT_EQ(ends(), kAllNew);
 }
 
-// Parts of a GPU have streams of their own.
+// Parts of a GPU have separate streams.
 TEST(CudaParts, ACopyBetweenThemComesAfterWhatWasAndBeforeWhatWillBe) {
   if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
   const GpuSchedule schedule("lazy");

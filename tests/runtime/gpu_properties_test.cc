@@ -1,4 +1,4 @@
-// GPUs that are only described: their facts, in every build.
+// Properties of described devices, in every build.
 #include <set>
 
 #include <gtest/gtest.h>

@@ -35,10 +35,10 @@ TEST(HostMemory, FreeIsNoMoreThanALimitOfTheProcessLeaves) {
   const HostMemory unlimited = host_memory();
   EXPECT_LE(unlimited.free, unlimited.total);
   rlimit tight = before;
-  tight.rlim_cur = rlim_t{4} << 40;  // sanitizers map a great deal
+  tight.rlim_cur = rlim_t{4} << 40;  // sanitizers map much memory
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
   EXPECT_LE(host_memory().free, unlimited.total);
-  tight.rlim_cur = 0;  // less than is mapped already: nothing more is to be had
+  tight.rlim_cur = 0;  // less than is mapped already, so nothing is free
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
   rlimit now{};
   getrlimit(RLIMIT_AS, &now);

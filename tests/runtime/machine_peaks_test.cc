@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Every sum comes to 0.5; twelve of them, halved one after the other, to 1 - 2^-12 in each lane.
+// Every sum is 0.5; twelve of them, halved one after the other, give 1 - 2^-12 in each lane.
 TEST(MachinePeaks, TheLeafDoesAllTheArithmeticThatItCounts) {
   const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
   const float lanes = leaf.multiply_add(100, 0.5f, 0.25f) / (1 - 1.0f / 4096);

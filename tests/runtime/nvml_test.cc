@@ -1,5 +1,5 @@
-// With tests/tools/stand_in_nvml.cc's library: what is read of a GPU is what the driver says. On a
-// real GPU this has not run.
+// Runs with tests/tools/stand_in_nvml.cc's library: the state of a GPU is the driver's. Has not run
+// on a real GPU.
 #include "tessera/runtime/nvml.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// GPUs of every maker are seen on the PCI bus, and those that cannot be used are named.
+// GPUs of all vendors are found on the PCI bus, and unusable ones are named.
 #include "tessera/runtime/pci.h"
 
 #include <filesystem>
@@ -38,7 +38,7 @@ TEST_F(Pci, GpusAreTold) {
   EXPECT_EQ(found[0].maker, "AMD");
   EXPECT_EQ(found[1].maker, "NVIDIA");
   EXPECT_EQ(foreign_gpu_text(found),
-            "an AMD GPU (at 0000:03:00.0) is here, which cannot be used: only NVIDIA's can");
+            "found an AMD GPU at 0000:03:00.0, but only NVIDIA GPUs are supported");
 }
 
 TEST_F(Pci, NothingForeignIsSaidOfNvidiasOrOfDisplayChips) {

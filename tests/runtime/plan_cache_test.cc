@@ -41,7 +41,7 @@ class PlanCacheTest : public ::testing::Test {
       count += file.is_regular_file();
     return count;
   }
-  // A cache that starts anew does not find the entry, says so once, and keeps another one there.
+  // Expects that a new cache does not find the entry, warns once, and keeps another one there.
   void expect_refused(const std::string& key, const std::string& why) {
     warnings_.clear();
     PlanCache cache(folder());
@@ -98,7 +98,7 @@ TEST_F(PlanCacheTest, OneThatIsCutOffIsNoticed) {
   }
 }
 
-// Whole and sealed, but of another key: a file that was renamed, or two keys of one name.
+// Intact and sealed, but of another key: a file that was renamed, or two keys of one name.
 TEST_F(PlanCacheTest, AnEntryOfAnotherKeyIsNoticed) {
   PlanCache cache(folder());
   cache.keep("key", kPlan);
@@ -106,7 +106,7 @@ TEST_F(PlanCacheTest, AnEntryOfAnotherKeyIsNoticed) {
   expect_refused("asked", "is of another plan");
 }
 
-// With the digest that belongs to it.
+// The digest of the entry is right.
 TEST_F(PlanCacheTest, AnEntryOfAnotherFormatIsNoticed) {
   PlanCache(folder()).keep("key", kPlan);
   std::string text = entry("key").substr(65);
@@ -155,7 +155,7 @@ TEST_F(PlanCacheTest, OffKeepsNothing) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-// Readers and writers of the same entries in several processes: what is found is always whole.
+// Several processes read and write the same entries: an entry that is found is always whole.
 TEST_F(PlanCacheTest, ProcessesShareAFolder) {
   std::vector<pid_t> children;
   for (int child = 0; child < 4; ++child) {
@@ -196,9 +196,9 @@ class Variable {
 };
 
 TEST(PlanCacheFolder, FollowsTheEnvironment) {
-  const Variable home("HOME", "/home/somebody");
+  const Variable home("HOME", "/home/ada");
   const Variable unset("XDG_CACHE_HOME", nullptr), own("TESSERA_CACHE", nullptr);
-  EXPECT_EQ(plan_cache_folder(), "/home/somebody/.cache/tessera");
+  EXPECT_EQ(plan_cache_folder(), "/home/ada/.cache/tessera");
   const Variable caches("XDG_CACHE_HOME", "/caches");
   EXPECT_EQ(plan_cache_folder(), "/caches/tessera");
   {

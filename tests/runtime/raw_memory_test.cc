@@ -58,7 +58,7 @@ TEST(RawMemory, ALimitHoldsAndTheErrorNamesTheBytes) {
     EXPECT_EQ(error.exit_code(), 4);
   }
   EXPECT_EQ(memory.statistics().failures, 1u);
-  void* b = memory.allocate(400);  // as usable as before
+  void* b = memory.allocate(400);  // still usable
   memory.release(a, 600);
   memory.release(b, 400);
   EXPECT_THROW(memory.allocate(SIZE_MAX), OutOfMemory);

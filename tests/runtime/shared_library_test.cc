@@ -1,4 +1,4 @@
-// What the loader has loaded and where it would look, held against the file system.
+// Compares the loaded libraries, and the loader's search path, with the file system.
 #include "tessera/runtime/shared_library.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ TEST(SharedLibrary, ALibraryIsTriedInAChildProcess) {
   std::filesystem::copy_file(whole, cut, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::resize_file(cut, 8192);
   EXPECT_NE(try_library(cut).fault, "");
-  EXPECT_NE(try_library(whole, "", "optind").value, 0);  // found in what it stands on
+  EXPECT_NE(try_library(whole, "", "optind").value, 0);  // found in a dependency
   std::filesystem::remove(cut);
 }
 

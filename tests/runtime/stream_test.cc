@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The CPU does its work before the call returns, so nothing is ever left to wait for.
+// The CPU does its work before the call returns, so there is never anything to wait for.
 TEST(Stream, OfTheCpuIsAlwaysIdle) {
   Context& ctx = context(Device{});
   std::unique_ptr<Stream> other = ctx.make_stream();
@@ -37,7 +37,7 @@ TEST(Context, OfTheCpuCopiesBytes) {
   EXPECT_STREQ(back, "aab");
 }
 
-// A GPU is listed, or there is a reason why none is: never both, never neither.
+// A GPU is listed, or there is a reason why none is: exactly one of the two.
 TEST(Device, AGpuIsListedOrItsAbsenceExplained) {
   std::vector<DeviceInfo> devices = physical_devices();
   ASSERT_FALSE(devices.empty());

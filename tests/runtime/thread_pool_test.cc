@@ -31,8 +31,8 @@ TEST(ThreadPool, EveryTaskRunsOnceOnTheThreadThatTheCountsName) {
   }
 }
 
-// Rounds follow each other at once, so that threads are still looking, and after pauses, so that
-// they sleep: none may be missed, and what was written is seen after the round.
+// Rounds follow each other at once, while threads still spin, and after pauses, when they sleep. No
+// round may be missed, and its writes must be visible afterwards.
 TEST(ThreadPool, NoRoundIsMissedWhetherThreadsLookOrSleep) {
   for (int threads : {2, 4}) {
     ThreadPool pool(threads);
@@ -48,7 +48,7 @@ TEST(ThreadPool, NoRoundIsMissedWhetherThreadsLookOrSleep) {
   }
 }
 
-// Where waking the others would take longer than the work.
+// Waking the other thread would take longer than the work.
 TEST(ThreadPool, LittleWorkIsTheCallersAlone) {
   ThreadPool pool(2);
   const auto threads_of = [&](int64_t work) {
@@ -66,13 +66,13 @@ TEST(ThreadPool, LittleWorkIsTheCallersAlone) {
   EXPECT_EQ(threads_of(int64_t{1} << 20).size(), 2u);
 }
 
-// Other programs may leave the threads one core, where none works while another looks.
+// Other programs may leave the threads one core, on which none works while another spins.
 TEST(ThreadPool, NoRoundIsMissedOnOneCore) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
-  ThreadPool pool(2);  // that still counts on all cores
+  ThreadPool pool(2);  // still assumes all cores
   int64_t sums[2] = {};
   pool.parallel_for(2, [&](int64_t task) { sums[task] = sched_setaffinity(0, sizeof one, &one); });
   ASSERT_EQ(sums[0] + sums[1], 0);

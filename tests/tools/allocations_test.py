@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What trainings and benchmarks ask of the system's memory, counted over the whole process.
+"""Counts the memory requests of trainings and benchmarks, over the whole process.
 
     allocations_test.py TRAINER LIBRARY
 
-LIBRARY is count_allocations.cc, which stands between the process and malloc, free, mmap and their
-kin. Steps must ask for nothing, and every request of 64 KiB or more must be one that is listed.
+LIBRARY is count_allocations.cc, which intercepts malloc, free, mmap and related functions. Steps must
+request nothing, and every request of 64 KiB or more must be listed in memory.csv.
 """
 
 import csv
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models" / "configs" / "resnet.yaml"
 LARGE = 64 * 1024
 TRAINER, LIBRARY = (str(Path(word).resolve()) for word in sys.argv[1:3])
-# LD_PRELOAD ends a path at a blank, LD_LIBRARY_PATH does not.
+# A path in LD_PRELOAD ends at a blank, in LD_LIBRARY_PATH it does not.
 PRELOADED = {"LD_PRELOAD": os.path.basename(LIBRARY), "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
 
 
@@ -96,7 +96,7 @@ class Allocations(unittest.TestCase):
         run = Counted(self.folder, *words, 0)
         self.assertEqual((run.steps, run.inside, run.between), (20, 0, 0))
         run = Counted(self.folder, *words, 5)
-        self.assertGreaterEqual(run.steps, 25)  # more to warm up where steps are short
+        self.assertGreaterEqual(run.steps, 25)  # more warmup if steps are short
         self.assertEqual((run.inside, run.between), (0, 0))
 
     def test_steps_of_a_training_ask_for_nothing_across_the_ends_of_epochs(self):
@@ -106,14 +106,14 @@ class Allocations(unittest.TestCase):
         run = self.graph
         self.assertEqual(run.until_the_end_of_training(), run.large_and_listed())
         listed = dict(run.listed)
-        for name, size in (("cifar10 train images", 88 * 3072),  # no more than is used
+        for name, size in (("cifar10 train images", 88 * 3072),  # only the used images
                            ("cifar10 train labels", 88 * 4)):
             self.assertEqual(listed[name], size)
 
     def test_what_is_listed_is_what_is_planned(self):
         words = [TRAINER, "plan", "--json", "--config", str(CONFIG), *self.settings]
         plan = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-        listed = dict(reversed(self.graph.listed))  # the first of the slots is that of training
+        listed = dict(reversed(self.graph.listed))  # the first slots are those of training
         for name, key in (("arena", "arena_bytes"), ("persistent", "persistent_bytes"),
                           ("slots", "slot_bytes")):
             self.assertEqual(listed[name], plan[key], name)

@@ -1,12 +1,12 @@
-// A library for LD_PRELOAD that tells another process, through a file that both map, where the
-// trainer is between the opening of a checkpoint's temporary file and the end of pruning, and that
-// makes this time longer: before each of its calls of the operating system the trainer sleeps up to
-// TESSERA_WINDOW_DELAY microseconds. The file that TESSERA_WINDOW names holds two int32: the phase,
-// 0 outside, and how many checkpoints were begun.
+// A library for LD_PRELOAD that reports the progress of a checkpoint to another process, through a
+// file that both map: from the opening of the temporary file to the end of pruning. It also
+// prolongs this time: before each of its calls of the operating system the trainer sleeps up to
+// TESSERA_WINDOW_DELAY microseconds. The file that TESSERA_WINDOW names has two int32: the phase, 0
+// outside, and the number of checkpoints begun.
 //
-//   1 the temporary file is open    2 it has its name    3 `best` was moved    4 `latest` was moved
-//   5 the folder is synchronised after that, and pruning begins or there is nothing to prune
-//   6 an old checkpoint is being removed; 0 when that is done
+//   1 the temporary file is open    2 it is renamed    3 `best` was moved    4 `latest` was moved
+//   5 the folder is synchronised after that; pruning begins or there is nothing to prune
+//   6 an old checkpoint is being removed; 0 afterwards
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -28,7 +28,7 @@ Window* window() {
   static Window* const shared = [] {
     static Window none{};
     const char* path = std::getenv("TESSERA_WINDOW");
-    // Not by open(), which comes back here.
+    // open() would call the replacement below.
     const int file =
         path == nullptr ? -1
                         : static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC));
@@ -63,7 +63,7 @@ extern "C" {
 
 int open(const char* path, int flags, ...) {
   static auto* const real = next<int(const char*, int, ...)>("open");
-  // The mode, which is there when it is needed.
+  // The mode is only passed with O_CREAT.
   __builtin_va_list more;
   __builtin_va_start(more, flags);
   const int mode = (flags & O_CREAT) != 0 ? __builtin_va_arg(more, int) : 0;
@@ -81,7 +81,7 @@ int open(const char* path, int flags, ...) {
 ssize_t write(int file, const void* bytes, size_t count) {
   static auto* const real = next<ssize_t(int, const void*, size_t)>("write");
   delay();
-  // In two parts, so that a kill falls into the middle of a file too.
+  // Writes half, so that a kill may fall into the middle of a file.
   const bool part = window()->phase != 0 && count > 4096;
   return real(file, bytes, part ? count / 2 : count);
 }

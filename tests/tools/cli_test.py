@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The trainer as a user meets it: verbs, messages, exit codes, run folders.
+"""The trainer's command line: commands, messages, exit codes, run folders.
 
     cli_test.py TRAINER
 """
@@ -41,7 +41,7 @@ class Usage(Test):
             self.assertIn("Usage: trainer " + verb, self.succeed(verb, "--help"))
 
     def test_verbs_and_options(self):
-        self.fail_with(MISUSE, ["no verb 'trian'", "known are train eval plan"], "trian")
+        self.fail_with(MISUSE, ["unknown command 'trian'", "the commands are train eval plan"], "trian")
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config is required"], "bench")
         self.fail_with(MISUSE, ["--config F or --diff"], "plan")
@@ -51,7 +51,7 @@ class Usage(Test):
         self.fail_with(MISUSE, ["plan: the option '--jsn' is not known; did you mean '--json'?"],
                        "plan", "--config", RESNET, "--jsn", "data.batch=3")
         self.fail_with(MISUSE, ["--speed"], "bench", "--config", RESNET, "--speed", 3)
-        # Options of train that are the first word mean train.
+        # A first word that is an option of train means train.
         missing = self.folder / "none.yaml"
         for words in ([], ["--verify-plan"], ["--overwrite"], ["--dry-run"], ["--resume=x"],
                       ["--print-config"]):
@@ -76,8 +76,8 @@ class Usage(Test):
         self.fail_with(MISUSE, ["unknown key", "'optimzer.lr'", "did you mean 'optimizer.lr'"],
                        *plan, "optimzer.lr=1")
         self.fail_with(MISUSE, ["'batc'", "did you mean 'batch'", "'epoch'"], *plan,
-                       "data.batc=3", "train.epoch=2")  # all mistakes at once
-        self.fail_with(MISUSE, ["data.batch", "whole number", "'many'"], *plan, "data.batch=many")
+                       "data.batc=3", "train.epoch=2")  # reports all mistakes at once
+        self.fail_with(MISUSE, ["data.batch", "an integer", "'many'"], *plan, "data.batch=many")
         self.fail_with(MISUSE, ["key=value"], *plan, "batch")
         self.fail_with(MISUSE, ["'resnet21'", "resnet20", "lenet5"], *plan, "model.name=resnet21")
         self.fail_with(MISUSE, ["'bets'", "best_fit", "in_order"], *plan, "memory.planner=bets")
@@ -93,14 +93,14 @@ class Usage(Test):
             (self.folder / "c.yaml").write_text(text, encoding="utf-8")
             self.fail_with(MISUSE, ["c.yaml", *parts], "plan", "--config", "c.yaml")
         refused("seed: [1\nmodel: {", "not YAML", "c.yaml:2:")
-        refused("just words", "map of keys")
+        refused("just words", "mapping of keys")
         refused("data:\n  batch: 3\n  btach: 4\n", "c.yaml:3:3", "did you mean 'batch'")
         self.fail_with(MISUSE, ["nowhere.yaml"], "plan", "--config", "nowhere.yaml")
         self.fail_with(MISUSE, ["nowhere"], "eval", "--run", "nowhere")
 
 
 class Data(Test):
-    """A file that is damaged ends the trainer with 3 and is named, with the place in it."""
+    """The trainer exits with 3 for a damaged file and names the file and the position in it."""
 
     def refused(self, config, *texts):
         self.fail_with(BAD_DATA, texts, "--config", config, f"data.root={self.folder}")
@@ -128,7 +128,7 @@ class Data(Test):
         self.refused(RESNET, "data_batch_1.bin: byte 21511:", "label 10 of record 7")
 
     def write_idx(self, **changed):
-        """Five images of 28x28 and their labels, twice; then what is changed, by name."""
+        """Writes five images of 28x28 and their labels, twice."""
         images = struct.pack(">IIII", 0x803, 5, 28, 28) + bytes(range(49)) * (5 * 16)
         labels = struct.pack(">II", 0x801, 5) + bytes(range(5))
         for split in ("train", "t10k"):
@@ -163,7 +163,7 @@ class Data(Test):
 
 
 def metrics(run):
-    """The lines of metrics.jsonl."""
+    """Returns the lines of metrics.jsonl."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -206,7 +206,7 @@ class Training(Test):
         self.assertIn("arena,", (run / "memory.csv").read_text())
 
         said = self.succeed("eval", "--run", run)
-        self.assertEqual(said.splitlines()[-1].split()[2], last.split()[3])  # the same accuracy
+        self.assertEqual(said.splitlines()[-1].split()[2], last.split()[3])  # equal accuracies
         self.assertIn(re.search(r"\(loss (\d+\.\d+)", last).group(1), said)
         self.assertRegex(said, r"\ntest accuracy [\d.]+ %, [\d.]+ % among the first five \(loss")
         weights = bytearray((run / "weights.safetensors").read_bytes())
@@ -313,7 +313,7 @@ class Training(Test):
             self.skipTest("the package tensorboard is not installed")
         run, _ = self.train("run")
         rows = list(csv.DictReader((run / "metrics.csv").read_text().splitlines()))
-        for phase in ("train", "test"):  # a folder each: their curves share a chart
+        for phase in ("train", "test"):  # one folder each: their curves share a chart
             events = EventAccumulator(str(run / phase))
             events.Reload()
             tags = events.Tags()["scalars"]
@@ -322,7 +322,7 @@ class Training(Test):
                 self.assertTrue(all(event.value > 1 << 20 for event in events.Scalars(tag)))
             names = ["loss", "accuracy", "images_per_second"] + (["lr", "data_wait"] if phase == "train" else [])
             self.assertEqual({tag.removeprefix("batches/") for tag in tags}, {*names, *host})
-            for name in names:  # in train, lines within an epoch are of batches
+            for name in names:  # train lines within an epoch describe batches
                 read = sorted((event.step, event.value) for tag in (name, "batches/" + name)
                               if tag in tags for event in events.Scalars(tag))
                 wanted = [(int(row["step"]), float(row[name])) for row in rows
@@ -333,7 +333,7 @@ class Training(Test):
 
 
 class Questions(Test):
-    """plan and what looks at a machine: from any folder, without data."""
+    """plan and the commands that describe the machine: from any folder, without data."""
 
     def test_a_configuration_alone_is_told_where_it_belongs(self):
         for words in ("cfg.yaml",), ("cfg.yml", "train.epochs=1"):
@@ -346,7 +346,7 @@ class Questions(Test):
         self.assertRegex(said, r"\n +KEY=VALUE ")
         examples = re.findall(r"\n  trainer (.*)", said[said.index("Examples:"):])
         self.assertEqual(len(examples), 3)
-        for words in examples:  # each is well formed
+        for words in examples:  # each must be valid
             verb = [] if words.startswith("plan") else ["--print-config"]
             done = subprocess.run([TRAINER, *words.split(), *verb], cwd=CONFIGS.parents[1], capture_output=True,
                                   text=True, check=False)
@@ -378,7 +378,7 @@ class Questions(Test):
             text = self.succeed("plan", "--config", QUICKSTART, "--json", f"data.batch={batch}")
             (self.folder / name).write_text(text)
         blocks = json.loads((self.folder / "a").read_text())["blocks"]
-        for a in blocks:  # the file alone proves the plan
+        for a in blocks:  # the file suffices to prove the plan
             for b in blocks:
                 apart = (a["upper"] <= b["lower"] or b["upper"] <= a["lower"] or
                          a["offset"] + a["bytes"] <= b["offset"] or
@@ -429,7 +429,7 @@ class Questions(Test):
                        "--why", "conv99")
 
     def test_a_plan_above_what_is_allowed(self):
-        # A checkpoint holds the configuration: a limit of as many digits takes as many bytes.
+        # A checkpoint contains the configuration: limits with equally many digits need equal bytes.
         plan = json.loads(self.succeed("plan", "--config", QUICKSTART, *TINY, "--json", "memory.limit=9999999B",
                                        "run.dir=run"))
         need = plan["need_bytes"]
@@ -439,7 +439,7 @@ class Questions(Test):
         self.assertEqual(done.returncode, NO_DEVICE)
         self.assertIn(f"({need} bytes), 1 B more than", done.stderr)
 
-        # It is what the training takes, and what memory.limit goes by.
+        # The training takes these bytes, and memory.limit counts them.
         self.assertGreater(need, plan["total_bytes"])
         self.assertEqual(need, sum(plan["parts"].values()))
         self.succeed("--config", QUICKSTART, *TINY, "run.dir=run", f"memory.limit={need}B")
@@ -502,7 +502,7 @@ class Questions(Test):
         found = self.findings(0)
         for what, text in (("device", "cpu:0"), ("memory", "data.batch could grow"),
                            ("data", "synthetic train: 88 images"), ("run folder", "free"),
-                           ("checkpoint", "begins afresh")):
+                           ("checkpoint", "a new training begins")):
             check(found, what, "ok", text)
         self.assertEqual(list(self.folder.iterdir()), [])
         check(self.findings(0, "cpu.kernels=eigen"), "device", "ok", "eigen kernels")
@@ -519,7 +519,7 @@ class Questions(Test):
         self.succeed("--config", QUICKSTART, *TINY)
         run = self.folder / "runs" / "quickstart"
         check(self.findings(0), "checkpoint", "ok", "--resume goes on after step 12")
-        check(self.findings(MISUSE, "optimizer.lr=9"), "checkpoint", "problem", "contradicts")
+        check(self.findings(MISUSE, "optimizer.lr=9"), "checkpoint", "problem", "differs")
         newest = sorted((run / "checkpoints").glob("step-*"))[-1]
         newest.write_bytes(newest.read_bytes()[:-1])
         check(self.findings(0), "checkpoint", "warning", "goes on after step 6")
@@ -540,7 +540,7 @@ class Questions(Test):
         self.fail_with(2, ["give one with --config"], "devices", "devices.cpu=[2GiB]")
         self.fail_with(2, ["one of the parts that devices.cpu makes, cpu:0 to cpu:2, but is 'cpu:3'"],
                        "plan", *words, "device=cpu:3")
-        # The part's limit is that of a run on it.
+        # The limit of a part applies to a run on it.
         training = [*words, *TINY]
         bits = []
         for device in ("cpu:0", "cpu:2"):
@@ -556,7 +556,7 @@ class Questions(Test):
             words = [verb, *training, "device=cpu:1"] + ([f"run.dir={self.folder / 'none'}"] if verb == "train" else [])
             done = self.run_program(*words, code=4)
             self.assertIn("devices.cpu, of cpu:1", done.stderr)
-        # Eager steps are held to it while they run.
+        # The limit also applies to eager steps while they run.
         done = self.run_program("train", *training, "device=cpu:1", "mode=eager", f"run.dir={self.folder / 'none'}", code=4)
         self.assertIn("devices.cpu, of cpu:1", done.stderr)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tools/bench/compare.py, without a peer's library: the networks that are compared have the
-parameters of ours, and what programs say becomes the right page, or the reason why there is none.
+"""tools/bench/compare.py, without a peer's library: the compared networks have the parameters of ours,
+and the programs' output becomes the correct page, or the reason why there is none.
 
     compare_test.py TRAINER
 """
@@ -18,7 +18,7 @@ sys.path.insert(0, str(BENCH))
 import compare  # noqa: E402
 import networks  # noqa: E402
 
-# Says what ours (`trainer bench`) or a Python with a peer would say.
+# Prints the output of ours (`trainer bench`) or of a Python with a peer.
 PROGRAM = r'''#!/usr/bin/env python3
 import json, pathlib, sys
 if sys.argv[1] in ("--version", "-c"):

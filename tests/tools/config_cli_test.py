@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Configurations as a user of the trainer meets them: what is shown, checked and written.
+"""The trainer's commands for configurations: show, check, write.
 
     config_cli_test.py TRAINER
 """
@@ -30,7 +30,7 @@ class Test(ProgramTest):
                 "c.yaml:2:3: error: unknown key 'bacth' in data\n"
                 "    bacth: 3\n"
                 "    ^~~~~ did you mean 'batch'?\n"
-                "c.yaml:3:7: error: seed: must be a whole number from 0 on, but is '010'; a leading "
+                "c.yaml:3:7: error: seed: must be an integer from 0 on, but is '010'; a leading "
                 "0 would mean 8 to some and 10 to others\n"
                 "  seed: 010\n"
                 "        ^~~ did you mean '10'?\n"
@@ -44,7 +44,7 @@ class Test(ProgramTest):
                                             encoding="utf-8")
         said = self.succeed("--config", "c.yaml", "--print-config", "data.batch=9", "~seed")
         origins = {line.split(":")[0].strip(): line.split("  # ")[1]
-                   for line in reversed(said.splitlines()) if "  # " in line}  # of a name the first
+                   for line in reversed(said.splitlines()) if "  # " in line}  # the first per name
         self.assertEqual(origins["seed"], "default")
         self.assertEqual(origins["batch"], "command line")
         self.assertEqual(origins["workers"], "c.yaml:3")

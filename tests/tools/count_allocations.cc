@@ -1,20 +1,20 @@
-// A library for LD_PRELOAD that counts what a whole process, with all its threads, asks of the
-// system's memory: malloc, calloc, realloc, free, the aligned ones, mmap, mremap and munmap.
-// operator new and delete are counted as the malloc and free that they call.
+// A library for LD_PRELOAD that counts the memory requests of a whole process, with all its
+// threads: malloc, calloc, realloc, free, the aligned ones, mmap, mremap and munmap. operator new
+// and delete count as the malloc and free that they call.
 //
 // The program marks its steps with tessera_step_begin() and tessera_step_end() (runs_ahead.h). At
-// exit the file that TESSERA_ALLOCATIONS names gets a line of counts, and one for each request of
-// 64 KiB or more since the process began:
+// exit, the file that TESSERA_ALLOCATIONS names gets a line of counts, and a line for each request
+// of 64 KiB or more since the process began:
 //
 //   steps=50 inside=0 between=0
 //   request 72704 before main
 //   request 153600000 step 0
 //
-// inside: calls during a step; between: calls after one step and before the next. The first step,
-// in which buffers of the C++ library and the thread pool may still be made, is not counted.
-// "step" of a request: how many steps had ended; "before main": made by libraries that the system
-// loads ahead of the program. With TESSERA_ALLOCATIONS_ABORT=1 the first call
-// inside a step aborts, for a debugger to show it.
+// inside: calls during a step; between: calls after one step and before the next. The first step is
+// not counted, as the C++ library and the thread pool may still make buffers. "step" of a request:
+// the number of steps that had ended; "before main": made by libraries that the system loads before
+// the program. TESSERA_ALLOCATIONS_ABORT=1 aborts at the first call inside a step, so that a
+// debugger shows it.
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// glibc's own functions under the names that are not replaced here.
+// glibc's own functions under names that are not replaced here.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -50,7 +50,7 @@ std::atomic<uint64_t> g_calls, g_records, g_steps;
 std::atomic<bool> g_abort, g_in_main;
 Request g_requests[kMaxRecords];
 
-uint64_t g_inside, g_between, g_mark;  // of the thread that runs the steps
+uint64_t g_inside, g_between, g_mark;  // counted by the thread that runs the steps
 
 void count() {
   g_calls.fetch_add(1, std::memory_order_relaxed);
@@ -61,11 +61,11 @@ void count_request(size_t bytes) {
   count();
   if (bytes < kLarge) return;
   uint64_t at = g_records.fetch_add(1, std::memory_order_relaxed);
-  if (at >= kMaxRecords) std::abort();  // a list that is cut short would prove nothing
+  if (at >= kMaxRecords) std::abort();  // a truncated list would prove nothing
   g_requests[at] = {bytes, g_steps.load(std::memory_order_relaxed), g_in_main};
 }
 
-// Calls since the last mark.
+// Returns the number of calls since the last lap().
 uint64_t lap() {
   uint64_t now = g_calls.load(), before = g_mark;
   g_mark = now;
@@ -109,7 +109,7 @@ void tessera_step_end() {
   if (g_steps++ > 0) g_inside += calls;
 }
 
-// The C library's way into a program; its own constructors and main() come after.
+// The C library's entry into a program; its constructors and main() run later.
 int __libc_start_main(Main* main, int count, char** words, void (*init)(), void (*fini)(),
                       void (*loader_fini)(), void* stack_end) {
   auto* start = reinterpret_cast<decltype(&__libc_start_main)>(dlsym(RTLD_NEXT, __func__));
@@ -162,7 +162,7 @@ void* mmap64(void* at, size_t bytes, int protection, int flags, int file, off64_
 
 void* mremap(void* block, size_t old_bytes, size_t bytes, int flags, ...) {
   count_request(bytes);
-  if ((flags & MREMAP_FIXED) != 0) std::abort();  // nothing here asks for it
+  if ((flags & MREMAP_FIXED) != 0) std::abort();  // not used here
   return reinterpret_cast<void*>(syscall(SYS_mremap, block, old_bytes, bytes, flags));
 }
 

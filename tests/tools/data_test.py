@@ -34,7 +34,7 @@ def png_of(height, width, rows):
 
 
 def png(height, width, colour, shade):
-    """A striped picture whose direction of stripes tells the class."""
+    """Returns a striped picture; the direction of the stripes is the class."""
     return png_of(height, width, [b"".join(bytes((shade + (200 if (x if colour else y) % 4 < 2 else 0)) % 256
                                                  for _ in range(3)) for x in range(width))
                                   for y in range(height)])
@@ -118,14 +118,14 @@ class Test(unittest.TestCase):
             self.assertIn("measured on 24 of 24 training images: mean [", said)
             self.assertEqual(self.resolved(f"own{workers}"), real)
         self.assertEqual(self.losses("own0"), self.losses("own3"))
-        # The same from a pack, which measures while it is written.
+        # A pack, which is measured while it is written, gives equal results.
         said = self.configured("data", "pack", "--out", "own.h5")
         words = re.search("read it with (.*)", said).group(1).split()
         said = self.configured("train", words=[*words, "run.dir=own_pack"])
         self.assertNotIn("measured", said)
         self.assertEqual(self.resolved("own_pack"), real)
         self.assertEqual(self.losses("own0"), self.losses("own_pack"))
-        # Another one by name.
+        # A normalization given by name.
         self.configured("train", words=["data.mean=imagenet", "run.dir=imagenet"])
         self.assertEqual(self.resolved("imagenet"), {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]})
         self.assertNotEqual(self.losses("own0"), self.losses("imagenet"))
@@ -150,7 +150,7 @@ class Test(unittest.TestCase):
         self.configured("train", words=[*same, "run.dir=whole"])
         self.assertEqual((self.folder / "stays" / "weights.safetensors").read_bytes(),
                          (self.folder / "whole" / "weights.safetensors").read_bytes())
-        # The resolved configuration is one of the same training.
+        # The resolved configuration can resume this training.
         self.trainer("train", "--config", "stays/config.resolved.yaml", "--resume", "train.epochs=3")
         self.assertIn("data.mean: [0.1, 0.1, 0.1], but the checkpoint was trained with", self.trainer(
             "train", "--config", "stays/config.resolved.yaml", "--resume", "data.mean=[0.1,0.1,0.1]", code=2))
@@ -188,7 +188,7 @@ class Test(unittest.TestCase):
         self.assertLess((self.folder / "gzip.h5").stat().st_size, (self.folder / "plain.h5").stat().st_size)
         self.assertIn("gzip", self.configured("data", "pack", "--out", "x.h5", "--compress", "lzf", code=2))
 
-    # The file of another program: tests/golden/make_hdf5.py.
+    # Runs with a file of another program (tests/golden/make_hdf5.py).
     def named(self, *verb, words=(), code=0, file="h5py.h5"):
         (self.folder / "named.yaml").write_text(
             f"model: {{name: mlp, classes: 3, widths: [4]}}\n"
@@ -208,7 +208,7 @@ class Test(unittest.TestCase):
         self.assertEqual(self.losses("named"), self.losses("named_pack"))
         resumed = self.named("train", words=["--resume", "run.dir=named", "data.cache=1KiB", "train.steps=6"])
         self.assertIn("6", resumed)
-        self.named("train", words=["run.dir=other", "data.name=synthetic", "model.classes=10"])  # the file's keys are put aside
+        self.named("train", words=["run.dir=other", "data.name=synthetic", "model.classes=10"])  # resets the file's keys
 
     def test_what_is_wrong_with_a_file_of_another_program_is_named(self):
         wrong = ["data.images=wrong", "data.labels=y/int64", "data.test_part=0.25"]
@@ -218,7 +218,7 @@ class Test(unittest.TestCase):
         for words, text in ((["data.range=[1]"], "data.range: two numbers are needed"),
                             (["data.labels=y"], "{split} stands in both or in none"),
                             (["data.layout=nchw"], "known: hwc, chw, cwh"),
-                            (["data.test_part=0.2"], "it belongs to hdf5 with data.images without {split}"),
+                            (["data.test_part=0.2"], "it applies only to hdf5 with data.images without {split}"),
                             (["data.test_part=1"], "data.test_part: must be"),
                             (["~data.images"], "data.labels: "),
                             (["data.name=cifar100", "data.labels=corse", "model.classes=100"], "did you mean 'coarse'"),
@@ -229,7 +229,7 @@ class Test(unittest.TestCase):
     def test_what_stands_at_the_target_is_kept(self):
         (self.folder / "old.h5").write_text("precious")
         os.mkfifo(self.folder / "pipe.h5")
-        nowhere = "data.root=/nowhere"  # the target is looked at before the data
+        nowhere = "data.root=/nowhere"  # the target is checked before the data
         for out, text in (("old.h5", "--overwrite"), ("pipe.h5", "a pipe"), (".", "is a folder"),
                           ("none/new.h5", "no folder 'none'")):
             self.assertIn(text, self.configured("data", "pack", "-o", out, words=[nowhere], code=2))
@@ -265,7 +265,7 @@ class Test(unittest.TestCase):
 
     def test_all_damaged_pictures_are_named(self):
         broken = [self.root / "train" / "across" / f"late{i}.png" for i in range(12)]
-        for path in broken:  # the header is sound
+        for path in broken:  # with an intact header
             path.write_bytes(png(9, 9, 0, 0)[:-30])
         try:
             said = self.configured("data", "inspect", words=["data.damaged=error"], code=3)
@@ -339,7 +339,7 @@ class Test(unittest.TestCase):
         self.assertLess((self.folder / "gray.h5").stat().st_size, (self.folder / "colour.h5").stat().st_size)
         self.configured("plan", words=["data.channels=auto"])
 
-    # A limit on the size of files ends a write as a full disk does.
+    # A limit on the size of files fails a write, as a full disk does.
     def test_a_pack_that_does_not_fit_leaves_nothing(self):
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -372,7 +372,7 @@ class Test(unittest.TestCase):
         each = [line for line in lines["each_batch"] if line["phase"] == "train"]
         whole = [line for line in lines["whole_epoch"] if line["phase"] == "train"][-1]
         self.assertEqual((whole["step"], whole["epoch"]), (5, 1))
-        right = sum(line["accuracy"] * 5 for line in each[:4])  # of twenty; four are left
+        right = sum(line["accuracy"] * 5 for line in each[:4])  # 20 images; 4 are left
         self.assertIn(round(whole["accuracy"] * 24 - right, 4), (0, 1, 2, 3, 4))
         self.assertAlmostEqual(whole["accuracy"], each[-1]["accuracy"])
         self.assertIn(f"train loss {whole['loss']:.4f} acc {100 * whole['accuracy']:.2f} %", said)

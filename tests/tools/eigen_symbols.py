@@ -16,7 +16,7 @@ for path in sys.argv[2:]:
     if not any("eigen_microkernels" in name for name in names):
         sys.exit(f"{path}: no eigen_microkernels among its symbols")
     for name in names:
-        # g++ 14 makes DW.ref.*, the address of the handler of exceptions, which is the same in all.
+        # g++ 14 defines DW.ref.*, the address of the exception handler, which is equal in all files.
         if "tessera_eigen_" not in name and not name.startswith(("tessera::", "DW.ref.")):
             print(f"{path}: defines {name}, which the linker may take for all instruction sets")
             failures += 1

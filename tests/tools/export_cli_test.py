@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights that come in (model.weights) and go out (trainer export), as a user meets them.
+"""Import (model.weights) and export (trainer export) of weights on the command line.
 
     export_cli_test.py TRAINER WITH_ONNX
 """
@@ -24,7 +24,7 @@ threads: 1
 
 
 def tensors(path):
-    """Name, shape and values of each float32 tensor, and the metadata."""
+    """Returns name, shape and values of each float32 tensor, and the metadata."""
     data = path.read_bytes()
     length = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + length])
@@ -64,7 +64,7 @@ class Weights(ProgramTest):
         out = self.train("b", "model.weights=a.safetensors", "model.classes=12")
         self.assertIn("weights: a.safetensors: 8 of 10 tensors; fc3 is new: 12 classes, where the file "
                       "has 10", out)
-        # Going on needs the file no more.
+        # Resuming does not need the file.
         (self.folder / "a.safetensors").unlink()
         self.train("b", "--resume", "model.weights=a.safetensors", "model.classes=12", "train.steps=3")
         self.run_it("eval", "--run", "b")

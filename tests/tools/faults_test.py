@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training is refused for and ends with, what is said of a configuration, what is measured.
+"""Refusals and failures of trainings, remarks on configurations, metrics.
 
     faults_test.py TRAINER
 """
@@ -22,11 +22,11 @@ class Refusals(Test):
         schedule = self.folder / "schedule.yaml"
         schedule.write_text("schedule:\n  name: multistep\n  milestones: [9st, 1ep]\n"
                             "data: {train_count: 64, test_count: 8, batch: 16}\nmodel: {name: lenet5}\n")
-        cases = [  # words, exit code, what is said of it
+        cases = [  # words, exit code, message
             (QUICKSTART, ["run.dir=file"], BAD_WEIGHTS, "is no folder; check run.dir"),
             (QUICKSTART, ["run.dir=file/run"], BAD_WEIGHTS, "is no folder; check run.dir"),
             (QUICKSTART, ["run.dir=/proc/tessera"], BAD_WEIGHTS,
-             "its disk has only 0 B free" if os.geteuid() == 0 else "cannot be written: Permission denied"),
+             "the disk has only 0 B free" if os.geteuid() == 0 else "cannot be written: Permission denied"),
             (QUICKSTART, ["model.name=vgg19_bn", "data.image_size=512", "data.batch=16384",
                           "data.train_count=16384"], NO_DEVICE, "this machine has"),
             (QUICKSTART, ["memory.limit=1MiB"], NO_DEVICE, "memory.limit: this training needs"),
@@ -68,11 +68,11 @@ class Refusals(Test):
                  "optimizer.name=adamw", "data.batch=100", "train.epochs=1")
         for verb in (["--dry-run"], ["--print-config"], []):
             said = self.succeed("train", *words, *verb, f"run.dir=run{len(verb)}")
-            self.assertRegex(said, r"put aside.*: model.widths: \[.*\] \(.*quickstart.yaml:\d+\)")
+            self.assertRegex(said, r"ignored.*: model.widths: \[.*\] \(.*quickstart.yaml:\d+\)")
             self.assertIn("optimizer.nesterov: true", said)
             if verb != ["--print-config"]:
                 self.assertIn("data.batch is cut from 100 to the 88 training images", said)
-        self.assertIn("put aside", self.succeed("plan", *words))
+        self.assertIn("ignored because of an override", self.succeed("plan", *words))
 
     def test_eval_as_json_and_quietly_and_without_training_files(self):
         run = self.folder / "run"
@@ -98,7 +98,7 @@ class Refusals(Test):
             (self.folder / name).unlink()
         self.assertIn("test accuracy", self.succeed("eval", "--run", run))
 
-    # Of scikit-learn's definitions, from the confusion matrix.
+    # Checks scikit-learn's metrics, computed from the confusion matrix.
     def figures_of_classes(self, run, told):
         confusion, by_label = told["confusion"], {row["label"]: row for row in told["classes"]}
         right = [row[label] for label, row in enumerate(confusion)]
@@ -186,7 +186,7 @@ class Refusals(Test):
         self.assertRegex(self.succeed("plan", *words, "--ablation"),
                          r"plan ms +spread +times +arena +times +in all\n"
                          r"as configured, planner best +[\d.]+ +[\d.]+ % +1\.00 ")
-        self.fail_with(MISUSE, ["--ablation leaves out parts of a plan"], "plan", *words, "--ablation",
+        self.fail_with(MISUSE, ["--ablation disables parts of a plan"], "plan", *words, "--ablation",
                        "mode=eager")
 
 
@@ -227,7 +227,7 @@ class Endings(Test):
 
     def test_no_threads_to_be_had(self):
         def limited():
-            # A stack larger than all addresses: no thread can be made.
+            # No thread can be made with a stack larger than the address space.
             resource.setrlimit(resource.RLIMIT_STACK, (1 << 50, resource.RLIM_INFINITY))
         words = [TRAINER, "--config", QUICKSTART, *TINY, f"run.dir={self.folder / 'run'}"]
         for more, remedy in ((["threads=2"], "for the steps"),

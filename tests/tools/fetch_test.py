@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""trainer data fetch against a server that is slow of mind and full of lies.
+"""trainer data fetch with a slow server that sends wrong answers.
 
     fetch_test.py TRAINER
 """
@@ -28,13 +28,13 @@ MEMBERS = ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin",
 
 
 def archive(extra=(), leave_out=()):
-    """A .tar.gz with CIFAR-100's names, and others besides."""
+    """Returns a .tar.gz with CIFAR-100's names and `extra` ones."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for info, *body in extra:
             if body or info.size == 0:
                 tar.addfile(info, *body)
-            else:  # the header alone; Python 3.13 wants the body as well
+            else:  # only the header; Python 3.13 needs the body too
                 header = info.tobuf(tar.format)
                 tar.fileobj.write(header)
                 tar.offset += len(header)
@@ -49,7 +49,7 @@ def archive(extra=(), leave_out=()):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves one file in the way that the server's `mode` says."""
+    """Serves one file in the server's `mode`."""
 
     def do_GET(self):
         server, body = self.server, self.server.body
@@ -91,7 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(part)
 
     def portal(self, mode):
-        """What a network that wants a login first says to everything."""
+        """Answers every request with a login page, as a network with a captive portal does."""
         page = b"<html>please log in</html>"
         self.send_response(200)
         if mode != "portal without a type":
@@ -161,7 +161,7 @@ class Downloads(Test):
     def test_all_is_well(self):
         self.check_there(self.fetch())
         self.server.requests.clear()
-        self.check_there(self.fetch())  # is there already
+        self.check_there(self.fetch())  # the files exist already
         self.assertEqual(self.server.requests, [])
 
     def test_dropped_connections_are_gone_on_with(self):
@@ -211,7 +211,7 @@ class Downloads(Test):
             self.check_there(self.fetch(stdout=terminal))
             seen = screen.read(65536).decode()
         self.assertRegex(seen, r"\r\x1b\[K" + re.escape(self.name) + r": \d+ % of 0\.1 MiB")
-        self.assertRegex(seen, r"\r\x1b\[K[^%]*SHA-256 is right")  # the line is gone again
+        self.assertRegex(seen, r"\r\x1b\[K[^%]*SHA-256 is right")  # the line is erased
 
     def part(self):
         return self.root / (self.name + ".part")
@@ -222,7 +222,7 @@ class Downloads(Test):
                            ("portal without a type", "is not the file: it has 26 bytes")]:
             self.serve(archive(), mode)
             self.check_refused(self.fetch(), text)
-            self.assertEqual(self.server.requests, [None])  # once is enough
+            self.assertEqual(self.server.requests, [None])  # no second request
             self.assertFalse(self.part().exists())
         self.part().write_bytes(archive()[:5000])
         self.check_refused(self.fetch())
@@ -233,7 +233,7 @@ class Downloads(Test):
         self.assertEqual(self.server.requests, ["bytes=5000-"])
 
     def test_requests_are_bounded(self):
-        # Each answer breaks off at the same byte: only the first brings the file on.
+        # Each answer ends at the same byte, so only the first adds to the file.
         self.serve(archive(), "drops, ignores ranges", 10**9)
         self.check_refused(self.fetch(), "no source has")
         self.assertEqual(len(self.server.requests), 6)

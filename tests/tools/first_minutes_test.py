@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a newcomer meets before the first compilation: the Makefile and tools/setup.sh, run with stand-ins
-for the package manager, sudo and the machine's memory.
+"""The first commands of a newcomer, before compilation: the Makefile and tools/setup.sh, run with
+substitutes for the package manager, sudo and the machine's memory.
 
   first_minutes_test.py SOURCE_FOLDER
 """
@@ -19,7 +19,7 @@ class FirstMinutes(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
-    def enterContext(self, context):  # unittest has its own from Python 3.11 on
+    def enterContext(self, context):  # part of unittest from Python 3.11 on
         self.addCleanup(context.__exit__, None, None, None)
         return context.__enter__()
 
@@ -29,7 +29,7 @@ class FirstMinutes(unittest.TestCase):
         path.chmod(0o755)
 
     def setup(self, user_id, sudo=None, apt_get="exit 0"):
-        """Runs setup.sh where no package is installed; returns its status, its words and the calls of apt-get."""
+        """Runs setup.sh as if no package were installed; returns status, stderr and the calls of apt-get."""
         for tool in ("bash", "cat", "env", "mktemp", "rm", "sh"):
             if not (self.folder / tool).exists():
                 (self.folder / tool).symlink_to(shutil.which(tool))

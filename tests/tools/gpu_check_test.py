@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tools/gpu_check.sh, as far as it goes without a GPU: what it collects starts in an empty
-environment, and recorded output becomes the right page.
+"""tools/gpu_check.sh, as far as possible without a GPU: the collected programs start in an empty
+environment, and recorded output becomes the correct page.
 
     gpu_check_test.py SOURCE_DIR BUILD_DIR
 """
@@ -13,10 +13,10 @@ import sys
 import tempfile
 
 SCRIPT = pathlib.Path(sys.argv[1]) / "tools/gpu_check.sh"
-# The C library's, which are the machine's own.
+# Libraries of the C library, which the machine itself has.
 OF_THE_MACHINE = re.compile(r"/(ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv))\.so")
 
-# Says what a machine with a GPU would say. The name it is called by decides; BAD spoils something.
+# Prints the output of a machine with a GPU. The name of the program decides; BAD makes something fail.
 PROGRAM = r'''#!/usr/bin/env python3
 import json, os, pathlib, sys
 name, arguments, bad = os.path.basename(sys.argv[0]), sys.argv[1:], os.environ.get("BAD")
@@ -78,7 +78,7 @@ def run(*command, **environment):
 def check_collected(folder):
     done = run(SCRIPT, "collect", sys.argv[2], folder)
     check("collect", done.returncode == 0, done.stderr)
-    # Where there is no GPU, that is said, and nothing else is tried.
+    # Without a GPU the script reports that and runs nothing else.
     done = run(SCRIPT, "run", "--folder", folder, "--out", folder / "out", "correctness",
                PATH=os.environ["PATH"], CUDA_VISIBLE_DEVICES="")
     check("without a GPU", done.returncode == 3 and "no GPU" in done.stderr, done.stderr)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What the compiler made of every kernel of ours, read from the objects that were built.
+"""Checks the machine code of each of our kernels, read from the built objects.
 
     gpu_kernels_test.py SOURCE_DIR OBJECT...
 
-No kernel spills registers or has a stack frame, none that is launched with 256 threads takes more
-than 64 registers, on every GPU that there is code for; and those that memory makes wait load and
-store 16 bytes at a time. A kernel that is not in the tables below fails: say there what it is.
+On every GPU for which there is code, no kernel spills registers or has a stack frame, and no kernel
+that is launched with 256 threads takes more than 64 registers. Memory-bound kernels load and store
+16 bytes at a time. A kernel that is missing in the tables below fails: add it there.
 
-The code for each GPU is an ELF file within the object, and the PTX a text that zstd packed, so
-CUDA's own tools, which need not be installed with nvcc, are not asked. Exits with 77 where there is
+The code for each GPU is an ELF file within the object, and the PTX a text packed with zstd, so CUDA's
+own tools, which may be missing although nvcc is installed, are not needed. Exits with 77 if there is
 no PTX or no libzstd to unpack it, after the rest was checked.
 """
 
@@ -23,9 +23,9 @@ import sys
 
 SKIPPED = 77
 
-# Kernels that go through memory in order, and what they must do 16 bytes at a time; then the
-# instances that need not, as a pattern of their template arguments: those for rows that no pack
-# divides, and those of whose types one is narrower than the other.
+# Kernels with sequential accesses, and which of these must have 16 bytes; then a pattern of the template
+# arguments of the exceptions: instances for rows that are no multiple of a pack, and for two types of
+# different widths.
 BOTH, LOADS, STORES = ("ld", "st"), ("ld",), ("st",)
 ONE_AT_A_TIME = r"RowTeam<\d+, 1>|^1,"
 OTHER_UNITS = r"^(?!Pack<)"
@@ -50,7 +50,7 @@ WIDE = {
     "max_pixels_grad": (BOTH, ONE_AT_A_TIME),
     "moments_of_blocks": (LOADS, ONE_AT_A_TIME),
     "moments_of_rows": (LOADS, ONE_AT_A_TIME),
-    "normalize": (STORES, r", 1$"),  # what is loaded are bytes
+    "normalize": (STORES, r", 1$"),  # loads bytes
     "one_hot": (STORES, None),
     "put_side_by_side": (BOTH, OTHER_UNITS),
     "read_box": (BOTH, OTHER_UNITS),
@@ -63,7 +63,7 @@ WIDE = {
     "write_box": (BOTH, OTHER_UNITS),
 }
 
-# All others, and why not.
+# All other kernels, and the reason.
 FEW_BYTES = "as many values as channels, groups or rows"
 ANYWHERE = "reads where indices say"
 NARROW = {
@@ -79,20 +79,20 @@ NARROW = {
     "update_gate": "one number", "update_running": FEW_BYTES,
 }
 
-# Its registers are an array, indexed at run time: 32 values. CUDA's sin and cos reduce large arguments in
-# 32 and 48 bytes more; nothing is spilled besides.
+# Stack frames: 32 values that are indexed at run time, and 32 or 48 bytes in which CUDA's sin and cos
+# reduce large arguments. Nothing else is spilled.
 STACK = {("run_program", "float"): 128 + 32, ("run_program", "double"): 256 + 48}
-# Kernels whose blocks have another size than 256 threads, and at which they keep to it.
+# Kernels whose blocks have another size than 256 threads, and that size.
 THREADS = {"increment_step": 1, "run_precompiled": 128}
 POOLS = ("average_pixels", "average_pixels_grad", "max_pixels", "max_pixels_grad")
-# Powers of doubles, on GPUs of that generation; float64 is for checks.
+# Powers of doubles need more on GPUs of this generation; float64 is for checks.
 MORE_REGISTERS = {("multi_tensor_update", "double", 75): 80}
 
 Kernel = collections.namedtuple("Kernel", "name arguments code ptx")
 Code = collections.namedtuple("Code", "gpu registers stack threads")
 
 REGISTERS, STACK_FRAME, MOST_THREADS = 0x2f, 0x11, 0x05  # attributes of .nv.info
-CUDA_MACHINE = 190  # of an ELF header
+CUDA_MACHINE = 190  # in an ELF header
 
 
 class Image:
@@ -116,7 +116,7 @@ class Image:
                 for at in range(start, start + size, 24)]
 
     def attributes(self, section):
-        """(number, value) of those that have a value of more than 2 bytes."""
+        """Yields (number, value) of the attributes whose value has more than 2 bytes."""
         at, size = self.sections[section]
         end = at + size
         while at < end:
@@ -127,7 +127,7 @@ class Image:
                 at += length
 
     def kernels(self):
-        """What each needs, by its mangled name."""
+        """Yields the mangled name and the resources of each kernel."""
         symbols, found = self.symbols(), collections.defaultdict(dict)
         for number, value in self.attributes(".nv.info"):
             if number in (REGISTERS, STACK_FRAME):
@@ -173,7 +173,7 @@ class Zstd:
 
 
 def ptx_of(data, zstd):
-    """The text of each kernel, by its mangled name."""
+    """Returns the text of each kernel by its mangled name."""
     found = {}
     for text in zstd.texts(data) if zstd else ():
         for part in re.split(r"(?=\.entry )", text)[1:]:
@@ -196,7 +196,7 @@ def read(path, zstd):
 
 
 def template_arguments(text):
-    """Of `<a, b<c> >(...)`: `a, b<c>`."""
+    """Returns `a, b<c>` for `<a, b<c> >(...)`."""
     depth = 0
     for at, letter in enumerate(text if text.startswith("<") else ""):
         depth += {"<": 1, ">": -1}.get(letter, 0)
@@ -235,7 +235,7 @@ def faults_of_ptx(kernel):
 
 
 def sources_of(path):
-    """Names of the .cu files in an object: kernels_5.cu, which lies in the build's folder, includes several."""
+    """Returns the names of the .cu files in an object: kernels_5.cu in the build folder includes several."""
     name = path.name.removesuffix(".o")
     joined = path.parents[2] / name
     return re.findall(r'/([^/"]+)"', joined.read_text()) if joined.exists() else [name]

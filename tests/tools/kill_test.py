@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""kill -9 at random moments never loses a run: it is resumed, and ends with the bits of a run that
-was never killed.
+"""kill -9 at random moments never loses a run: the resumed run ends with the bits of a run that was
+never killed.
 
     kill_test.py TRAINER LIBRARY [KILLS [SEED]]
 
-LIBRARY is checkpoint_window.cc: it tells whether a kill fell between the opening of a checkpoint's
-temporary file and the end of pruning, and makes that time longer. Half of the kills wait for it, the
+LIBRARY is checkpoint_window.cc: it reports whether a kill came between the opening of a checkpoint's
+temporary file and the end of pruning, and prolongs that time. 60 % of the kills wait for it, the
 others come at any time. TESSERA_LONG_TESTS=1: 1,000 kills.
 """
 
@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 TRAINER, LIBRARY = (str(Path(word).resolve()) for word in sys.argv[1:3])
-# LD_PRELOAD ends a path at a blank, LD_LIBRARY_PATH does not.
+# A path in LD_PRELOAD ends at a blank, in LD_LIBRARY_PATH it does not.
 PRELOADED = {"LD_PRELOAD": os.path.basename(LIBRARY), "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
 LONG = "TESSERA_LONG_TESTS" in os.environ
 KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 1000 if LONG else 20
@@ -44,7 +44,7 @@ run: {{dir: run}}
 
 
 class Window:
-    """The page that the trainer's process and this one share."""
+    """The memory page that the trainer's process and this one share."""
 
     def __init__(self, path):
         path.write_bytes(bytes(8))
@@ -68,7 +68,7 @@ def start(folder, window, *words):
 
 
 def result_of(run):
-    """What must be the same: weights, the last checkpoint, metrics without the speed."""
+    """Returns all that must be equal: weights, the last checkpoint, metrics without the speed."""
     lines = (run / "metrics.csv").read_text().splitlines()
     metrics = [line.rsplit(",", 2)[0] for line in lines]
     checkpoint = run / "checkpoints" / f"step-{STEPS:09d}.safetensors"
@@ -77,7 +77,7 @@ def result_of(run):
 
 
 def wait_for_window(process, window):
-    """Until some checkpoint, not always the first, is being written; False when the run ends."""
+    """Waits until a checkpoint, not always the first, is being written; False if the run ends."""
     wanted = random.randint(1, 6)
     while process.poll() is None:
         phase, begun = window.read()
@@ -89,7 +89,7 @@ def wait_for_window(process, window):
 
 
 def killed_phase(process, window, seconds):
-    """Kills the process and returns the phase it was in; None when it had ended."""
+    """Kills the process and returns its phase; None if it had ended."""
     if random.random() < 0.6:
         if not wait_for_window(process, window):
             return None

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""memory.limit holds, and --max-batch is right to the image, for random models and limits.
+"""memory.limit holds, and --max-batch is exact to the image, for random models and limits.
 
     limit_test.py TRAINER
 
-The process is looked at from outside: how far its resident memory grows above that of the same
-program when it only plans. With the largest batch that is no more than the limit, and with one image
-more, without the limit, no less: either way but for 2 MiB of small things. TESSERA_LONG_TESTS=1 tries
-fifty cases instead of four.
+The test measures, from outside, how far the resident memory of the process grows above that of the same
+program when it only plans. The growth does not exceed the limit with the largest batch, and reaches it
+with one image more and no limit: both up to 2 MiB of small objects. TESSERA_LONG_TESTS=1 tests fifty
+cases instead of four.
 """
 
 import csv
@@ -33,14 +33,14 @@ NO_MEMORY = 4  # runtime/error.h
 MODELS = {"mlp": ["model.widths=[64,32]"], "lenet5": [], "cnn_bn": ["model.widths=[8,8,16,16]"],
           "resnet20": [], "resnet32": []}
 MIB = 1 << 20
-# What a process has besides: the graphs of its steps, stacks of threads, strings, the allocator's rest;
-# and what of a block is never touched, which is not resident.
+# Small objects of a process: graphs of its steps, stacks of threads, strings, the allocator's rest; and
+# the parts of blocks that are never touched and thus not resident.
 SMALL = 2 * MIB
 
 
 def anonymous(pid):
-    """Bytes of the process's own pages that are resident, without those of the files it is made of (the
-    libraries of a GPU take far more than any model here); None before it is the trainer, and afterwards."""
+    """Returns the resident bytes of the process's own pages, without those of files (the libraries of a GPU
+    take far more than any model here); None before it is the trainer, and afterwards."""
     try:
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         return int(fields["RssAnon"].split()[0]) * 1024 if fields["Name"].strip() == "trainer" else None
@@ -49,8 +49,8 @@ def anonymous(pid):
 
 
 def trainer(*words):
-    """Exit code, both outputs, and the most bytes that were resident, looked at every millisecond: what a
-    training has taken it holds until its end."""
+    """Returns exit code, both outputs and the peak of resident bytes, sampled every millisecond; a training
+    frees nothing before its end."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen([TRAINER, *map(str, words)], stdout=out, stderr=err)
         most = 0
@@ -117,7 +117,7 @@ class Limit(ProgramTest):
                 self.assertLessEqual(most - before, budget + SMALL)
 
     def held(self):
-        """What the last training reported that it held."""
+        """Returns the bytes that the last training reported."""
         with open(self.folder / "run" / "memory.csv", newline="", encoding="utf-8") as file:
             return sum(int(row["bytes"]) for row in csv.DictReader(file))
 
@@ -166,7 +166,7 @@ class Limit(ProgramTest):
                     broken.unlink(missing_ok=True)
                 else:
                     broken.write_bytes(png(9, 9, 0, 0)[:60])
-                # A checkpoint holds the configuration: a limit of as many digits takes as many bytes.
+                # A checkpoint contains the configuration: limits with equally many digits need equal bytes.
                 code, out, err, _ = self.run_training("lenet5", 16, *words)
                 self.assertEqual(code, 0, err)
                 code, out, err, _ = self.run_training("lenet5", 16, *words, f"memory.limit={self.held() + 999}B")
@@ -179,7 +179,7 @@ class Limit(ProgramTest):
                 self.assertIn(f"({held} bytes), the limit is", err)
                 self.assertIn("over by 1 B", err)
                 self.assertIn("what would fit", err)
-                # In another folder, without checkpoints, whose name is as long.
+                # Another folder, without checkpoints, with an equally long name.
                 whole = self.words("lenet5", 16, *words, f"run.dir={self.folder / 'nur'}", f"memory.limit={held}B")
                 said = json.loads(trainer("plan", "--json", *whole)[1])
                 self.assertEqual(said["need_is_complete"], "data.name=image_folder" not in words)
@@ -197,7 +197,7 @@ class Limit(ProgramTest):
         self.assertFalse((self.folder / "run").exists())
 
     def needed(self, what, *words):
-        """How many bytes a refusal asks for."""
+        """Returns the bytes that a refusal names."""
         code, out, err, _ = trainer(*words, "memory.limit=999999B")
         self.assertEqual((code, out), (NO_MEMORY, ""), err)
         self.assertIn(f"memory.limit: this {what} needs", err)
@@ -276,9 +276,9 @@ class Limit(ProgramTest):
         said, took = map(float, re.search(r"says ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
         self.assertGreater(said, 3 * 16 * 224 * 224 * 3 / MIB)
         self.assertLess(took - said, 0.05 * said)
-        self.assertLess(said - took, 0.1 * said)  # decoders are seldom all at their largest
+        self.assertLess(said - took, 0.1 * said)  # seldom do all decoders reach their maximum
 
-    # Noise does not get smaller: each thread reads files of a megabyte while the folder is opened.
+    # Noise cannot be compressed: each thread reads files of a megabyte while the folder is opened.
     def test_loading_large_pngs_takes_what_its_report_says(self):
         root = self.folder / "large"
         noise = random.Random(1)
@@ -315,7 +315,7 @@ class Limit(ProgramTest):
                 self.assertEqual(code, NO_MEMORY, err)
                 self.assertIn("what would fit", err)
                 self.assertRegex(err, "\n  (mode=graph |nothing: not even a batch of one image)")
-        self.assertEqual(set(codes), {0, NO_MEMORY})  # some have enough, some do not
+        self.assertEqual(set(codes), {0, NO_MEMORY})  # enough for some, not for others
         print(f"{len(codes)} eager limits tried, {codes.count(0)} with enough; at most "
               f"{max(excess) / MIB:.2f} MiB above the limit")
 

@@ -119,7 +119,7 @@ class Doctor(Machine):
     def check_foreign(self, what, figure):
         library = json.loads(self.run_it("doctor", "--json")[0])["figures"][figure]
         name = Path(library["file"]).name
-        # Another library by that name, found first.
+        # Another library with this name is found first.
         other = next(copy for copy in ("/lib/x86_64-linux-gnu/libz.so.1", "/usr/lib/libz.so.1")
                      if Path(copy).exists())
         (self.folder / name).symlink_to(other)
@@ -130,7 +130,7 @@ class Doctor(Machine):
         self.assertIn("take its folder off LD_LIBRARY_PATH", report["remedy"])
         self.assertEqual(report["figures"][figure]["running"], "")
         self.assertEqual(len(report["figures"][figure]["copies"]), len(library["copies"]) + 1)
-        # The same file from elsewhere is another copy, which works.
+        # The same file in another folder is another copy, which works.
         (self.folder / name).unlink()
         (self.folder / name).symlink_to(Path(library["file"]).resolve())
         report = json.loads(self.run_it("doctor", "--json", LD_LIBRARY_PATH=str(self.folder))[0])

@@ -1,4 +1,4 @@
-// Stands in for libcuda.so.1: the driver of a machine that was not updated.
+// Replaces libcuda.so.1: the driver of a computer that was not updated.
 extern "C" {
 
 int cuInit(unsigned) { return 0; }

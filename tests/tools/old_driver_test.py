@@ -1,7 +1,7 @@
-"""A driver older than the toolkit is an error where a GPU was asked for and a warning where one was
-hoped for, never a GPU that idles in silence.
+"""A driver older than the toolkit is an error if a GPU was requested, and a warning if one was
+optional; the GPU never stays unused without a message.
 
-  old_driver_test.py TRAINER     (with old_driver.cc's library before the machine's own)
+  old_driver_test.py TRAINER     (old_driver.cc's library precedes the machine's own)
 """
 
 import subprocess

@@ -38,7 +38,7 @@ void each(const Shape& shape, const std::function<void(const Shape&)>& fn) {
   }
 }
 
-// numpy's broadcasting: axes are counted from the last, extents of 1 are repeated.
+// Reads x with numpy's broadcasting: axes are counted from the last, extents of 1 are repeated.
 double at(const Array& x, const Shape& index) {
   int64_t place = 0;
   const size_t skip = index.size() - x.shape.size();
@@ -204,7 +204,7 @@ class Run {
     return out;
   }
 
-  // Windows of images NCHW: fn(pixel, tap, h, w) for each tap that lies in the image.
+  // Windows of NCHW images: fn(pixel, tap, h, w) for each tap inside the image.
   struct Windows {
     Shape kernel, stride, pads, dilation;
     int64_t h, w;
@@ -268,7 +268,7 @@ class Run {
     return out;
   }
 
-  // Keeps the axes, as extents of 1.
+  // Sums over axes and keeps them with extent 1.
   Array sum(const Shape& axes) const {
     const Array& x = in(0);
     Shape shape = x.shape;

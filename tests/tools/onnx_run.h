@@ -1,5 +1,5 @@
 // Computes an ONNX file by the definitions of its operators, element by element in float64: slow,
-// and nothing of ours. Throws std::runtime_error for what it does not know.
+// but independent of our code. Throws std::runtime_error for unsupported files.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Array {
   std::vector<double> values;
 };
 
-// The output "logits" for the input "images".
+// Returns the output "logits" for the input "images".
 Array run(const onnx::ModelProto& model, const Array& images);
 
 }  // namespace tessera::testing_onnx

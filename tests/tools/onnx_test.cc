@@ -1,4 +1,4 @@
-// What is exported as ONNX, computed by the definitions of its operators, gives our logits.
+// Exported ONNX files, computed by the definitions of their operators, give our logits.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -30,7 +30,7 @@ std::unique_ptr<TrainedNetwork> network_of(const std::string& yaml, ImageShape i
   trained->inference = "{}";
   trained->image = image;
   trained->network = make_network(trained->config, image, trained->store);
-  // Statistics and shifts begin as zeros and ones, which would hide them.
+  // Initial statistics and shifts, which are zeros and ones, would hide errors.
   for (const Tensors* list : {&trained->store.parameters(), &trained->store.buffers()})
     for (Tensor tensor : *list) {
       if (tensor.shape().rank() > 1) continue;
@@ -48,7 +48,7 @@ onnx::ModelProto parsed(const std::string& text) {
   return model;
 }
 
-// Of our logits, the largest difference as a part of the largest.
+// Returns the largest difference from our logits, relative to the largest logit.
 double difference(const TrainedNetwork& trained, int64_t batch, int64_t images) {
   const ImageShape& s = trained.image;
   const std::vector<float> pixels =
@@ -98,7 +98,7 @@ std::map<std::string, int> operators_of(const TrainedNetwork& trained) {
   return counts;
 }
 
-// Runtimes compute these fast; a chain of Mul, Add, Max and Min took half as long again.
+// Runtimes compute these fast; a chain of Mul, Add, Max and Min took 1.5 times as long.
 TEST(Onnx, NormsAndBiasesAreInTheLayersBeforeThem) {
   using Counts = std::map<std::string, int>;
   EXPECT_EQ(operators_of(*network_of("model: {name: mobilenet_v2}", {32, 32, 3})),
@@ -128,7 +128,7 @@ TEST(Onnx, NormsAndBiasesAreInTheLayersBeforeThem) {
                            {"Flatten", 1},
                            {"Gemm", 1},
                            {"Identity", 1}}));
-  // Norms before convolutions stay; a norm between two convolutions does not.
+  // Norms before convolutions stay; a norm between two convolutions is folded.
   Counts dense =
       operators_of(*network_of("model: {name: densenet_bc, depth: 16, growth: 4}", {16, 16, 3}));
   EXPECT_EQ(dense["BatchNormalization"], dense["Relu"] - 6);
@@ -136,7 +136,7 @@ TEST(Onnx, NormsAndBiasesAreInTheLayersBeforeThem) {
   EXPECT_EQ(dense.count("Mul") + dense.count("Add"), 0u);
 }
 
-// Only a value that nothing else reads can become part of the layer that makes it.
+// Only a value without other users can be folded into the layer that produces it.
 TEST(Onnx, ANormWhoseInputIsReadTwiceStays) {
   const auto trained = network_of(R"(
 model:

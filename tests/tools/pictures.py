@@ -1,4 +1,4 @@
-"""Pictures for tests: of one colour, without a library, and odd ones of every kind by Pillow."""
+"""Pictures for tests: of one colour, without a library, and odd ones of every kind, by Pillow."""
 
 import struct
 import zlib
@@ -10,26 +10,26 @@ def chunk(kind, data):
 
 
 def png_of(width, height, depth, colour, rows):
-    """A file of rows that each begin with their filter."""
+    """Returns a PNG of rows that each begin with their filter."""
     return (b"\x89PNG\r\n\x1a\n"
             + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def write_png(path, width, height, colour):
-    """A picture of one colour."""
+    """Writes a picture of one colour."""
     path.write_bytes(png_of(width, height, 8, 2, (b"\0" + bytes(colour) * width) * height))
 
 
 def odd_pictures(count, seed=1):
-    """Suffix and bytes of pictures of 1 to 500 pixels a side, of every kind in turn. Needs Pillow and numpy."""
+    """Yields suffix and bytes of pictures of all kinds, with sides of 1 to 500 pixels. Needs Pillow and numpy."""
     import io
     import numpy as np
     from PIL import Image
     numbers = np.random.default_rng(seed)
 
     def scene(size, mode):
-        """Slopes, edges and noise."""
+        """Returns a picture of slopes, edges and noise."""
         y, x = np.mgrid[0:size[1], 0:size[0]]
         bands = []
         for _ in Image.new(mode, (1, 1)).getbands():
@@ -70,6 +70,6 @@ def odd_pictures(count, seed=1):
 
 
 def png16(pixels):
-    """16 bits a channel, the lower eight other ones."""
+    """Returns a PNG with 16 bits per channel, whose lower eight differ from the upper."""
     wide = (pixels.astype("u2") * 256 + (pixels.astype("u2") * 37 + 11) % 256).astype(">u2")
     return png_of(pixels.shape[1], pixels.shape[0], 16, 2, b"".join(b"\0" + row.tobytes() for row in wide))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""trainer plan and the command line around it: what is asked for is done, or refused by name.
+"""trainer plan and its options: each does its work or is refused by name.
 
     plan_cli_test.py TRAINER PLANNER
 """
@@ -86,7 +86,7 @@ class Plan(Test):
     def test_budgets_from_the_smallest_to_none(self):
         points = json.loads(self.plan("--budgets", "--json")[0])["points"]
         out, _ = self.plan("--budgets", "--svg", "b.svg", "--html", "b.html")
-        self.assertEqual(len(out.splitlines()), 22)  # a title, the points, what they are of
+        self.assertEqual(len(out.splitlines()), 22)  # a title, the points, the configuration
         self.assertEqual(len(points), 20)
         for one, next_one in zip(points, points[1:]):
             self.assertLess(one["budget_bytes"], next_one["budget_bytes"])
@@ -97,7 +97,7 @@ class Plan(Test):
         self.assertEqual(points[-1]["price"], 0)
         self.assertTrue((self.folder / "b.svg").read_text(encoding="utf-8").startswith("<svg xmlns"))
         self.assertIn("<svg", (self.folder / "b.html").read_text(encoding="utf-8"))
-        # What a point says is had by asking for it.
+        # A budget of this size gives what the point promises.
         for point in (points[0], points[7]):
             need = json.loads(self.plan("--json", f"memory.budget={point['budget_bytes']}B")[0])
             self.assertLessEqual(need["need_bytes"], point["budget_bytes"])
@@ -105,8 +105,8 @@ class Plan(Test):
 
     def test_a_budget_below_what_is_reachable_names_the_one_to_write(self):
         _, err = self.plan("memory.budget=1MiB", code=NO_MEMORY)
-        self.assertRegex(err, r"memory.budget: this training needs at least .*; write memory.budget=\S+")
-        budget = re.search(r"write memory.budget=(\S+)", err).group(1)
+        self.assertRegex(err, r"memory.budget: this training needs at least .*; set memory.budget=\S+")
+        budget = re.search(r"set memory.budget=(\S+)", err).group(1)
         out, _ = self.plan(f"memory.budget={budget}")
         self.assertRegex(out, r"budget .* steps run again, [\d.]+ % of a step by estimate")
 
@@ -250,7 +250,7 @@ class Words(Test):
         _, err = self.run_it("--config", "s.yaml", "data.train_count=4000000000", "run.dir=run", code=NO_MEMORY)
         self.assertIn("data.train_count", err)
         self.refused(["plan", "--config", "s.yaml", "data.train_count=9223372036854775807", "--max-bytes", "1GiB"],
-                     "data.train_count: must be a whole number from 0 to 4294967296")
+                     "data.train_count: must be an integer from 0 to 4294967296")
 
 
 if __name__ == "__main__":

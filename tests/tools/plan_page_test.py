@@ -17,7 +17,7 @@ CONFIGS = Path(__file__).resolve().parents[2] / "models" / "configs"
 TRAINER = str(Path(sys.argv[1]).resolve())
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-# Written on a canvas: kept as it is drawn, [view, text, y], views by their order on the page.
+# Records texts drawn on a canvas as [view, text, y]; views are numbered in the order of the page.
 PROBE = """<script>
   const words = [], boxes = [], answer = {};
   const plans = [...document.querySelectorAll("canvas.plan")];
@@ -90,7 +90,7 @@ class PlanPage(unittest.TestCase):
         return json.loads(answer[1])
 
     def labels(self, seen, view, pattern):
-        """Each label of one axis and where it stands there."""
+        """Returns each label of one axis with its position."""
         at = 3 if "B" in pattern else 2
         found = {word[1]: word[at] for word in seen["words"] if word[0] == view and
                  re.fullmatch(pattern, word[1])}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The planner as a user meets it: verbs, tables, files, messages, exit codes.
+"""The planner's command line: commands, tables, files, messages, exit codes.
 
     planner_cli_test.py PLANNER TRAINER
 """
@@ -20,7 +20,7 @@ LENET = Path(__file__).resolve().parents[2] / "models" / "configs" / "fashion_mn
 USAGE, INFEASIBLE, NOT_FOUND = 2, 4, 7
 
 TINY = "id,lower,upper,size\na,0,2,8\nb,0,5,4\nc,2,5,8\nd,4,6,1\n"
-# 14 bytes by size, 11 by lifetime, which is the lower bound.
+# Ordering by size gives 14 bytes, by lifetime 11, the lower bound.
 HOLES = "id,lower,upper,size\n0,2,4,3\n1,5,6,6\n2,3,9,5\n3,4,5,5\n4,2,3,4\n"
 
 
@@ -65,7 +65,7 @@ class Usage(Test):
 
     def test_mistakes(self):
         self.fail_with(USAGE, ["subcommand is required"])
-        self.fail_with(USAGE, ["no verb 'slove'", "known are solve check"], "slove", "tiny.csv")
+        self.fail_with(USAGE, ["unknown command 'slove'", "the commands are solve check"], "slove", "tiny.csv")
         for bytes in ("-5", "9223372036854775808", "18446744073709551616", "1.3", "8QiB", "x", "8EiB"):
             self.fail_with(USAGE, ["is no number of bytes; write 4096", bytes], "solve", "tiny.csv",
                            "--capacity", bytes)
@@ -83,7 +83,7 @@ class Usage(Test):
         self.fail_with(USAGE, ["none.csv", "cannot be read"], "check", "none.csv")
         self.write("bad.csv", TINY + "e,0,x3,4\n")
         for verb in ("solve", "check", "compare", "bench", "draw"):
-            self.fail_with(USAGE, ["bad.csv:6:5: a whole number is needed, this is 'x3'"],
+            self.fail_with(USAGE, ["bad.csv:6:5: an integer is needed, this is 'x3'"],
                            verb, "bad.csv")
 
     def test_list(self):
@@ -95,7 +95,7 @@ class Usage(Test):
         self.assertTrue(all(len(line.split()) > 4 for line in lines))
 
 
-# Whatever is kept, a is read first and last; forgetting b costs 7 of 25.
+# a is read first and last in any case; evicting b costs 7 of 25.
 AGAIN = """value a 10
 value b 20
 value c 30
@@ -332,7 +332,7 @@ class Make(Test):
             self.assertIn(figure + "  ", said)
         self.fail_with(USAGE, ["nowhere.yaml"], "export", "--config", "nowhere.yaml", "-o", "x.csv")
         self.assertFalse((self.folder / "x.csv").exists())
-        # Without a file it goes to the terminal, here and from the trainer itself.
+        # Without a file the problem is printed, by the planner and by the trainer.
         text = self.read("lenet.csv")
         self.assertEqual(self.succeed("export", "--config", LENET, *overrides), text)
         self.assertEqual(subprocess.run(

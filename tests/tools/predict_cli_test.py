@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""trainer predict, as a user meets it, and predict, the program of its own that is linked statically.
+"""trainer predict, and predict, a separate program that is linked statically.
 
     predict_cli_test.py TRAINER [PREDICT]
 """
@@ -24,7 +24,7 @@ MISUSE, NO_PICTURE, BAD_WEIGHTS = 2, 3, 5  # runtime/error.h
 
 
 class Predict(unittest.TestCase):
-    """A network that tells red pictures from blue ones, trained on a folder of them."""
+    """A network that distinguishes red and blue pictures, trained on a folder of them."""
 
     @classmethod
     def setUpClass(cls):
@@ -48,7 +48,7 @@ class Predict(unittest.TestCase):
         png(new / "a.png", 40, 30, (10, 20, 200))
         png(new / "below" / "b.PNG", 17, 90, (220, 30, 10))
         (new / "notes.txt").write_text("no picture", encoding="utf-8")
-        png(new / "._a.png", 40, 30, (10, 20, 200))  # hidden: never read
+        png(new / "._a.png", 40, 30, (10, 20, 200))  # hidden, so never read
         (new / ".ipynb_checkpoints").mkdir()
         png(new / ".ipynb_checkpoints" / "a-checkpoint.png", 40, 30, (10, 20, 200))
 
@@ -130,10 +130,10 @@ class Predict(unittest.TestCase):
 @unittest.skipUnless(all(map(importlib.util.find_spec, ("PIL", "numpy", "h5py"))),
                      "no Pillow, numpy and h5py here (Debian: python3-pil python3-numpy python3-h5py)")
 class Preparation(ProgramTest):
-    """What travels with the weights is all that examples/prepare.py needs to make what the network is given."""
+    """The file of weights has all that examples/prepare.py needs to compute the network's input."""
 
     program = TRAINER
-    # An even and an odd size, in colour and gray.
+    # An even size in colour and an odd size in gray.
     SIZES = ((32, 3), (17, 1))
 
     def setUp(self):

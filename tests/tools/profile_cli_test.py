@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""trainer profile and trainer bench: what they write, what they compare, what they refuse.
+"""trainer profile and trainer bench: output, comparisons, refusals.
 
     profile_cli_test.py TRAINER
 """
@@ -45,7 +45,7 @@ class Profile(ProgramTest):
         eigen = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
         self.assertEqual({op["algorithm"] for op in eigen["ops"] if op["flops"] and "conv2d" in op["op"]},
                          {"eigen"})
-        # What several ops compute on the way counts with each of them, so that is left out here.
+        # Prologues are off, because a value that several ops recompute counts for each of them.
         once = ["--off", "fuse_prologues", "--off", "fuse_late_prologues"]
         together = json.loads(self.succeed(*words, "--json", *once))["ops"]
         apart = json.loads(self.succeed(*words, "--json", *once, "--off", "fuse_epilogues"))["ops"]

@@ -1,4 +1,4 @@
-"""What tests of command-line programs share: a folder of its own for each test, and the program run in it."""
+"""ProgramTest: runs a command-line program in a separate folder for each test."""
 
 import subprocess
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class ProgramTest(unittest.TestCase):
-    program = ""  # path, which a class of tests sets
+    program = ""  # path, set by a class of tests
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -15,7 +15,7 @@ class ProgramTest(unittest.TestCase):
         self.folder = Path(temporary.name)
 
     def run_program(self, *words, code=None, program=None, **how):
-        """What subprocess.run() gives; with `code` it must end so."""
+        """Returns the result of subprocess.run(); the exit code must be `code` if given."""
         done = subprocess.run([program or self.program, *map(str, words)], cwd=self.folder, capture_output=True,
                               text=True, check=False, **how)
         if code is not None:
@@ -23,13 +23,13 @@ class ProgramTest(unittest.TestCase):
         return done
 
     def succeed(self, *words):
-        """What it prints; it says nothing else."""
+        """Returns stdout; the exit code must be 0 and stderr empty."""
         done = self.run_program(*words, code=0)
         self.assertEqual(done.stderr, "")
         return done.stdout
 
     def fail_with(self, code, texts, *words):
-        """Its message has all of `texts`; it prints nothing."""
+        """The exit code must be `code`, stderr contain all of `texts`, and stdout be empty."""
         done = self.run_program(*words, code=code)
         for text in texts:
             self.assertIn(text, done.stderr)

@@ -16,7 +16,7 @@ from check_includes import public_headers  # noqa: E402
 
 
 def compile_text(compiler, include_dir, text):
-    """The compiler's words about a translation unit; "" when it has none."""
+    """Returns the compiler's messages about a translation unit; "" if there are none."""
     command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
                "-I", include_dir, "-x", "c++", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs every command of the README, then every one of docs/troubleshooting.md, in order, as it stands there.
+"""Runs every command of the README, then every one of docs/troubleshooting.md, in order, unchanged.
 
     readme_commands.py TRAINER PLANNER
 
-What is added is what keeps it short: a small batch, few steps, and a data set made here in the place
-of one from the network.
+Only options that keep it short are added: a small batch, few steps, and a local data set instead of a
+download.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 PROGRAMS = {name: str(Path(path).resolve())
             for name, path in zip(("trainer", "planner"), sys.argv[1:], strict=True)}
 SHORT = " data.batch=8 data.train_count=80 data.test_count=40 threads=2"
-ADDED = {  # to commands that begin so
+ADDED = {  # appended to commands with these beginnings
     "trainer data fetch": " --from usb --manifest manifest",
     "trainer data pack": SHORT,
     "trainer data bench": " --seconds 0.2" + SHORT,
@@ -38,12 +38,11 @@ ADDED = {  # to commands that begin so
 
 
 def commands():
-    """Page and command. Of the README all but the other words for newcomers, `make train` and `make test`,
-    which .ci/run itself runs; of the table of troubles all that stands in its last column."""
+    """Yields (page, command): all commands in the README's `sh` blocks, and those in the last column of
+    the table of docs/troubleshooting.md."""
     text = (SOURCE / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"^```sh\n(.*?)^```$", text, re.S | re.M).group(1)
-    for line in block.splitlines():
-        if line:
+    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.S | re.M):
+        for line in block.splitlines():
             yield "README", line.split("#")[0].strip()
     page = (SOURCE / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     for row in re.findall(r"^\| (?!symptom|-)(.*) \|$", page, re.M):
@@ -55,7 +54,7 @@ def commands():
 
 
 def prepare(folder):
-    """models/ as in the sources, the archive that `data fetch` looks for, and a picture."""
+    """Makes models/ as in the sources, the archive for `data fetch`, and a picture."""
     (folder / "models").symlink_to(SOURCE / "models")
     pictures.write_png(folder / "photo.jpg", 40, 30, (200, 120, 30))
     made, usb = folder / "made", folder / "usb"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkpoints as a user meets them: signals, resuming, refusals, exit codes.
+"""Checkpoints on the command line: signals, resuming, refusals, exit codes.
 
     resume_cli_test.py TRAINER
 """
@@ -45,7 +45,7 @@ class Resuming(ProgramTest):
         return done.stdout, done.stderr
 
     def interrupted(self, number, again=0):
-        """A long training that gets the signal when it has begun."""
+        """Runs a long training that gets the signal after it has begun."""
         process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000", "--resume",
                                     "train.log_every=1st"], cwd=self.folder, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -147,12 +147,12 @@ class Resuming(ProgramTest):
     def test_what_no_cpu_reads_does_not_hold_a_run_to_its_machine(self):
         self.trainer("train.steps=3")
         self.trainer("train.steps=4", "--resume", "devices.cpu=[1GiB, 1GiB]")
-        # A program before this one wrote settings of GPUs beside a CPU.
+        # An earlier version wrote settings of GPUs for a CPU.
         resolved = self.run_folder / "config.resolved.yaml"
         text = re.sub(r"(?m)^gpu:\n(  .*\n)+", "", resolved.read_text(encoding="utf-8"))
         resolved.write_text(text + "gpu:\n  tf32: true\n", encoding="utf-8")
         self.trainer_plain("eval", "--run", "run", code=0)
-        # Nor did it write where the run was.
+        # It also did not write the device of the run.
         env = self.run_folder / "env.json"
         old = {key: value for key, value in json.loads(env.read_text(encoding="utf-8")).items() if key != "device"}
         env.write_text(json.dumps(old), encoding="utf-8")
@@ -199,7 +199,7 @@ class Resuming(ProgramTest):
 
     def test_auto_and_paths(self):
         out, _ = self.trainer("--resume=auto", "train.steps=4")
-        self.assertIn("nothing to resume in 'run/checkpoints': starting afresh", out)
+        self.assertIn("nothing to resume in 'run/checkpoints': starting a new run", out)
         out, _ = self.trainer("--resume=run", "train.steps=6")
         self.assertIn("resumed after step 4 of 6", out)
         out, _ = self.trainer("--resume=run/checkpoints/step-000000004.safetensors", "train.steps=6")
@@ -301,7 +301,7 @@ class Resuming(ProgramTest):
                                   if path.is_file()})
 
     def test_a_full_disk_at_the_end_costs_no_result(self):
-        # Room for the weights and the report, but not for a checkpoint, which has momenta too.
+        # Space for the weights and the report, but not for a checkpoint, which has momenta too.
         words = ["model.widths=[64,64,96,96]", "train.steps=2", "train.log_every=1st"]
         self.trainer(*words)
         weights = (self.run_folder / "weights.safetensors").stat().st_size

@@ -1,4 +1,4 @@
-// Stands in for libnvidia-ml.so.1: a driver with one GPU that two processes compute on.
+// Replaces libnvidia-ml.so.1: a driver with one GPU on which two processes compute.
 #include <cstring>
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs start without a CUDA library, and what needs no GPU loads none: seen from outside, in what
-the loader says it looks for. No program takes a library from the current directory.
+"""Programs start without a CUDA library, and commands that need no GPU load none, according to the
+loader's log. No program loads a library from the current directory.
 
     start_test.py TRAINER PLANNER WITH_CUDA BUILD CXX
 """
@@ -38,7 +38,7 @@ class Start(ProgramTest):
         (self.folder / "c.yaml").write_text(LENET, encoding="utf-8")
 
     def looked_for(self, *words, code=0):
-        """The GPU's libraries that the loader looked for or initialised."""
+        """Returns the GPU's libraries that the loader searched for or initialised."""
         done = self.run_program(*words[1:], program=words[0], env=os.environ | {"LD_DEBUG": "libs"})
         self.assertEqual(done.returncode, code, done.stderr[-500:])
         lines = [line for line in done.stderr.splitlines()
@@ -98,7 +98,7 @@ class Start(ProgramTest):
 
 
 def run_paths(folder):
-    """Each program under the folder, and its run path."""
+    """Yields each program under the folder and its run path."""
     for program in sorted(folder.rglob("*")):
         if program.is_file() and os.access(program, os.X_OK) and program.read_bytes()[:4] == b"\x7fELF":
             table = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout

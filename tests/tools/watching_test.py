@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a person sees while a training runs, on a terminal and without; what a full disk costs it.
+"""The output of a running training, on a terminal and without; the effects of a full disk.
 
     watching_test.py TRAINER
 """
@@ -18,7 +18,7 @@ from cli_test import BAD_WEIGHTS, DIVERGED, QUICKSTART, TINY, TRAINER, Test, met
 
 
 def read_terminal(terminal):
-    """What is there next; nothing when the program has ended."""
+    """Returns the next output; nothing if the program has ended."""
     try:
         return os.read(terminal, 4096)
     except OSError:
@@ -31,7 +31,7 @@ class Watching(Test):
         return run, self.succeed("--config", QUICKSTART, *TINY, *more, f"run.dir={run}")
 
     def on_a_terminal(self, columns, *more, code=0, kind="xterm"):
-        """What stands on the screen, line by line, and what each progress bar was."""
+        """Returns the lines on the screen and all progress bars."""
         words = ["--config", QUICKSTART, *TINY, "data.train_count=320", "train.epochs=3", *more,
                  f"run.dir={self.folder / 'run'}"]
         child, terminal = pty.fork()
@@ -73,12 +73,12 @@ class Watching(Test):
         lines, bars = self.on_a_terminal(80, "optimizer.lr=1e30", "train.non_finite=skip",
                                          code=DIVERGED)
         self.assertLessEqual(max(map(len, lines)), 80)
-        said = re.sub("\n  +", " ", "\n".join(lines))  # as it was before it was broken to fit
+        said = re.sub("\n  +", " ", "\n".join(lines))  # undoes line breaks
         skipped = [line for line in said.split("\n") if "the batch is skipped" in line]
         self.assertGreater(len(skipped), 15)
         for line in skipped:
             self.assertRegex(line, "^tessera warning: training: ")
-        self.assertGreater(len(bars), len(skipped) // 2)  # drawn again behind them
+        self.assertGreater(len(bars), len(skipped) // 2)  # drawn again after them
 
     def test_a_dumb_terminal_has_plain_lines(self):
         lines, bars = self.on_a_terminal(80, "train.log_every=5st", kind="dumb")
@@ -99,7 +99,7 @@ class Watching(Test):
         _, said = self.train("run", "train.log_every=1st", "train.evaluate_every=0",
                              "train.epochs=20")
         lines = re.findall(r"^epoch \S+  step \d+  train loss", said, re.M)
-        self.assertGreater(len(lines), 50)   # the last is that of the evaluation
+        self.assertGreater(len(lines), 50)   # the last belongs to the evaluation
         self.assertLess(len(lines), 120)
         self.assertEqual(len([line for line in metrics(self.folder / "run")
                               if line["phase"] == "train"]), 120)
@@ -131,7 +131,7 @@ class Watching(Test):
 
 
 class LostOutput(Test):
-    """Standard output is what a command is for: where it is lost, the exit code says so."""
+    """A command's result is its standard output: if that is lost, the exit code reports it."""
 
     WHY = "cannot write to standard output: No space left on device"
 

@@ -15,7 +15,7 @@ import tempfile
 
 
 def train(arguments, every):
-    """Seconds of training by the clock, without opening data, and of the processors in all."""
+    """Returns the seconds of training by the clock, without opening data, and the processor time."""
     with tempfile.TemporaryDirectory() as folder:
         words = [arguments.trainer, "--config", arguments.config, "~train.epochs",
                  f"train.steps={arguments.steps}", "train.evaluate_every=0", "checkpoint.best=none",

@@ -33,7 +33,7 @@ HERE = pathlib.Path(__file__).parent
 PEERS = {"torch": ("peer.py", ("eager", "channels_last", "compile", "compile_channels_last")),
          "tensorflow": ("tf_peer.py", ("function", "xla"))}
 WARMUP = 3  # steps before the timed ones, after the first
-SAME_LOSS = 1e-3  # of the first step, relative
+SAME_LOSS = 1e-3  # relative, for the first step
 
 
 @dataclasses.dataclass
@@ -43,7 +43,7 @@ class Case:
     batch: int
     steps: int  # timed in one process
     image: int = 0  # side; 0: the network's own
-    ours: str = ""  # more about the model in a configuration
+    ours: str = ""  # further keys of the model's configuration
 
     @property
     def side(self):
@@ -77,12 +77,12 @@ CASES = {
 
 
 class Failed(Exception):
-    """A program that did not say what it was asked for."""
+    """A program did not print the expected result."""
 
 
 def run(command, threads):
-    """(What a command printed, the most memory that it took in bytes). The system counts no less
-    than this script's own memory, of which a process begins as a copy."""
+    """Returns (output of a command, its peak memory in bytes). The peak is never below the memory of
+    this script, because a process begins as a copy of it."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         with subprocess.Popen([str(c) for c in command], stdout=out, stderr=err,
@@ -99,7 +99,7 @@ def run(command, threads):
 
 
 def result_of(command, threads):
-    """The JSON object on the last line, with the memory taken."""
+    """Returns the JSON object on the last line, with the peak memory."""
     said, memory = run(command, threads)
     try:
         return json.loads(said.strip().splitlines()[-1]) | {"process_bytes": memory}
@@ -108,7 +108,7 @@ def result_of(command, threads):
 
 
 def machine():
-    """The processor's name and how busy the machine is, since both decide what a time means."""
+    """Returns the processor's name and the load of the machine, as both affect times."""
     name = platform.processor() or platform.machine()
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -123,12 +123,12 @@ def spread(values):
 
 
 def apart(ours, theirs):
-    """The largest difference of losses, step by step, relative."""
+    """Returns the largest relative difference of losses, step by step."""
     return max((abs(a - b) / max(abs(a), 1e-9) for a, b in zip(ours, theirs)), default=float("nan"))
 
 
 def reason_against(ours, theirs, wanted):
-    """Why two results are not of the same network, or nothing."""
+    """Returns why two results are not of the same network; "" if they are."""
     if {ours["parameters"], theirs["parameters"]} != {wanted}:
         return (f"ours has {ours['parameters']} parameters, the peer {theirs['parameters']}, "
                 f"wanted are {wanted}")
@@ -139,7 +139,7 @@ def reason_against(ours, theirs, wanted):
 
 
 class Comparison:
-    """Of one case: who runs how."""
+    """Runs ours and the peers for one case."""
 
     def __init__(self, case, arguments, folder):
         self.case, self.arguments = case, arguments
@@ -162,7 +162,7 @@ class Comparison:
                           "--json"], a.threads)
 
     def tried(self, ours):
-        """Of every variant its result, or why it is no peer."""
+        """Returns the result of every variant, or the reason why it is no peer."""
         wanted, results = parameters_of(self.case.model), {}
         for who in self.arguments.variants:
             try:
@@ -209,7 +209,7 @@ def say(text):
 
 
 def empty_processes(arguments):
-    """What a process of each takes that trains nothing, in bytes."""
+    """Returns the bytes that a process of each takes without training."""
     commands = {"ours": [arguments.trainer, "--version"],
                 "torch": [arguments.python, "-c", "import numpy, torch"],
                 "tensorflow": [arguments.tf_python, "-c", "import tensorflow"]}
@@ -259,7 +259,7 @@ def main():
         say(f"{name}, batch {case.batch}")
         with tempfile.TemporaryDirectory() as folder:
             found["cases"][name] = Comparison(case, arguments, folder).found()
-        if arguments.json:  # after each, so that an interrupted run leaves what it found
+        if arguments.json:  # after each, so that an interrupted run leaves its results
             arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
     print(compare_page.page(found))
     return any("ratio" not in case for case in found["cases"].values())

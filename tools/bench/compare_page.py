@@ -1,4 +1,4 @@
-"""What compare.py found, as Markdown for docs/cpu-runs.md."""
+"""Formats the results of compare.py as Markdown for docs/cpu-runs.md."""
 
 
 def row(*cells):
@@ -18,14 +18,14 @@ def losses(case):
 
 
 def fastest_of(peer, case):
-    """images/s of the fastest variant in its one run."""
+    """Returns images/s of the fastest variant in its single run."""
     ran = [result["images_per_second"] for who, result in case["variants"].items()
            if who.startswith(peer + "/") and "fault" not in result]
     return f"{max(ran):.1f}" if ran else ""
 
 
 def page(found):
-    """The tables: ratio, speed and memory; then what shows that both trained the same."""
+    """Returns tables of ratio, speed and memory, then the evidence that both trained the same network."""
     cases = found["cases"].values()
     complete = [case for case in cases if "ratio" in case]
     lines = [f"{found['threads']} threads, {found['machine']}; {found['trainer'].split(';')[0].strip()} "

@@ -26,19 +26,19 @@ import gpu_report
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUDGET = {"correctness": 380, "sanitizer": 420, "bench": 540, "tune": 150}  # seconds: 25 minutes
 CONFIG = ROOT / "models/configs/resnet50_224.yaml"
-NETWORKS = {  # of the bench: what the trainer is told, the peer's name of it, the batch
+NETWORKS = {  # for bench: the trainer's settings, the peer's name for it, the batch
     "ResNet-18-CIFAR": (["model.name=resnet18_cifar", "model.classes=10", "data.image_size=32",
                          "data.batch=512"], "resnet18_cifar", 512),
     "ResNet-50 224": (["data.batch=128"], "resnet50", 128)}
-# Small kernels of ours. Those of cuDNN are NVIDIA's to check.
+# Our small kernels; NVIDIA checks those of cuDNN.
 SANITIZED = ("CudaRows.*:CudaNorms.*:CudaPool2d.*:CudaOptimizer.*:CudaSlice.*:CudaIndexing.*:"
              "CudaElementwise.*:CudaStructural.*:CudaInputLayers.*:CudaKnown*")
-# Which need the files of the machine that they were built on.
+# Tests that need files of the computer on which they were built.
 ELSEWHERE = "-CudaConvPlans.*:OldDriver.*"
 
 
 class Machine:
-    """Where the programs are, and what they need to start."""
+    """The programs' folder and the environment in which they start."""
 
     def __init__(self, folder, out):
         self.folder, self.out = pathlib.Path(folder).resolve(), out
@@ -58,7 +58,7 @@ class Machine:
         return str(self.folder / "bin" / name)
 
     def run(self, *command, seconds=600, ours=True, **more):
-        """(exit code, output, seconds); 124 where its time was up, then with all that it began."""
+        """Returns (exit code, output, seconds); 124 if time was up and all its processes killed."""
         seconds, start = min(seconds, self.left()), time.monotonic()
         if seconds < 2:
             return 124, "no time was left", 0.0
@@ -84,7 +84,7 @@ class Machine:
         return code, output, took
 
     def json_of(self, *command, **more):
-        """What a command prints as JSON; {"fault": ..} where it does not."""
+        """Returns the JSON that a command prints; {"fault": ..} if it prints none."""
         code, output, _ = self.run(*command, **more)
         lines = [line for line in output.splitlines() if line.startswith("{")]
         try:
@@ -95,13 +95,13 @@ class Machine:
 
 
 def pytorch_libraries():
-    """The folders in which PyTorch's wheels keep cuDNN and cuBLAS."""
+    """Returns the folders in which PyTorch's wheels have cuDNN and cuBLAS."""
     return sorted({folder for site in sys.path
                    for folder in glob.glob(os.path.join(site, "nvidia", "*", "lib"))})
 
 
 def tests(machine, name, *arguments, seconds):
-    """The counts of a test program, the names of what failed, and what tests recorded."""
+    """Returns the counts of a test program, the names of failed tests, and the recorded properties."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "tests.json"
         code, output, took = machine.run(machine.program(name), f"--gtest_output=json:{path}",
@@ -126,7 +126,7 @@ def tests(machine, name, *arguments, seconds):
 
 
 def same_bits(machine, runs, steps):
-    """How many different weights as many trainings end with."""
+    """Returns the number of different weights with which `runs` equal trainings end."""
     digests, code, start = [], 0, time.monotonic()
     for _ in range(runs):
         if machine.left() < 1.5 * (time.monotonic() - start) / max(1, len(digests)):
@@ -164,7 +164,7 @@ def correctness(machine, options):
 
 
 def nearest_profile(description):
-    """The committed profile of the same architecture, and in what it differs."""
+    """Returns the committed profile of the same architecture, and its differences."""
     for path in sorted((ROOT / "runtime/cuda/profiles").glob("*.json")):
         known = json.loads(path.read_text())["description"]
         if known.get("deviceVer") == description.get("deviceVer"):
@@ -208,7 +208,7 @@ def bench_peer(machine, network, tf32, options, variant):
 
 
 def bench(machine, options):
-    """In turn: in the first round every variant of PyTorch, in later ones the fastest and ours."""
+    """Alternates ours with PyTorch: the first round runs every variant, later ones the fastest."""
     cases = []
     for network in NETWORKS:
         for tf32 in (True, False):
@@ -230,7 +230,7 @@ def bench(machine, options):
 
 
 def tune_case(machine, network, tf32, options, share, **cache):
-    """Measures the plans, in half of the case's share of the time; then both ways in turn."""
+    """Measures the plans, in half of the case's share of the time; then alternates both settings."""
     start = time.monotonic()
     code, said, took = machine.run(machine.program("trainer"), "tune", "--config", CONFIG,
                                    *settings_of(network, tf32), seconds=share / 2, **cache)
@@ -250,8 +250,8 @@ def tune_case(machine, network, tf32, options, share, **cache):
 
 
 def tune(machine, options):
-    """What trainer tune is worth; of the time that is left then, what other settings are: cuDNN's
-    workspace is at most so large."""
+    """Measures the benefit of trainer tune; then, in the time that is left, that of other settings,
+    such as limits of cuDNN's workspace."""
     others = ("gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=1GiB")
     cases = []
     with tempfile.TemporaryDirectory() as cache:

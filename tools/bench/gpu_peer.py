@@ -18,7 +18,7 @@ VARIANTS = ("eager", "compile", "graph")
 
 
 def step_of(torch, arguments):
-    """A function that trains one step and returns the loss on the GPU."""
+    """Returns a function that trains one step and returns the loss on the GPU."""
     import torch_kit
 
     model, image = torch_kit.build(arguments.model, peer.MODELS[arguments.model])
@@ -29,7 +29,7 @@ def step_of(torch, arguments):
     step = peer.step_of(torch, model, x, y, arguments.variant, 0.01, "fused")
     if arguments.variant != "graph":
         return step
-    beside = torch.cuda.Stream()  # as PyTorch's manual warms up before it captures
+    beside = torch.cuda.Stream()  # warm-up before the capture, as in PyTorch's manual
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""What gpu_check.py found, as a page of Markdown for docs/gpu-runs.md."""
+"""Formats the results of gpu_check.py as a page of Markdown for docs/gpu-runs.md."""
 
 import statistics
 
@@ -8,7 +8,7 @@ def speeds(results):
 
 
 def fastest(peers):
-    """The variants that ran, the fastest first."""
+    """Returns the variants that ran, fastest first."""
     ran = [variant for variant in peers if speeds(peers[variant])]
     return sorted(ran, key=lambda variant: -statistics.median(speeds(peers[variant])))
 
@@ -111,7 +111,7 @@ def tune(found):
 
 
 def page(parts):
-    """(Markdown, whether all of it is as it must be)."""
+    """Returns (Markdown, whether all results are as they must be)."""
     text, good = [], True
     for name, write in (("correctness", correctness), ("sanitizer", sanitizer), ("bench", bench),
                         ("tune", tune)):

@@ -24,7 +24,7 @@ import torch._inductor.config
 import torchvision
 
 SIDE, THREADS = 224, 2
-SAME = 1e-4  # of the largest logit
+SAME = 1e-4  # relative to the largest logit
 
 
 def run(*words):
@@ -58,7 +58,7 @@ def torch_network(network, path):
 
 
 def peers(network, folder, x):
-    """Name and what computes the logits of x."""
+    """Returns {name: function that computes the logits of x}."""
     model = torch_network(network, folder / "m.safetensors")
     last = copy.deepcopy(model).to(memory_format=torch.channels_last)
     x_last = x.contiguous(memory_format=torch.channels_last)

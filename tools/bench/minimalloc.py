@@ -20,7 +20,7 @@ import tempfile
 
 
 def seconds_of(command):
-    """The exit status of a command and the processor time it took."""
+    """Returns the exit status of a command and its processor time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,8 +1,8 @@
-"""The networks of the zoo that are compared, described once for every peer.
+"""The networks of the zoo for comparisons, described once for every peer.
 
 A kit makes layers of one library: `TorchKit` (peer.py), `TensorflowKit` (tf_peer.py), or `Count`,
-which only counts. Layers with parameters are made under the names that the zoo gives them, so a
-peer can start from our weights and its losses can be held against ours.
+which only counts. Layers with parameters have the names that the zoo gives them, so a peer can
+start from our weights and its losses can be compared with ours.
 """
 
 
@@ -156,8 +156,8 @@ def vgg16_bn(kit, classes):
         kit.linear("classifier.6", 4096, classes))
 
 
-# name: (what makes it of a kit and a number of classes, channels and side of the images, classes).
-# None has dropout: its masks would differ.
+# name: (function of a kit and a number of classes, channels and side of the images, classes).
+# None has dropout, because masks would differ.
 NETWORKS = {
     "lenet5": (lenet5, (1, 28), 10),
     "resnet20": (resnet_cifar(20), (3, 32), 10),
@@ -172,7 +172,7 @@ NETWORKS = {
 
 
 class Count:
-    """A kit whose layers are the numbers of their parameters."""
+    """A kit whose layers are their numbers of parameters."""
 
     def conv(self, _, inputs, outputs, kernel, stride=1, groups=1, padding=None, bias=False):
         return kernel * kernel * inputs // groups * outputs + (outputs if bias else 0)

@@ -1,16 +1,16 @@
-"""The weights that our networks start from and the batches of `trainer bench`, number by number.
+"""The initial weights of our networks and the batches of `trainer bench`, number by number.
 
 A peer that starts from them must have our losses, which shows that both train the same network.
-What is computed here is written in runtime/random.h, engine/store.cc and
-models/training/generated_batches.cc. Needs NumPy, which comes with every peer.
+runtime/random.h, engine/store.cc and models/training/generated_batches.cc define these numbers.
+Needs NumPy, which comes with every peer.
 """
 
 import math
 
 import numpy as np
 
-BATCHES = 4  # that a step reads in turn
-MEAN, STD = 0.5, 0.25  # of the pixels / 255, as compare.py configures ours
+BATCHES = 4  # read in turn
+MEAN, STD = 0.5, 0.25  # for pixels / 255, as compare.py configures ours
 PIECE = 1 << 16  # counters at a time, so that the memory of a process is the peer's
 
 
@@ -24,7 +24,7 @@ def random_key(seed, name):
 
 
 def philox(key, first, count):
-    """The words of counters [first, first + count): uint32 [count, 4]."""
+    """Returns the words of counters [first, first + count): uint32 [count, 4]."""
     low = np.uint64(0xFFFFFFFF)
     counter = np.arange(first, first + count, dtype=np.uint64)
     c0, c1 = counter & low, counter >> np.uint64(32)
@@ -44,7 +44,7 @@ def pieces(key, counters):
 
 
 def uniforms(words):
-    """[0, 1) out of each two words: float64 [count, 2]."""
+    """Returns numbers in [0, 1), each from two words: float64 [count, 2]."""
     pairs = words.reshape(-1, 2, 2)
     bits = pairs[..., 0] << np.uint64(32) | pairs[..., 1]
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0 ** -53
@@ -64,7 +64,7 @@ def uniform(seed, name, shape, bound):
 
 
 def fill(key, shape, each, made):
-    """float32 of a shape; `made` turns the words of counters into `each` values a counter."""
+    """Returns float32 of a shape; `made` converts the words of a counter into `each` values."""
     values, at = np.empty(math.prod(shape), np.float32), 0
     for words in pieces(key, -(-values.size // each)):
         part = made(words)[:values.size - at]
@@ -87,7 +87,7 @@ def linear_weights(seed, name, outputs, inputs):
 
 
 def batches(seed, batch, image, classes):
-    """[(float32 images [n, h, w, c], int64 labels [n])] of images (h, w, c), each of the batches."""
+    """Returns [(float32 images [n, h, w, c], int64 labels [n])] for images (h, w, c), by batch."""
     pixels, labels = BATCHES * batch * math.prod(image), BATCHES * batch
     flat, at = np.empty(pixels + 2 * labels, np.uint32), 0
     for words in pieces(seed, -(-flat.size // 4)):

@@ -23,7 +23,7 @@ SHOWN = 4  # losses of the first steps
 
 
 def step_of(torch, model, x, y, variant, lr, sgd):
-    """A function that trains one step and returns the loss, where the model stands. Without
+    """Returns a function that trains one step and returns the loss on the model's device. Without
     arguments it trains on x and y."""
     loss_of = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr, 0.9, nesterov=True, weight_decay=5e-4,
@@ -41,7 +41,7 @@ def step_of(torch, model, x, y, variant, lr, sgd):
 
 
 def timed(step, arguments):
-    """What compare.py reads, of a step that takes the number of its batch and returns the loss."""
+    """Times `step`, which maps a batch's number to the loss; returns figures for compare.py."""
     numbers = itertools.count()
     losses, times = [], []
     for _ in range(1 + arguments.warmup + arguments.steps):

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 import our_numbers
 
-EPS, MOMENTUM = 1e-5, 0.1  # of batch norm
+EPS, MOMENTUM = 1e-5, 0.1  # batch norm
 
 
 def same(padding):
@@ -12,7 +12,7 @@ def same(padding):
 
 
 class TensorflowKit:
-    """Layers as functions of tensors; the kit keeps what is trained."""
+    """Layers as functions of tensors; the kit stores the trained variables."""
 
     def __init__(self, seed):
         self.seed, self.parameters = seed, []

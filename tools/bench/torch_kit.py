@@ -13,7 +13,7 @@ def named(name, layer):
 
 
 class OptionA(nn.Module):
-    """Every second pixel; the new channels are zero, half on either side."""
+    """Takes every second pixel; the new channels are zero, half on either side."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -55,7 +55,7 @@ class Widened(nn.Module):
 
 
 class TorchKit:
-    """Layers as PyTorch users make them; those with parameters know our name for them."""
+    """Layers as PyTorch users make them; those with parameters store our names."""
 
     option_a, residual, activated_first, widened = OptionA, Residual, ActivatedFirst, Widened
     sequence = nn.Sequential
@@ -93,13 +93,13 @@ class TorchKit:
 
 
 def build(name, classes):
-    """(module, (channels, height, width)) of a network."""
+    """Returns (module, (channels, height, width)) of a network."""
     make, (channels, side), _ = NETWORKS[name]
     return make(TorchKit(), classes), (channels, side, side)
 
 
 def start_from_ours(model, seed):
-    """Gives every layer the weights that ours starts from."""
+    """Gives every layer the initial weights of ours."""
     flattened = None
     with torch.no_grad():
         for layer in model.modules():

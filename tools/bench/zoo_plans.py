@@ -29,7 +29,7 @@ SIDES = {"mlp": 28, "lenet5": 28, "cnn_bn": 28, "resnet18_cifar": 32, "wide_resn
 
 
 def best_of(options, words, file):
-    """Buffers, ratio, milliseconds and proof of the default planner's plan for a configuration."""
+    """Returns buffers, ratio, milliseconds and proof of the default planner's plan."""
     planner = os.path.join(options.bin, "planner")
     subprocess.run([planner, "export", "-o", file, "--config", *words], check=True)
     table = subprocess.run([planner, "compare", file], check=True, text=True,

@@ -123,7 +123,7 @@ class Header final : public JsonListener {
     } else if (depth_ == 2 && member_ == "dtype") {
       tensor_.dtype = text;
     } else {
-      fail(fmt::format("{} must not be a text", where()));
+      fail(fmt::format("{} must not be a string", where()));
     }
   }
 

@@ -61,7 +61,7 @@ std::vector<int32_t> read_labels(const std::shared_ptr<const Hdf5Data>& data, in
                     read_numbers(from, info.type, 1, &label);
                     const int64_t place = first + to + i * step;
                     if (!(label >= 0 && label < kMaxClasses) || label != std::floor(label))
-                      fail(info, fmt::format("label {} of image {} is not a whole number from 0 to "
+                      fail(info, fmt::format("label {} of image {} is not an integer from 0 to "
                                              "{}; number the classes from 0 on",
                                              label, place, kMaxClasses - 1));
                     labels[static_cast<size_t>(place)] = static_cast<int32_t>(label);

@@ -62,8 +62,8 @@ std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t 
                                     const char* key, SubsetOrder order) {
   if (all == nullptr || count == 0 || count == all->count()) return all;
   if (count < 0 || count > all->count()) {
-    throw ConfigError(fmt::format("data.{}: {} is asked for, but {} has {} images; 0 takes all",
-                                  key, count, all->name(), all->count()));
+    throw ConfigError(fmt::format("data.{}: is {}, but {} has only {} images; 0 means all", key,
+                                  count, all->name(), all->count()));
   }
   return subset(std::move(all), count, order);
 }

@@ -1,4 +1,5 @@
-// The matrix product against sums in float64, for every transposition, over sizes around the tiles.
+// Compares the matrix product with sums in float64, for every transposition and sizes around the
+// tiles.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@ std::vector<T> values(int64_t count, uint32_t state) {
   return v;
 }
 
-// The two that there are; the native one where this build and processor have it.
+// The algorithms; native only if this build and processor have it.
 enum class Algorithm { native, eigen };
 
 template <class T>

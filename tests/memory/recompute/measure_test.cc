@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// a -> b -> c -> d, and back: e reads c, f reads b.
+// a -> b, a -> c -> d; e reads c and d, f reads b and e.
 RecomputeProblem small() {
   return {{{2, false, {}, "a"},
            {10, false, {}, "b"},
@@ -29,7 +29,7 @@ TEST(RecomputeMeasure, CountsWhatIsLive) {
   const RecomputeProblem problem = small();
   const auto measured = measure(problem, once_each(problem));
   ASSERT_TRUE(measured);
-  // With C: a and b, its own c, and scratch of 8.
+  // At C: a and b, its result c, and scratch of 8.
   EXPECT_EQ(measured->live, (std::vector<int64_t>{2, 12, 26, 20, 23, 14}));
   EXPECT_EQ(measured->peak, 26);
   EXPECT_EQ(measured->highest, 2);
@@ -40,7 +40,7 @@ TEST(RecomputeMeasure, CountsWhatIsLive) {
 
 TEST(RecomputeMeasure, FreesACopyAfterItsLastReader) {
   const RecomputeProblem problem = small();
-  // b is read once, by the second copy: the first is there for its own run alone, a waits.
+  // Only F reads b, from the second run of B: the first copy is live during its own run, a stays.
   const auto measured = measure(problem, {0, 1, 2, 3, 4, 1, 5});
   ASSERT_TRUE(measured);
   EXPECT_EQ(measured->live, (std::vector<int64_t>{2, 12, 16, 12, 15, 15, 14}));
@@ -49,7 +49,7 @@ TEST(RecomputeMeasure, FreesACopyAfterItsLastReader) {
 
 TEST(RecomputeMeasure, CountsABlockThatIsTakenOnce) {
   RecomputeProblem problem = small();
-  problem.values[4] = {4, false, {3}, "e"};  // takes d, which dies there
+  problem.values[4] = {4, false, {3}, "e"};  // in place of d, whose last use is here
   EXPECT_EQ(measure(problem, once_each(problem))->live[4], 20);
   problem.steps[5].reads.push_back(3);  // now d is read later
   EXPECT_EQ(measure(problem, once_each(problem))->live[4], 24);
@@ -72,13 +72,13 @@ TEST(RecomputeMeasure, RefusesWhatIsNoSequence) {
   EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4, 5, 6}));  // no such step
   EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 4, 5, -1}));
   problem.steps[1].recomputable = false;
-  EXPECT_FALSE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));  // may not
+  EXPECT_FALSE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));  // B is not recomputable
   problem.steps[1].recomputable = true;
   problem.steps[3].recomputable = false;
   problem.steps[3].overwrites = {0};
   EXPECT_TRUE(measure(problem, {0, 1, 1, 2, 3, 4, 5}));
   EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 1, 4, 5}));     // reads a, which D overwrote
-  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 0, 1, 4, 5}));  // nor is a made again
+  EXPECT_FALSE(measure(problem, {0, 1, 2, 3, 0, 1, 4, 5}));  // nor can A run again
 }
 
 std::string fault_of(const RecomputeProblem& problem) {
@@ -180,7 +180,7 @@ TEST(RecomputeCheck, FindsWhatIsWrong) {
   EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it reads value 0, which was overwritten");
 }
 
-// Runs at random, right and wrong ones: two counts that share no code say the same.
+// Random sequences, right and wrong: two counts that share no code agree.
 TEST(RecomputeCheck, AgreesWithTheMeasureOnAnySequence) {
   int right = 0;
   for (uint32_t seed = 0; seed < 2000; ++seed) {

@@ -1,4 +1,4 @@
-// Problems of recomputation at random, the same for the same seed on every machine.
+// Random recomputation problems, the same for a seed on every machine.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class RandomRecompute {
       if (!overwritten_[v]) step.reads.push_back(v);
   }
 
-  // One of those from outside.
+  // Overwrites v if it is an external value.
   void overwrite(RecomputeStep& step, int v) {
     if (v >= std::ssize(problem_.values) || overwritten_[v] || made(v)) return;
     overwritten_[v] = true;
@@ -85,8 +85,8 @@ class RandomRecompute {
   std::vector<bool> overwritten_;
 };
 
-// Up to `steps` steps over values of 1 to 20 bytes, some of them updates, results, in place, with
-// scratch, or with several outputs; whatever a problem may have.
+// Returns a problem of up to `steps` steps over values of 1 to 20 bytes, some of them updates,
+// results, in place, with scratch, or with several outputs; everything a problem may have.
 inline RecomputeProblem random_recompute(uint64_t seed, int steps) {
   return RandomRecompute(seed, steps).problem();
 }

@@ -27,7 +27,7 @@ int64_t peak_of(const RecomputeProblem& problem) {
   return measure(problem, once_each(problem))->peak;
 }
 
-// Budgets from `lowest` to what it is without recomputation, both included.
+// Returns budgets from `lowest` to the peak without recomputation, both included.
 std::vector<int64_t> budgets_from(int64_t lowest, const RecomputeProblem& problem, int count) {
   const int64_t highest = peak_of(problem);
   std::vector<int64_t> budgets;
@@ -39,7 +39,7 @@ RecomputeProblem resnet50() {
   return training_recompute({.batch = 184, .flops_per_ns = 10'000, .bytes_per_ns = 700});
 }
 
-// The cheapest of all sequences with up to `more` runs beyond one of each step.
+// Finds the cheapest sequence with up to `more` runs beyond one of each step.
 class BruteForce {
  public:
   BruteForce(const RecomputeProblem& problem, int more) : p_(problem), more_(more) { extend(0); }
@@ -79,7 +79,7 @@ TEST(RecomputeStrategies, ExactIsTheCheapestOfAllSequences) {
     const RecomputePlan plan = solve_checked(strategy("exact"), problem);
     if (cheapest >= 0) {
       ASSERT_EQ(plan.status, SolveStatus::kOptimal) << seed;
-      // With more runs it may be cheaper still, but these are short.
+      // A longer sequence may be cheaper, but these problems are short.
       EXPECT_EQ(plan.cost, cheapest) << seed;
       cheaper_than_none += plan.extra > 0 ? 1 : 0;
     } else {
@@ -117,7 +117,7 @@ TEST(RecomputeStrategies, BestIsJudgedByExact) {
   EXPECT_GT(dearer, 1500);
 }
 
-// What the search alone finds, as in problems that are too large for an exact one.
+// Compares the search alone, which larger problems rely on, with exact.
 TEST(RecomputeStrategies, TheSearchIsJudgedByExact) {
   double ratios = 0;
   int found = 0, feasible = 0;
@@ -150,7 +150,7 @@ TEST(RecomputeStrategies, NoOtherIsCheaperThanBest) {
     const auto budgets = budgets_from(peak_bound(problem).bytes, problem, 6);
     const auto best = strategy("best").solve(problem, budgets);
     for (const RecomputeStrategy* other : recompute_strategies()) {
-      if (other->name() == "exact") continue;  // the judge
+      if (other->name() == "exact") continue;  // the reference
       const auto plans = other->solve(problem, budgets);
       for (size_t i = 0; i < budgets.size(); ++i)
         EXPECT_TRUE(!fits(plans[i]) || (fits(best[i]) && best[i].cost <= plans[i].cost))
@@ -178,8 +178,8 @@ TEST(RecomputeStrategies, ALargerBudgetNeverCostsMore) {
   }
 }
 
-// Per mille of the step, at most; the published curve of MONeT for this network and batch has 32,
-// 56, 93 and 120 at 10, 8, 6 and 5 GB.
+// Maximum extra cost in per mille of the step; the published curve of MONeT for this network and
+// batch has 32, 56, 93 and 120 at 10, 8, 6 and 5 GB.
 TEST(RecomputeStrategies, BestTrainsResNet50InFewBytes) {
   const RecomputeProblem problem = resnet50();
   const std::vector<int64_t> budgets = {10'000'000'000, 8'000'000'000, 6'000'000'000, 5'000'000'000,
@@ -227,7 +227,7 @@ TEST(RecomputeStrategies, TheSameProblemGivesTheSamePlan) {
     EXPECT_EQ(each->candidates(problem), each->candidates(problem)) << each->name();
 }
 
-// A chain, forward and back, as long as no recursion may follow.
+// A chain, forward and back, too long for recursion.
 TEST(RecomputeStrategies, LongChainsAreNoTrouble) {
   constexpr int kLength = 30'000;
   RecomputeProblem problem;
@@ -241,7 +241,7 @@ TEST(RecomputeStrategies, LongChainsAreNoTrouble) {
   problem.values[kLength - 2].may_reuse = {kLength - 3};
   EXPECT_EQ(peak_of(problem), 3);
   const RecomputePlan plan = strategy("segments").solve(problem, {{2}}).front();
-  EXPECT_EQ(plan.status, SolveStatus::kOptimal);  // the first value is made again at the end
+  EXPECT_EQ(plan.status, SolveStatus::kOptimal);  // the first value is recomputed at the end
   EXPECT_EQ(plan.extra, 1);
 }
 

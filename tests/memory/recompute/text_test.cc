@@ -69,7 +69,7 @@ TEST(RecomputeText, SaysWhereItIsWrong) {
   EXPECT_EQ(error_of("value a\n"), "f:1:8: the size in bytes is missing");
   EXPECT_EQ(error_of("value a=b 1\n"), "f:1:7: a name has no comma and no '=', this is 'a=b'");
   EXPECT_EQ(error_of("value a -1\n"), "f:1:9: a number must not be below 0, this is '-1'");
-  EXPECT_EQ(error_of("value a 1KiB\n"), "f:1:9: a whole number is needed, this is '1KiB'");
+  EXPECT_EQ(error_of("value a 1KiB\n"), "f:1:9: an integer is needed, this is '1KiB'");
   EXPECT_EQ(error_of("value a 4611686018427387904\n"),
             "f:1:9: a number must fit 62 bits, this is '4611686018427387904'");
   EXPECT_EQ(error_of("value a 1\nvalue a 2\n"), "f:2:7: there is a value 'a' already");

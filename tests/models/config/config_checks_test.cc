@@ -1,4 +1,5 @@
-// What must hold between the keys of a configuration; the texts stand in tests/errors/config/.
+// Rules that hold between the keys of a configuration; tests/errors/config/ has the texts of
+// errors.
 #include <map>
 #include <memory>
 
@@ -20,7 +21,7 @@
 namespace tessera {
 namespace {
 
-// A run is repeated from the configuration that it wrote, which names every key.
+// A run can be repeated from the configuration that it wrote, which names every key.
 TEST(ConfigChecks, ResolvedConfigurationsLoad) {
   for (const char* optimizer : {"sgd", "adamw"}) {
     for (const std::string& schedule : names_of<ScheduleKind>()) {
@@ -39,7 +40,7 @@ TEST(ConfigChecks, ResolvedConfigurationsLoad) {
   }
 }
 
-// The structs may hold what means nothing; what is written of them can be read.
+// A Config may hold keys without effect; the printed configuration omits them and can be read.
 TEST(ConfigChecks, WhatHasNoEffectIsNotPrinted) {
   Config config;
   config.optimizer.name = "adamw";
@@ -56,7 +57,7 @@ TEST(ConfigChecks, WhatHasNoEffectIsNotPrinted) {
   EXPECT_EQ(parse_config(printed, "printed").optimizer.beta1, 0.8);
 }
 
-// Help texts and errors have from one place who reads a key.
+// Help texts and errors take the choices that read a key from one list.
 TEST(ConfigChecks, HelpBeginsWithTheChoicesThatReadTheKey) {
   EXPECT_EQ(optimizers_with("beta1"),
             (std::vector<std::string>{"adamw", "adam", "lion", "lamb", "muon"}));
@@ -66,10 +67,10 @@ TEST(ConfigChecks, HelpBeginsWithTheChoicesThatReadTheKey) {
     help[key.path] = key.help;
     EXPECT_TRUE(!key.when || !key.when->values.empty()) << key.path;
   }
-  EXPECT_EQ(help["schedule.gamma"], "step, multistep, exponential, plateau: factor");
+  EXPECT_EQ(help["schedule.gamma"], "step, multistep, exponential, plateau: factor of lr");
   EXPECT_EQ(help["optimizer.beta1"].substr(0, 31), "adamw, adam, lion, lamb, muon: ");
   EXPECT_EQ(help["model.widths"].substr(0, 13), "mlp, cnn_bn: ");
-  EXPECT_EQ(help["gpu.workspace"].substr(0, 5), "bytes");
+  EXPECT_EQ(help["gpu.workspace"].substr(0, 7), "maximum");
 }
 
 TEST(ConfigChecks, WhatFitsIsAccepted) {
@@ -106,7 +107,7 @@ TEST(ConfigChecks, WhatFitsIsAccepted) {
     EXPECT_NO_THROW(parse_config(text, "a.yaml")) << text;
 }
 
-// An override that makes another choice puts aside what a file gave for the first one.
+// An override that makes another choice resets the keys that a file gave for the first choice.
 TEST(ConfigChecks, ASettingThatNothingReadsIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"data.root=xx", "data.name=synthetic"},
@@ -142,21 +143,21 @@ TEST(ConfigChecks, WhatIsPutAsideIsNamedAndGone) {
       "model: {name: wide_resnet, depth: 16, widen: 8}\noptimizer: {nesterov: true, weight_decay: "
       "0.5}\n",
       "a.yaml", {"model.name=resnet20", "optimizer.name=adamw"});
-  EXPECT_EQ(config.put_aside,
+  EXPECT_EQ(config.ignored_keys,
             (std::vector<std::string>{"model.depth: 16 (a.yaml:1)", "model.widen: 8 (a.yaml:1)",
                                       "optimizer.nesterov: true (a.yaml:2)"}));
   EXPECT_FALSE(config.model.depth);
   EXPECT_FALSE(config.optimizer.nesterov);
-  EXPECT_EQ(config.optimizer.weight_decay, 0.5);  // both read it
-  EXPECT_TRUE(parse_config("seed: 2", "a.yaml", {"model.name=lenet5"}).put_aside.empty());
+  EXPECT_EQ(config.optimizer.weight_decay, 0.5);  // both optimizers read it
+  EXPECT_TRUE(parse_config("seed: 2", "a.yaml", {"model.name=lenet5"}).ignored_keys.empty());
   const Config layered = parse_config("model: {name: mlp, widths: [8]}", "a.yaml",
                                       {"model.layers=[flatten, {linear: {units: 10}}]"});
-  EXPECT_EQ(layered.put_aside, (std::vector<std::string>{"model.name: mlp (a.yaml:1)",
-                                                         "model.widths: [8] (a.yaml:1)"}));
+  EXPECT_EQ(layered.ignored_keys, (std::vector<std::string>{"model.name: mlp (a.yaml:1)",
+                                                            "model.widths: [8] (a.yaml:1)"}));
   EXPECT_EQ(layered.model.name, "layers");
 }
 
-// SGD's learning rate is a hundred times that of Adam.
+// The default learning rate of SGD is a hundred times that of Adam.
 TEST(ConfigChecks, EveryOptimizerHasItsOwnLearningRate) {
   const auto lr = [](const std::string& text, const std::vector<std::string>& overrides = {}) {
     return parse_config(text, "a.yaml", overrides).optimizer.lr;
@@ -174,19 +175,19 @@ TEST(ConfigChecks, EveryOptimizerHasItsOwnLearningRate) {
   }
 }
 
-// A learning rate in a file fits the optimizer that the file names.
+// A learning rate in a file applies only to the optimizer that the file names.
 TEST(ConfigChecks, AnotherOptimizerPutsTheLearningRateAside) {
   const char* text = "optimizer: {name: sgd, lr: 0.1}";
   const Config config = parse_config(text, "a.yaml", {"optimizer.name=adam"});
   EXPECT_EQ(config.optimizer.lr, 1e-3);
-  EXPECT_EQ(config.put_aside, std::vector<std::string>{"optimizer.lr: 0.1 (a.yaml:1)"});
+  EXPECT_EQ(config.ignored_keys, std::vector<std::string>{"optimizer.lr: 0.1 (a.yaml:1)"});
   const Config given = parse_config(text, "a.yaml", {"optimizer.name=adam", "optimizer.lr=0.1"});
   EXPECT_EQ(given.optimizer.lr, 0.1);
-  EXPECT_TRUE(given.put_aside.empty());
+  EXPECT_TRUE(given.ignored_keys.empty());
   EXPECT_EQ(parse_config(text, "a.yaml", {"optimizer.name=sgd"}).optimizer.lr, 0.1);
   EXPECT_EQ(parse_config("optimizer: {name: adamw, lr: 0.01}", "a.yaml", {"optimizer.name=adam"})
                 .optimizer.lr,
-            0.01);  // of one kind
+            0.01);  // an optimizer of one kind
 }
 
 TEST(ConfigChecks, WhatARunFindsWrongHasItsLine) {
@@ -197,7 +198,7 @@ TEST(ConfigChecks, WhatARunFindsWrongHasItsLine) {
   };
   EXPECT_TRUE(text("schedule.milestones: must rise")
                   .starts_with("a.yaml:2:29: error: schedule.milestones: must rise\n  schedule:"));
-  EXPECT_EQ(text("schedule.every: is none"), "schedule.every: is none");  // was not given
+  EXPECT_EQ(text("schedule.every: is none"), "schedule.every: is none");  // key not given
   EXPECT_EQ(text("no key at all"), "no key at all");
 }
 
@@ -247,7 +248,8 @@ TEST(ConfigChecks, EveryModelIsBuiltAsTrainingWould) {
       } catch (const ConfigError&) {
         built = false;
       }
-      // What cannot be built is refused; more is, where the shapes do not go through.
+      // A network that cannot be built is refused. Others may be refused too, because of their
+      // shapes.
       const bool refused = find_network_problem(config, ImageShape{size, size, 1}).has_value();
       EXPECT_TRUE(refused || built) << name << " " << size;
       const bool any_size = name.starts_with("resnet") || name == "mlp";
@@ -256,7 +258,7 @@ TEST(ConfigChecks, EveryModelIsBuiltAsTrainingWould) {
   }
 }
 
-// Where no name tells the channels before the data are there.
+// This data set's name does not determine the number of channels, so its images do.
 TEST(ConfigChecks, ANormalizationNeedsAnEntryForEachChannel) {
   const DatasetInfo info{.name = "gray",
                          .shape = {2, 2, 1},
@@ -280,7 +282,7 @@ TEST(ConfigChecks, ANormalizationNeedsAnEntryForEachChannel) {
   }
 }
 
-// What no number can count is an error, not a small number.
+// Sizes that overflow int64 are errors, not small numbers.
 TEST(ConfigChecks, SizesThatOverflowAreErrors) {
   constexpr int64_t kMax = 2147483647;
   EXPECT_THROW((TensorSpec{DType::f32, {kMax, kMax}, {}}.bytes()), ShapeError);

@@ -27,7 +27,7 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-// JSON is YAML.
+// Parses JSON as YAML, of which it is a subset.
 YamlNode tree_of(const std::string& text) {
   Diagnostics errors;
   YamlNode root = read_yaml(std::make_shared<SourceText>(SourceText{"text", text}), 0, errors).root;
@@ -56,7 +56,7 @@ bool same_scalar(const YamlNode& a, const YamlNode& b) {
          (type_of(a) == "integer") == (type_of(b) == "integer");
 }
 
-// The words of JSON Schema that ours uses; any other is an error of the test.
+// Implements the words of JSON Schema that our schema uses; any other word fails the test.
 bool valid(const YamlNode& schema, const YamlNode& value);
 
 bool valid_type(const YamlNode& type, const YamlNode& value) {
@@ -134,7 +134,7 @@ TEST(ConfigDocs, SchemaTakesWhatIsRight) {
   EXPECT_TRUE(valid(schema, tree_of(print_config(Config()))));
 }
 
-// Most of what the reader refuses, an editor underlines too: keys, types, units, ranges, names.
+// An editor underlines most errors of the reader too: keys, types, units, ranges, names.
 TEST(ConfigDocs, SchemaRefusesWhatIsWrong) {
   const YamlNode schema = tree_of(config_schema());
   int of = 0;
@@ -144,7 +144,7 @@ TEST(ConfigDocs, SchemaRefusesWhatIsWrong) {
       bool wanted = true;
       for (const char* other : {"-device", "-gpu", "_of_other", "-bytes_half", "-limit_large",
                                 "-half_step", "-limit.", "-seed_large", "-exponent"})
-        wanted = wanted && wrong.name.find(other) == std::string::npos;  // no schema can tell
+        wanted = wanted && wrong.name.find(other) == std::string::npos;  // not in a schema
       if (!wanted) continue;
       ++of;
       EXPECT_FALSE(valid(schema, tree_of(wrong.text()))) << wrong.name;
@@ -162,7 +162,7 @@ TEST(ConfigDocs, TheTemplateIsAllDefaultsOfItsModel) {
   for (const std::string& model : model_names()) {
     Config config;
     config.model.name = model;
-    if (model == "alexnet") config.data.image_size = 64;  // takes no smaller ones
+    if (model == "alexnet") config.data.image_size = 64;  // the default is too small
     EXPECT_EQ(print_config(parse_config(config_template(model), model)), print_config(config));
   }
   EXPECT_THROW(config_template("resnet21"), ConfigError);

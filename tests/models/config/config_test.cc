@@ -60,7 +60,7 @@ TEST(Config, ReadsEveryGroup) {
   EXPECT_EQ(config.run.dir, "runs/resnet");
 }
 
-// Read by the optimizer that was chosen: a weight decay that leaves biases and norms alone.
+// Both optimizers can exclude biases and norms from the weight decay.
 TEST(Config, VectorsMayBeLeftOutOfTheWeightDecay) {
   for (const char* name : {"sgd", "adamw"}) {
     const Config config = parse_config(
@@ -95,7 +95,7 @@ TEST(Config, AnEmptyTextIsAllDefaults) {
   EXPECT_EQ(print_config(parse_config("", "a.yaml")), print_config(Config()));
 }
 
-// The one description: whatever a key holds, printing and parsing agree on it.
+// Printing and parsing agree for every key.
 TEST(Config, PrintsWhatItParses) {
   for (const char* text :
        {"", kExample, "train: {steps: 7}", "model: {name: mlp, widths: [3, 4]}",
@@ -131,26 +131,25 @@ TEST(Config, StepsOnTheCommandLinePutEpochsAsideAndTheOtherWayRound) {
 }
 
 TEST(Config, ReportsAllErrorsAtOnceByPlace) {
-  EXPECT_EQ(
-      error_of("seed: 1\nmodel: {nmae: x}\ndata:\n  batch: many\n  batch: 3\n"
-               "schedule: {warmup: 5}\n",
-               {"train.stesp=5"}),
-      "a.yaml:2:9: error: unknown key 'nmae' in model\n"
-      "  model: {nmae: x}\n"
-      "          ^~~~ did you mean 'name'?\n"
-      "a.yaml:4:10: error: data.batch: must be a whole number from 1 to 16777216, but is 'many'\n"
-      "    batch: many\n"
-      "           ^~~~\n"
-      "a.yaml:5:3: error: 'batch' is given twice, first in line 4\n"
-      "    batch: 3\n"
-      "    ^~~~~\n"
-      "a.yaml:6:20: error: schedule.warmup: must be a length in epochs or steps from 0 on "
-      "(such as 2ep or 500st), but is '5', which has no unit; write 5ep or 5st\n"
-      "  schedule: {warmup: 5}\n"
-      "                     ^\n"
-      "command line:1:7: error: unknown key 'stesp' in train\n"
-      "  train.stesp=5\n"
-      "        ^~~~~ did you mean 'steps'?");
+  EXPECT_EQ(error_of("seed: 1\nmodel: {nmae: x}\ndata:\n  batch: many\n  batch: 3\n"
+                     "schedule: {warmup: 5}\n",
+                     {"train.stesp=5"}),
+            "a.yaml:2:9: error: unknown key 'nmae' in model\n"
+            "  model: {nmae: x}\n"
+            "          ^~~~ did you mean 'name'?\n"
+            "a.yaml:4:10: error: data.batch: must be an integer from 1 to 16777216, but is 'many'\n"
+            "    batch: many\n"
+            "           ^~~~\n"
+            "a.yaml:5:3: error: 'batch' is given twice, first in line 4\n"
+            "    batch: 3\n"
+            "    ^~~~~\n"
+            "a.yaml:6:20: error: schedule.warmup: must be a duration in epochs or steps from 0 on "
+            "(such as 2ep or 500st), but is '5', which has no unit; write 5ep or 5st\n"
+            "  schedule: {warmup: 5}\n"
+            "                     ^\n"
+            "command line:1:7: error: unknown key 'stesp' in train\n"
+            "  train.stesp=5\n"
+            "        ^~~~~ did you mean 'steps'?");
 }
 
 TEST(Config, AKeyOutsideOfGroupsIsNotLookedForInOne) {
@@ -174,7 +173,7 @@ std::set<std::string> places_of(const std::string& errors) {
   return places;
 }
 
-// What is refused in one group keeps no error of another one back, and makes up none in its own.
+// An error in one group neither hides errors in other groups nor adds errors in its own.
 TEST(Config, ReportsWhatStandsBesideAKeyGivenTwice) {
   const std::string others =
       "model: {name: mlp, depth: 3}\noptimizer: {name: adamw, nesterov: true}\n"
@@ -219,7 +218,7 @@ TEST(Config, BoundsWhatIsCountedWith) {
             std::string::npos);
 }
 
-// What stands before a syntax error is checked all the same.
+// Keys before a syntax error are checked too.
 TEST(Config, ReportsWhatStandsBeforeASyntaxError) {
   const std::string errors = error_of("seed: -1\ndata: {batch: 0, root: [1\nloss: {");
   EXPECT_NE(errors.find("a.yaml:1:7: error: seed"), std::string::npos) << errors;
@@ -261,8 +260,8 @@ TEST(Config, KnowsWhereEachValueComesFrom) {
   EXPECT_EQ(print_config(parse_config(printed, "printed")), print_config(config));
 }
 
-// What yaml-cpp by itself reads without a word: keys given twice, cyclic and exploding aliases,
-// bytes that are not UTF-8, octal numbers.
+// yaml-cpp itself accepts these: keys given twice, cyclic and exploding aliases, bytes that are not
+// UTF-8, octal numbers.
 TEST(Config, RefusesWhatTheParserBelowAccepts) {
   EXPECT_NE(error_of("data: {batch: 1, batch: 2}").find("1:18: error: 'batch' is given twice"),
             std::string::npos);
@@ -316,7 +315,7 @@ TEST(Config, AFileThatIsNotThereOrNotOneIsAnError) {
   EXPECT_THROW(load_config(std::filesystem::temp_directory_path().string()), ConfigError);
 }
 
-// Damaged texts: an error or a configuration, never anything else.
+// A damaged text gives an error or a configuration, and never crashes.
 TEST(Config, SurvivesTruncationsAndReplacedBytes) {
   const std::string text = kExample;
   for (size_t i = 0; i < text.size(); i += 3) {
@@ -353,7 +352,7 @@ TEST(Config, SaysWhatTheDataFloorNeeds) {
   EXPECT_EQ(source.image_size, 64);
   EXPECT_EQ(image_shape(config.data), (ImageShape{64, 64, 3}));
   for (const std::string& name : data_names()) {
-    if (name == "hdf5") continue;  // its shape stands in a file
+    if (name == "hdf5") continue;  // its file has the shape
     config.data.name = name;
     EXPECT_GT(image_shape(config.data).bytes(), 0) << name;
   }

@@ -25,7 +25,7 @@ const golden::File& updates() {
   return opened;
 }
 
-// tests/golden/updates.py has the settings.
+// The settings are those of tests/golden/updates.py.
 TEST(Schedule, IsThatOfPyTorch) {
   std::map<std::string, ScheduleConfig> cases;
   cases["polynomial"] = named(ScheduleKind::kPolynomial);
@@ -78,7 +78,7 @@ TEST(Schedule, APlateauReducesAsPyTorchDoes) {
     EXPECT_NEAR(0.2 * state.factor, wanted.values[i], 1e-14) << i;
   }
   EXPECT_LT(wanted.values.back(), 0.07);
-  // A loss that is no number is not better, the first neither.
+  // A loss that is NaN or infinite is no improvement, not even as the first.
   for (const double bad : {std::nan(""), HUGE_VAL}) {
     Plateau diverged;
     look_at_plateau(config, 0.2, bad, diverged);
@@ -86,7 +86,7 @@ TEST(Schedule, APlateauReducesAsPyTorchDoes) {
     for (const double loss : {1.0, bad, bad, bad}) look_at_plateau(config, 0.2, loss, diverged);
     EXPECT_EQ(diverged, (Plateau{.factor = 0.5, .best = 1, .cooldown = 1}));
   }
-  // A least rate above the first does not raise it.
+  // A minimum rate above the initial rate does not raise it.
   config.final_lr = 1;
   Plateau high;
   for (int i = 0; i < 9; ++i) look_at_plateau(config, 0.2, 1, high);
@@ -108,7 +108,7 @@ TEST(Schedule, CosineGoesDownAfterTheWarmup) {
   ScheduleConfig config = named(ScheduleKind::kCosine);
   config.warmup = {1, kEpochs};
   config.final_lr = 0.2;
-  Schedule schedule(config, 1.0, 10, 50);  // 10 up, 40 down
+  Schedule schedule(config, 1.0, 10, 50);  // 10 steps of warmup, 40 of decay
   EXPECT_DOUBLE_EQ(schedule.lr(0), 0.1);
   EXPECT_DOUBLE_EQ(schedule.lr(10), 1.0);
   EXPECT_NEAR(schedule.lr(20), 0.2 + 0.8 * 0.8535533905932737, 1e-15);  // (1 + cos(pi/4)) / 2
@@ -155,8 +155,9 @@ ScheduleConfig cycle_to(double peak_at) {
   return config;
 }
 
-// torch.optim.lr_scheduler.OneCycleLR(max_lr=2, total_steps, pct_start, div_factor=10,
-// final_div_factor=4): its two phases end at pct_start total_steps - 1 and total_steps - 1.
+// Compares with torch.optim.lr_scheduler.OneCycleLR(max_lr=2, total_steps, pct_start,
+// div_factor=10, final_div_factor=4). Its two phases end at pct_start total_steps - 1 and
+// total_steps - 1.
 TEST(Schedule, OneCycleIsThatOfPyTorch) {
   const std::vector<std::pair<double, std::vector<double>>> cases{
       {0.3,

@@ -1,5 +1,5 @@
-// Wrong configurations with what must be said of them: a file a class of mistakes, which begins
-// the names of its cases.
+// Wrong configurations with their expected errors. Each file has one class of mistakes, whose name
+// begins the names of its cases.
 //
 //   === tab-mixed.yaml
 //   data:
@@ -7,7 +7,7 @@
 //   === says
 //   tab-mixed.yaml:2:3: error: a tab in the indentation; indent with spaces
 //
-// \xHH stands for a byte in a configuration, so that bytes which are no text survive any editor.
+// \xHH is a byte of a configuration, so that editors cannot change bytes that are not text.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +18,8 @@
 namespace tessera {
 
 struct WrongConfig {
-  std::string name;     // of the file that errors name
-  std::string written;  // the configuration as it stands in the file, with \xHH
+  std::string name;     // file name in the errors
+  std::string written;  // the configuration in the file, with \xHH
   std::string says;
 
   std::string text() const {

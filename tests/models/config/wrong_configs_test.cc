@@ -1,6 +1,6 @@
-// tests/errors/config/ has wrong configurations and what must be said of each (wrong_configs.h).
-// Overrides stand in comments at the top: "# override: data.batch=many". TESSERA_WRITE_GOLDEN=1
-// writes what is said into these files.
+// Compares errors with tests/errors/config/, which has wrong configurations and their expected
+// errors (wrong_configs.h). Overrides are comments at the top: "# override: data.batch=many".
+// TESSERA_WRITE_GOLDEN=1 writes the actual errors into these files.
 #include "tessera/tests/models/config/wrong_configs.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ std::vector<std::string> overrides_in(const std::string& text) {
   return overrides;
 }
 
-// Errors with their place: "NAME.yaml:2:3: error: ...".
+// Counts the errors with a position: "NAME.yaml:2:3: error: ...".
 int places_in(const std::string& errors) {
   static const std::regex place("(\\S+\\.yaml|command line):[0-9]+:[0-9]+: error: .+");
   int places = 0;
@@ -86,8 +86,8 @@ TEST(WrongConfigs, LargerThanAMebibyte) {
   EXPECT_EQ(errors_of(std::string(1u << 20, '\n'), "a.yaml", {}), "");
 }
 
-// Mistypings of a word: a letter left out, doubled, replaced by its neighbour on the keyboard, put
-// in, or swapped with the next one.
+// Returns mistypings of a word: a letter omitted, doubled, replaced by its neighbour on the
+// keyboard, inserted, or swapped with the next one.
 std::vector<std::string> mistyped(const std::string& word) {
   const std::vector<std::string> rows{"qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890"};
   std::vector<std::string> all;
@@ -107,7 +107,7 @@ std::vector<std::string> mistyped(const std::string& word) {
   return all;
 }
 
-// The first suggestion for a key that does not exist, "" when there is none.
+// Returns the first suggestion for a key that does not exist; "" if there is none.
 std::string suggested(const std::string& group, const std::string& leaf) {
   const std::string text = group.empty() ? leaf + ": x" : group + ": {" + leaf + ": x}";
   const std::string errors = errors_of(text, "a.yaml", {});

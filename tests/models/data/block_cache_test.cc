@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kBytes = 8;
 
-// Blocks that are their own numbers; notes which were filled.
+// A cache whose blocks contain their own numbers; records the order in which they are filled.
 struct Filled {
   std::vector<int64_t> order;
   BlockCache cache;

@@ -1,4 +1,4 @@
-// Small data files for the tests of the formats, in a folder of their own.
+// Temporary folders and small data files for the tests of data formats.
 #pragma once
 
 #include <atomic>
@@ -57,7 +57,7 @@ inline Bytes gzip(const Bytes& bytes) {
   return out;
 }
 
-// Runs fn, expects the exception and that its text has every part.
+// Runs fn; expects an exception of type E whose text contains every part.
 template <class E>
 void expect_error(const std::function<void()>& fn, const std::vector<std::string>& parts) {
   try {

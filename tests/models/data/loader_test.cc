@@ -19,7 +19,7 @@ using tessera::testing::expect_error;
 
 constexpr ImageShape kShape{6, 5, 3};
 
-// Image i is filled with hashes of i; label i % 7. Reading some image may be made to fail.
+// Image i is filled with hashes of i and has label i % 7. Reading image `bad` fails.
 class Hashed : public Dataset {
  public:
   explicit Hashed(int64_t count, int64_t bad = -1)
@@ -54,7 +54,7 @@ LoaderOptions training(int workers, int read_ahead = 3) {
   return options;
 }
 
-// All there is to a batch.
+// A copy of a batch.
 struct Copy {
   Bytes images;
   std::vector<int32_t> labels;
@@ -124,7 +124,7 @@ TEST(LoaderTest, ShuffleIsAPermutationNewEachEpoch) {
   EXPECT_NE(orders[1], orders[2]);
 }
 
-// 90 images of class 0, 10 of class 3; none of the others.
+// 90 images of class 0 and 10 of class 3; none of the other classes.
 class Uneven final : public Hashed {
  public:
   Uneven() : Hashed(100) {}
@@ -184,7 +184,7 @@ TEST(LoaderTest, StartsAnywhereAsIfItHadComeThere) {
     EXPECT_EQ(copy(loader.next(), loader), expected[21]);
     loader.start_epoch(0);
     EXPECT_EQ(copy(loader.next(), loader), expected[0]);
-    loader.start_epoch(0, 1);  // where it stands
+    loader.start_epoch(0, 1);  // its current position
     EXPECT_EQ(copy(loader.next(), loader), expected[1]);
     loader.start_epoch(4, 5);
     EXPECT_EQ(copy(loader.next(), loader), expected[29]);
@@ -287,7 +287,7 @@ TEST(LoaderTest, SaysWhatItHolds) {
   EXPECT_GE(loader.wait_seconds(), 0);
 }
 
-// What is handed out stays for as many calls, however eager the workers are.
+// A batch stays unchanged for `held` calls of next(), while the workers load further batches.
 TEST(LoaderTest, HeldBatchesStayAsTheyAre) {
   const auto data = std::make_shared<Hashed>(50);
   for (const int workers : {0, 1, 3}) {
@@ -303,7 +303,7 @@ TEST(LoaderTest, HeldBatchesStayAsTheyAre) {
       held.push_back(loader.next());
       copies.push_back(copy(held.back(), loader));
       EXPECT_EQ(copies.back(), copy(one.next(), one)) << workers << " workers, batch " << i;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));  // the workers go on
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // time for the workers
       for (size_t k = held.size() - std::min<size_t>(3, held.size()); k < held.size(); ++k)
         EXPECT_EQ(copy(held[k], loader), copies[k]) << workers << " workers, batch " << k;
     }

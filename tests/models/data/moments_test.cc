@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// One image is a value; images above the first `sound` cannot be read.
+// Images of one value; only the first `sound` can be read.
 class Values : public Dataset {
  public:
   Values(std::vector<uint8_t> values, size_t sound)

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// The shares of tests/golden/evaluation.py, whose figures stand below.
+// tests/golden/evaluation.py has these confidences and printed the expected values.
 TEST(CalibrationTest, TheErrorIsThatOfGuoAndOthers) {
   const std::pair<float, bool> shares[] = {
       {0.2f, false},   {0.25f, true}, {0.5f, false},  {0.6f, true}, {0.625f, false},
@@ -22,7 +22,7 @@ TEST(CalibrationTest, TheErrorIsThatOfGuoAndOthers) {
   EXPECT_NEAR(calibration.error(), 0.215250001848, 1e-12);
 }
 
-// By hand: bins of four images that are 0.75 sure and half right, and of one that is 1 and right.
+// Calculated by hand: four images with confidence 0.75, half of them correct; one with 1, correct.
 TEST(CalibrationTest, EdgesBelongToTheBinBelow) {
   Calibration calibration;
   for (const bool correct : {true, false, true, false}) calibration.add(0.75, correct);

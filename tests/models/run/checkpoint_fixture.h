@@ -28,14 +28,14 @@ inline void write_all(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// With its checksum.
+// Returns `bytes` with their checksum appended.
 inline std::string sealed(std::string bytes) {
   char seal[kSealBytes];
   make_seal(std::as_bytes(std::span(bytes)), seal);
   return bytes.append(seal, kSealBytes);
 }
 
-// A folder of this test alone, gone when it is over.
+// A folder of the current test, removed at its end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -55,7 +55,7 @@ class TemporaryFolder {
   std::filesystem::path dir_;
 };
 
-// Values follow from `mark`, so that two marks differ in every tensor.
+// A store whose values depend on `mark`: two marks differ in every tensor.
 class Tensors4 {
  public:
   explicit Tensors4(uint64_t mark = 1) : store_(mark) {

@@ -1,5 +1,5 @@
-// The folder of checkpoints: what is kept, what is gone on from, and what is left when any call of
-// the operating system fails.
+// CheckpointFolder: which checkpoints are kept, which one is resumed from, and which are left when
+// any call of the operating system fails.
 #include "tessera/models/run/checkpoint_folder.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ TEST_F(Folder, APipeIsNotWaitedFor) {
   EXPECT_THROW(CheckpointFile(folder_.path(5)), CheckpointError);
 }
 
-// Whether the newest good checkpoint is whole, and its step.
+// Loads the newest valid checkpoint and returns its step; -1 if there is none.
 int64_t newest_good(const CheckpointFolder& folder, const Tensors4& into) {
   for (int64_t step : folder.candidates()) {
     try {
@@ -120,8 +120,8 @@ int64_t newest_good(const CheckpointFolder& folder, const Tensors4& into) {
   return -1;
 }
 
-// Every call of every kind fails in every way, once and for ever, while a third checkpoint is
-// written over two older ones.
+// Every call of every kind fails in every way, once or forever, while a third checkpoint replaces
+// two older ones.
 class Faults : public Folder {
  protected:
   void expect_nothing_lost(const Fault& fault) {
@@ -152,7 +152,7 @@ class Faults : public Folder {
     if (passing && (once || fault.error == Fault::kShort)) {
       EXPECT_FALSE(report.fault) << fault.text();
     }
-    // The next one is written as if nothing had been.
+    // The next checkpoint is written as usual.
     EXPECT_FALSE(save(*writer, state_at(40), 40).fault) << fault.text();
     EXPECT_EQ(newest_good(folder_, into), 40) << fault.text();
     EXPECT_EQ(folder_.steps(), Steps{40}) << fault.text();

@@ -1,5 +1,5 @@
-// Checkpoint files: what is written comes back, what is damaged is refused, and no order of bytes
-// makes reading do harm. TESSERA_LONG_TESTS=1: ten times as many mutants.
+// Checkpoint files: written values are read back, damaged files are refused, and no bytes make
+// reading do harm. TESSERA_LONG_TESTS=1 tests ten times as many mutants.
 #include "tessera/models/run/checkpoint.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ TEST(Checkpoint, TellsWhatInferenceNeeds) {
   EXPECT_EQ(CheckpointFile(source(without), "x").inference(), "");
 }
 
-// The fuzzer starts from a file of today's format; TESSERA_NEW_SEED=1 writes it anew.
+// The fuzzer starts from a file of the current format; TESSERA_NEW_SEED=1 writes it.
 TEST(Checkpoint, TheFuzzersSeedIsAWholeCheckpoint) {
   const std::string path = TESSERA_SOURCE_DIR "/tests/fuzz/corpus/checkpoint/whole";
   const Tensors4 tensors;
@@ -144,7 +144,7 @@ TEST(Checkpoint, TheChecksumIsNotOptional) {
   EXPECT_NE(error_of("", tensors).find("it has only 0 bytes"), std::string::npos);
 }
 
-// Damages `bytes` in one of the ways in which disks, copies and enemies do.
+// Damages `bytes` as disks, copies or attackers do.
 void damage(std::string& bytes, RandomSequence& random) {
   const size_t size = bytes.size();
   const size_t from = random.below(size),
@@ -168,7 +168,7 @@ void damage(std::string& bytes, RandomSequence& random) {
     case 4:
       bytes.insert(from, std::string(count, static_cast<char>(random.below(256))));
       break;
-    default: {  // a number becomes another that hurts
+    default: {  // a number is replaced by a harmful one
       const uint64_t numbers[] = {0,
                                   1,
                                   2,
@@ -187,8 +187,8 @@ void damage(std::string& bytes, RandomSequence& random) {
   }
 }
 
-// Of the first half every mutant that is accepted must hold what was written: the checksum sees to
-// it. Of the second, whose checksum is made right again, any may be accepted; none may do harm.
+// Every second mutant gets a valid checksum and may be accepted. The others are refused because of
+// their checksum, unless their contents are unchanged. None may do harm.
 TEST(Checkpoint, MutantsAreRefusedOrUnchangedAndNeverHarm) {
   const int64_t count = std::getenv("TESSERA_LONG_TESTS") != nullptr ? 1'000'000 : 100'000;
   const Tensors4 tensors(7), into(8);

@@ -7,14 +7,14 @@
 namespace tessera {
 namespace {
 
-// That of tests/golden/evaluation.py, whose figures stand below.
+// Returns the matrix of tests/golden/evaluation.py, which printed the expected values below.
 ConfusionMatrix example() {
   ConfusionMatrix m(6);
   m.counts = {7, 2, 0, 1, 0, 0,   //
               1, 3, 1, 0, 0, 0,   //
               0, 0, 4, 0, 0, 0,   //
-              0, 0, 0, 0, 0, 0,   // only ever taken for
-              2, 0, 1, 0, 0, 0,   // never right
+              0, 0, 0, 0, 0, 0,   // no images, only predicted
+              2, 0, 1, 0, 0, 0,   // never correct
               0, 0, 0, 0, 0, 0};  // does not occur
   return m;
 }
@@ -86,7 +86,7 @@ TEST(ClassFiguresTest, TheTableHasAllClassesOrTheWorst) {
       << table;
   EXPECT_EQ(table.find("\n29 "), table.npos) << table;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 1 + 10 + 2 + 1);
-  // What has no images is not among the worst while others are there.
+  // Classes without images are listed as the worst only if there are no others.
   ConfusionMatrix part(30);
   for (int64_t c = 15; c < 30; ++c) part.add(c, c - 15);
   const std::string worst = class_table(class_report(part), {});

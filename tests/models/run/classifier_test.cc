@@ -1,4 +1,4 @@
-// A run folder that answers: the logits of its evaluation, from any number of threads.
+// Classifier: a run folder gives the logits of its evaluation, from any number of threads.
 #include "tessera/models/run/classifier.h"
 
 #include <cmath>
@@ -29,7 +29,7 @@ threads: 2
 
 class ClassifierTest : public testing::Test {
  protected:
-  // Trains a little; the overrides are the configuration's.
+  // Trains for two steps with `overrides` of kConfig.
   void train_with(std::vector<std::string> overrides) {
     const std::string path = folder_.path("c.yaml");
     std::ofstream(path) << kConfig;
@@ -44,7 +44,7 @@ class ClassifierTest : public testing::Test {
     return values;
   }
 
-  // As evaluation computes them.
+  // Returns the logits that evaluation computes.
   std::vector<float> evaluated(int64_t images) const {
     const auto trained = trained_network(run(), "");
     const auto norm = *normalization_in(trained->inference);
@@ -97,7 +97,7 @@ TEST_F(ClassifierTest, MirrorsImagesWhereEvaluationDoes) {
   expect_near(load(run())(pixels(2)), evaluated(2));
 }
 
-// What an image is given does not depend on those beside it.
+// The logits of an image do not depend on the other images of its batch.
 TEST_F(ClassifierTest, AnyNumberOfImagesInAnyBatch) {
   train_with({});
   const std::vector<float> wanted = load(run(), {.batch = 4})(pixels(4));
@@ -125,7 +125,7 @@ TEST_F(ClassifierTest, ThreadsCallAtOnce) {
   EXPECT_EQ(wrong, std::vector<int>(kThreads, 0));
 }
 
-// Less than the parameters, gradients, momentum and evaluation of the training.
+// The weights exist once, without gradients and momentum, and the arena is small.
 TEST_F(ClassifierTest, HoldsWeightsOnceAndASmallArena) {
   train_with({});
   const Classifier net = load(run());

@@ -25,7 +25,7 @@ struct EventScalar {
   float value = 0;
 };
 
-// Walks the fields of a message; nothing more once it is malformed or at its end.
+// Iterates over the fields of a message; next() returns false at its end or if it is malformed.
 class EventFields {
  public:
   explicit EventFields(std::string_view rest) : rest_(rest) {}
@@ -78,8 +78,8 @@ class EventFields {
   std::string_view rest_;
 };
 
-// Fields: of Event 2 the step and 5 the summary; of that 1 a value; of that 1 the tag, 2 the
-// number.
+// Appends the scalars of an Event: field 2 is the step, 5 the summary. Field 1 of a summary is a
+// value; field 1 of a value is its tag, 2 its number.
 inline void add_scalars(std::string_view event, std::vector<EventScalar>& scalars) {
   int64_t step = 0;
   for (EventFields outer(event); outer.next();) {
@@ -109,8 +109,8 @@ inline uint32_t masked_crc32c(std::string_view bytes) {
   return std::rotr(crc32c(std::as_bytes(std::span(bytes))), 15) + 0xa282ead8u;
 }
 
-// Returns all scalars of an event file, in order. Throws DataError naming the byte where a record
-// is cut off or its checksum is wrong.
+// Returns all scalars of an event file, in order. Throws DataError with the byte offset of a record
+// that is cut off or has a wrong checksum.
 inline std::vector<EventScalar> read_events(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

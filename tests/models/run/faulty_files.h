@@ -1,4 +1,4 @@
-// File systems in which one call fails, once or from then on, or a disk is full.
+// File systems for tests: one call fails, once or from then on, or the disk is full.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace tessera::testing_checkpoint {
 
 struct Fault {
-  static constexpr int kShort = -1, kNothing = -2;  // a write of one byte, a write of none
+  static constexpr int kShort = -1, kNothing = -2;  // a write of one byte, of none
 
   std::string call;  // "open", "write", "pread", "ftruncate",
                      // "fsync", "close", "rename", "unlink"
   int number = 1;    // the first call of that name that fails, from 1
   int error = EIO;   // or kShort, kNothing
   bool forever = false;
-  std::string path = "";  // only files whose path has this in it
+  std::string path = "";  // only files whose path contains it
 
   std::string text() const {
     return call + (path.empty() ? "" : " of " + path) + " number " + std::to_string(number) +
@@ -31,7 +31,7 @@ struct Fault {
 
 class FaultyFiles : public FileSystem {
  public:
-  // An empty call: nothing fails. Counting starts anew.
+  // Sets the fault (none if its call is empty) and counts calls from 0 again.
   void set(const Fault& fault) {
     std::lock_guard lock(mutex_);
     fault_ = fault;
@@ -66,7 +66,7 @@ class FaultyFiles : public FileSystem {
   int close(int file) override {
     const bool failed = fails("close", file);
     const int error = errno;
-    const int result = FileSystem::close(file);  // the file is closed whatever is said
+    const int result = FileSystem::close(file);  // the file is closed in any case
     if (failed) errno = error;
     return failed ? -1 : result;
   }
@@ -99,11 +99,11 @@ class FaultyFiles : public FileSystem {
   mutable std::mutex mutex_;
   Fault fault_;
   std::map<std::string, int> counts_;
-  std::map<int, std::string> paths_;  // of what is open
+  std::map<int, std::string> paths_;  // paths of open files
 };
 
-// A disk with a number of bytes left for the files whose path has `path` in it, which fills up in
-// the middle of a write.
+// A disk with a limited number of free bytes for the files whose path contains `path`. It fills up
+// in the middle of a write.
 class FullDisk : public FileSystem {
  public:
   explicit FullDisk(std::string path, int64_t room) : path_(std::move(path)), room_(room) {}

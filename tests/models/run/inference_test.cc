@@ -1,4 +1,4 @@
-// That docs/inference.md tells all that another program needs.
+// docs/inference.md documents all that another program needs.
 #include "tessera/models/run/inference.h"
 
 #include <cmath>
@@ -21,13 +21,13 @@ namespace {
 
 constexpr int kHeight = 6, kWidth = 4, kImages = 2, kFilters = 5, kClasses = 3;
 
-// Values as another program has them: row-major, of any shape.
+// Values in another program: row-major, of any shape.
 struct Values {
   std::vector<int64_t> shape;
   std::vector<double> at;
 };
 
-// As numpy's transpose(0, 3, 1, 2).
+// Computes numpy's transpose(0, 3, 1, 2).
 Values to_channels_first(const Values& from) {
   const auto [n, h, w, c] = std::tuple(from.shape[0], from.shape[1], from.shape[2], from.shape[3]);
   Values to{{n, c, h, w}, std::vector<double>(from.at.size())};
@@ -40,14 +40,14 @@ Values to_channels_first(const Values& from) {
   return to;
 }
 
-// first_linear_to_torch() of the page.
+// Computes first_linear_to_torch() of docs/inference.md.
 Values linear_to_channels_first(const Values& from, int64_t h, int64_t w, int64_t c) {
   Values to = to_channels_first({{from.shape[0], h, w, c}, from.at});
   to.shape = from.shape;
   return to;
 }
 
-// What PyTorch computes: channels first, OIHW, 3 x 3 filters with a border of zeros.
+// Computes PyTorch's conv2d: NCHW, OIHW, 3 x 3 filters, padding 1.
 Values conv(const Values& x, const Values& filters, const Values& bias) {
   const int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2], w = x.shape[3],
                 o = filters.shape[0];

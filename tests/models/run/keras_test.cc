@@ -1,5 +1,5 @@
-// Weights of Keras, which saved the files of tests/golden/make_keras.py: keras.weights.h5 as it
-// does now, keras_model.h5 and keras_2.h5 in the form of before.
+// Weights of Keras, saved by tests/golden/make_keras.py: keras.weights.h5 in the current form,
+// keras_model.h5 and keras_2.h5 in the older one.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -69,7 +69,7 @@ std::string load(TrainedNetwork& trained, const std::string& path) {
   return told;
 }
 
-// How far the logits are from those of the file, relative to its largest.
+// Returns the largest distance from the file's logits, relative to the largest of these.
 double distance(const TrainedNetwork& trained, const golden::File& file,
                 const golden::Spec& images) {
   const golden::Array logits = file.read("logits");
@@ -124,17 +124,17 @@ TEST(Keras, WhatIsExportedIsWhatKerasWouldSave) {
   export_keras(*trained, older, KerasForm::before);
   expect_same_tensors(kKeras, older);
   const auto before = open_weight_source(older), keras_2 = open_weight_source(kKeras2);
-  EXPECT_EQ(before->layers().size(), 7u);  // those with weights
+  EXPECT_EQ(before->layers().size(), 7u);  // layers with weights
   EXPECT_EQ(keras_2->layers().size(), 9u);
   for (const char* missing : {"no/model.weights.h5", "no/model.h5"})
     EXPECT_THROW(export_keras(*trained, folder.path(missing), KerasForm::before), CheckpointError);
   EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
 }
 
-// The same names, shapes and values as in the form of Keras 3.
+// Both older forms hold the names, shapes and values of the Keras 3 form.
 TEST_P(KerasFiles, HoldTheSameTensors) { expect_same_tensors(kKeras, GetParam()); }
 
-// What opening the file says after `from` has been replaced by as many bytes.
+// Returns the error of opening the file after `from` was replaced by an equally long `to`.
 std::string error_with(const char* path, const std::string& from, const std::string& to) {
   std::string bytes = read_text(path);
   const size_t at = bytes.find(from);
@@ -167,7 +167,7 @@ TEST(OlderKeras, FilesThatLieAreRefusedByName) {
   expect("global heap", kWholeModel, "GCOL", "GCOK");
 }
 
-// Every byte in turn: an error that is told, or tensors that can be read.
+// Inverts every 997th byte: each gives an error or tensors that can be read.
 TEST(OlderKeras, NoByteIsBelieved) {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.h5");
@@ -192,7 +192,7 @@ TEST(OlderKeras, NoByteIsBelieved) {
   }
 }
 
-// A file of these layers, each with one weight.
+// Writes a file of these layers, each with one weight.
 void write_layers(const std::string& path, const std::vector<std::string>& layers) {
   Hdf5Writer file(path);
   file.texts("", "layer_names", layers);
@@ -235,7 +235,7 @@ TEST(KerasApplications, ThatComputeSomethingElseAreRefusedByName) {
          "does not fit resnet50. It is keras.applications' DenseNet121");
 }
 
-// Of make_keras.py --applications; a file of 30 MB.
+// Requires the file of make_keras.py --applications (30 MB).
 TEST(KerasApplications, ThatAreOursComputeWhatKerasComputes) {
   const char* folder = std::getenv("TESSERA_KERAS_APPLICATIONS");
   if (folder == nullptr) GTEST_SKIP() << "TESSERA_KERAS_APPLICATIONS is not set";
@@ -253,7 +253,7 @@ TEST(KerasApplications, ThatAreOursComputeWhatKerasComputes) {
   EXPECT_LE(distance(trained, file, images), 1e-5);
 }
 
-// What is added to each variance: 1.001e-5 where ours adds 1e-5.
+// keras.applications adds 1.001e-5 to each variance, our networks 1e-5.
 TEST(KerasApplications, AnotherEpsIsAddedToTheVariances) {
   const KerasApplication* known =
       keras_application({"conv1_conv", "conv2_block1_0_bn", "conv4_block24_2_conv"});
@@ -263,7 +263,7 @@ TEST(KerasApplications, AnotherEpsIsAddedToTheVariances) {
   EXPECT_EQ(keras_application({}), nullptr);
 }
 
-// Keras 3 does not say whose weights they are.
+// Keras 3 files do not name their network.
 TEST(KerasApplications, ThatFitButComputeSomethingElseAreWarnedOf) {
   TrainedNetwork ours;
   ours.config = parse_config("model: {name: mobilenet_v2, classes: 10}", "a.yaml");
@@ -279,7 +279,7 @@ TEST(KerasApplications, ThatFitButComputeSomethingElseAreWarnedOf) {
   }
 }
 
-// A list longer than an attribute stands in parts.
+// A list that is longer than an attribute is stored in parts.
 TEST(OlderKeras, LongListsAreReadWhole) {
   const TemporaryFolder folder;
   std::vector<std::string> layers;

@@ -1,5 +1,5 @@
-// Weights that other programs publish. The golden files were made by torchvision, timm and the
-// library of safetensors (tests/golden/make_weights.py).
+// Weights that other programs publish. torchvision, timm and the safetensors library made the
+// golden files (tests/golden/make_weights.py).
 #include "tessera/models/run/pretrained.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct NamedShape {
   std::vector<int64_t> shape;
 };
 
-// "conv1.weight 64x3x7x7"
+// Parses "conv1.weight 64x3x7x7".
 NamedShape parse_named(const std::string& text) {
   const size_t space = text.find(' ');
   return {text.substr(0, space), golden::parse_extents(text.substr(space + 1))};
@@ -54,7 +54,7 @@ std::vector<NamedShape> published(const golden::File& file, const std::string& n
   return all;
 }
 
-// A file of these tensors; without values they are zeros, which take no room on the disk.
+// Writes a file of these tensors; without values they are zeros, which take no disk space.
 void write_safetensors(const std::string& path, const std::vector<NamedShape>& all,
                        const std::vector<std::vector<float>>& values = {}) {
   std::vector<SafeTensor> tensors;
@@ -87,7 +87,7 @@ Config config_of(const std::string& model, int64_t classes) {
 
 class PretrainedTest : public testing::Test {
  protected:
-  // What is said of the file, or the error.
+  // Returns the message of Pretrained::match(), or its error.
   std::string match(const Config& config, const ImageShape& image = {224, 224, 3}) const {
     try {
       return Pretrained(path_).match(config, image);
@@ -95,7 +95,7 @@ class PretrainedTest : public testing::Test {
       return error.what();
     }
   }
-  // lenet5, whose weights nobody publishes: 28 x 28 x 1.
+  // lenet5 for 28 x 28 x 1; there are no published weights of it.
   static std::vector<NamedShape> lenet() {
     return {{"conv1.weight", {6, 1, 5, 5}},  {"conv1.bias", {6}},
             {"conv2.weight", {16, 6, 5, 5}}, {"conv2.bias", {16}},
@@ -116,7 +116,7 @@ class PretrainedTest : public testing::Test {
 };
 
 TEST_F(PretrainedTest, NetworksComputeWhatTheirProgramsComputeWithTheSameFile) {
-  const char* others = std::getenv("TESSERA_WEIGHTS_GOLDEN");  // of make_weights.py --large
+  const char* others = std::getenv("TESSERA_WEIGHTS_GOLDEN");  // made by make_weights.py --large
   const golden::File file(others != nullptr ? others : kGolden);
   int count = 0;
   for (const std::string& network : networks(file)) {
@@ -157,7 +157,7 @@ TEST_F(PretrainedTest, NetworksComputeWhatTheirProgramsComputeWithTheSameFile) {
   EXPECT_GE(count, 8);
 }
 
-// What was read and is written again has the names, shapes and bits that it came with.
+// Exporting weights that were read writes their names, shapes and bits.
 TEST_F(PretrainedTest, WhatIsExportedIsWhatTheProgramWouldWrite) {
   const golden::File file(kGolden);
   for (const std::string network : {"torchvision/mobilenet_v2", "torchvision/alexnet"}) {
@@ -203,7 +203,7 @@ TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
     SCOPED_TRACE(network);
     write_safetensors(path_, published(file, network));
     const std::string model = file.text(network, "model");
-    // Where both have the same names, torchvision's are tried first.
+    // If both programs use the same names, torchvision's are tried first.
     const bool only_timms = has(network, "timm/vgg") || has(network, "timm/mobilenet") ||
                             has(network, "timm/efficientnet") ||
                             name_tables(model).front().program == "timm";
@@ -211,7 +211,7 @@ TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
     const std::string whose = (only_timms ? "timm's " : "torchvision's ") + name;
     const std::vector<NamedShape> shapes = published(file, network);
     const auto all = std::count_if(shapes.begin(), shapes.end(), [](const NamedShape& tensor) {
-      return !tensor.name.starts_with("aux");  // heads of training
+      return !tensor.name.starts_with("aux");  // auxiliary heads
     });
     const std::string told = match(config_of(model, 1000));
     EXPECT_TRUE(has(told, fmt::format(": {0} of {0} tensors", all))) << told;
@@ -223,7 +223,7 @@ TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
   }
 }
 
-// Names and shapes to the dimension: PyTorch loads strictly what we export.
+// Names and shapes must be equal: PyTorch can load our exports with strict=True.
 TEST_F(PretrainedTest, EveryNetworkIsWrittenInTheShapesThatItsProgramPublished) {
   const golden::File file(kGolden);
   int count = 0;
@@ -262,8 +262,8 @@ TEST_F(PretrainedTest, AFileOfAnotherNetworkSaysWhichItLooksLike) {
   }
 }
 
-// Of a file for ten classes, too: resnet18's was taken for resnet18_cifar's, whose head alone is
-// of the same shape.
+// A file for ten classes is recognised too: resnet18 was mistaken for resnet18_cifar, of which only
+// the head has the same shape.
 TEST_F(PretrainedTest, TheNetworkOfAFileIsRecognisedForAnyNumberOfClasses) {
   const golden::File file(kGolden);
   for (const std::string model : {"resnet18", "densenet121", "mobilenet_v2"}) {
@@ -440,7 +440,7 @@ TEST_F(PretrainedTest, OurOwnFilesAreReadWithTheirNamesAndOrder) {
   make_network(config_of("lenet5", 10), image, trained);
   const std::string path = folder_.path("weights.safetensors");
   save_weights(trained, path, 7, "{}");
-  const std::string old = folder_.path("weights.h5");  // of earlier versions
+  const std::string old = folder_.path("weights.h5");  // format of earlier versions
   Hdf5Writer file(old);
   for (const Tensor& tensor : trained.parameters())
     file.array(

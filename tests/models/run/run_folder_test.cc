@@ -48,7 +48,7 @@ class RunFolderTest : public testing::Test {
   }
 
   static Metrics line(int64_t step) { return {.step = step}; }
-  // Of the lines of a metrics file; -1 where one is not whole.
+  // Returns the steps of the lines of a metrics file; -1 for an incomplete line.
   std::vector<int64_t> steps_in(const std::string& name) const {
     std::istringstream lines(read(config_.run.dir + "/" + name));
     std::vector<int64_t> steps;
@@ -71,7 +71,7 @@ class RunFolderTest : public testing::Test {
 TEST_F(RunFolderTest, WritesEachLineAtOnce) {
   RunFolder folder(config_);
   folder.write({0.25, 50, "train", 1.5, 0.625, 0.1, 4096, true, 0.125});
-  // Read while the folder is still open: the lines must be there already.
+  // The folder is still open, but the lines must be in the file already.
   EXPECT_EQ(read(config_.run.dir + "/metrics.csv"),
             "epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait\n"
             "0.25,50,train,1.5,0.625,0.1,4096,0.125\n");
@@ -91,7 +91,7 @@ TEST_F(RunFolderTest, MetricsOfAFormerProgramKeepTheirColumns) {
   EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), before + "0.5,100,train,1.25,0.75,0.1,2048\n");
 }
 
-// TensorBoard draws points of one name in one chart, a curve for each folder of event files.
+// TensorBoard draws points of one name in one chart, with a curve for each folder of event files.
 TEST_F(RunFolderTest, TrainingAndTestShareTheirCharts) {
   {
     RunFolder folder(config_);
@@ -161,7 +161,7 @@ TEST_F(RunFolderTest, KeepsTheResolvedConfigurationAndStartsMetricsAnew) {
   EXPECT_EQ(folder.weights_path(), weights_path(config_.run.dir));
 }
 
-// A disk that fills up in the middle of the third line, and has room again for the fifth.
+// The disk is full in the middle of the third line and has space again for the fifth.
 TEST_F(RunFolderTest, AFullDiskCostsLinesButNoFileAndNoTraining) {
   for (const char* name : {"metrics.csv", "metrics.jsonl"}) {
     const std::string path = config_.run.dir + "/" + name;
@@ -186,7 +186,7 @@ TEST_F(RunFolderTest, AFullDiskCostsLinesButNoFileAndNoTraining) {
     EXPECT_EQ(
         folder.incomplete(),
         std::vector<std::string>{"'" + path + "' lacks 2 of 5 lines (No space left on device)"});
-    // What resumes after four steps keeps the two of them that are there, and goes on behind.
+    // Resuming after step 4 keeps the two lines that are there and appends to them.
     RunFolder resumed(config_, 4);
     EXPECT_EQ(read(path), good);
     EXPECT_EQ(steps_in(other), (Steps{1, 2, 3, 4}));
@@ -196,7 +196,7 @@ TEST_F(RunFolderTest, AFullDiskCostsLinesButNoFileAndNoTraining) {
   }
 }
 
-// Killed behind the line of an evaluation, and before the checkpoint that says that it was made.
+// The training was killed after the line of an evaluation and before its checkpoint.
 TEST_F(RunFolderTest, TheLineOfAnEvaluationThatIsMadeAgainIsDropped) {
   {
     RunFolder folder(config_);
@@ -228,7 +228,7 @@ TEST_F(RunFolderTest, NothingIsWrittenBehindAHalfLineThatCannotBeTakenBack) {
   disk.make_room(1 << 20);
   folder.write(line(3));
   EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), good + "0,2");
-  { const RunFolder resumed(config_, 9); }  // drops it
+  { const RunFolder resumed(config_, 9); }  // drops the half line
   EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), good);
   disk.refuse_to_cut(false);
   folder.write(line(4));
@@ -270,8 +270,8 @@ TEST_F(RunFolderTest, WhatATrainingNeedsOfItIsAskedWithoutWriting) {
   require_run_folder(dir);
   require_room(dir, 1);
   const std::string full = refusal([&] { require_room(dir, INT64_MAX); });
-  EXPECT_NE(full.find("its disk has only "), full.npos) << full;
-  EXPECT_NE(full.find("free some, or give another run.dir"), full.npos) << full;
+  EXPECT_NE(full.find("the disk has only "), full.npos) << full;
+  EXPECT_NE(full.find("free disk space, or set another run.dir"), full.npos) << full;
   EXPECT_FALSE(std::filesystem::exists(root_));
   std::ofstream(root_) << "a file";
   const std::string file = refusal([&] { require_run_folder(dir); });
@@ -280,7 +280,7 @@ TEST_F(RunFolderTest, WhatATrainingNeedsOfItIsAskedWithoutWriting) {
 }
 
 TEST_F(RunFolderTest, OneThatOthersOwnIsRefusedBeforeItIsWritten) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else for a moment";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to act as another user";
   std::filesystem::create_directories(root_);
   ASSERT_EQ(setresuid(65534, 65534, 0), 0);
   const std::string text = refusal([&] { require_run_folder(config_.run.dir); });

@@ -1,4 +1,4 @@
-// What a run folder holds is not lost by accident, whatever the next training keeps there.
+// RunLock: the next training does not overwrite a run folder by accident, whatever it keeps there.
 #include "tessera/models/run/run_lock.h"
 
 #include <cmath>
@@ -59,7 +59,7 @@ class RunFolderOwner : public testing::Test {
     return train(
         config_for(name), [&](const std::string& line) { said_ += line + "\n"; }, options);
   }
-  // Ends before the first step with no more than the first checkpoint.
+  // Stops before the first step, with only the first checkpoint.
   void begin(const std::string& name, TrainOptions options = {}) {
     const std::atomic<int> stop{15};
     options.stop = &stop;
@@ -132,8 +132,8 @@ TEST_F(RunFolderOwner, WhatWasBrokenOffIsBegunAnewOnlyWhenAsked) {
   run("run");
   std::filesystem::remove(path("run", "weights.safetensors"));
   EXPECT_NE(refusal("run").find("(metrics.csv, but no checkpoint"), std::string::npos);
-  run("run", {.resume = "auto"});  // as a job is started again that was killed early
-  EXPECT_NE(said_.find("starting afresh"), std::string::npos);
+  run("run", {.resume = "auto"});  // a killed job is restarted
+  EXPECT_NE(said_.find("starting a new run"), std::string::npos);
   EXPECT_TRUE(has("run", "weights.safetensors"));
 }
 
@@ -200,6 +200,10 @@ TEST_F(RunFolderOwner, OverwritingRemovesAllThatATrainingWroteAndNothingElse) {
   for (const auto& [name, text] : own) EXPECT_EQ(file("run", name), text);
   config_.mode = Mode::kGraph;
   run("run", {.resume = "auto"});
+  for (const char* part : {"train", "validation", "test"}) {
+    std::filesystem::create_directories(path("run", part));
+    write_all(path("run", std::string(part) + "/events.out.tfevents.1700000000.77"), "x");
+  }
   remove_run_files(temporary_.path("run"));
   EXPECT_EQ(all_files("run"), own);
 }
@@ -216,7 +220,7 @@ TEST_F(RunFolderOwner, ATrainingThatCannotBeginRemovesNothing) {
   EXPECT_EQ(all_files("run"), before);
 }
 
-// Lets something happen when a file has been read so many times.
+// Calls `happen` before read number `when` of a file.
 class Meanwhile : public FileSystem {
  public:
   ssize_t pread(int file, void* bytes, size_t count, int64_t offset) override {
@@ -232,7 +236,7 @@ TEST_F(RunFolderOwner, ATrainingThatEndsWhileAnotherGetsReadyIsKept) {
   Meanwhile files;
   const std::string from = CheckpointFolder(checkpoints_path(temporary_.path("other"))).path(6);
   { const CheckpointFile looked_at(from, files); }
-  files.when = files.reads + 1;  // the values, long after the run folder was found to be free
+  files.when = files.reads + 1;  // the values, read after the run folder was found to be free
   files.reads = 0;
   std::string weights;
   files.happen = [&] {
@@ -263,7 +267,7 @@ TEST_F(RunFolderOwner, WhatIsNotFiniteIsNeverTheBest) {
   EXPECT_EQ(state.best_value, 2.5);
 }
 
-// As older trainings wrote it.
+// Older trainings wrote such checkpoints.
 TEST_F(RunFolderOwner, ABestThatIsNotFiniteIsForgotten) {
   config_.checkpoint.best = BestBy::kLoss;
   run("run");
@@ -284,7 +288,7 @@ TEST_F(RunFolderOwner, ABestThatIsNotFiniteIsForgotten) {
 }
 
 TEST_F(RunFolderOwner, TheBestOfAnotherRunComesAlong) {
-  config_.optimizer.lr = 0.3;  // bad enough that the first is the best
+  config_.optimizer.lr = 0.3;  // so high that the first is the best
   config_.train.evaluate_every = {1, Duration::Unit::kSteps};
   const TrainResult first = run("first");
   ASSERT_LT(first.best_step, 6);

@@ -76,7 +76,7 @@ TEST(RunReport, AxesAreNamedLossesAreLogarithmicAndTheBestEpochIsMarked) {
   EXPECT_NE(html.find(">loss (log scale)</text>"), html.npos);
   EXPECT_NE(html.find(">accuracy in %</text>"), html.npos);
   EXPECT_NE(html.find(">epoch</text>"), html.npos);
-  // 10, 1 and 0.1 stand at the top, in the middle and at the bottom.
+  // 10, 1 and 0.1 are at the top, in the middle and at the bottom.
   EXPECT_NE(html.find("<path d=\"M308.0,28.0 L552.0,240.0\""), html.npos) << html;
   EXPECT_NE(html.find("<path d=\"M308.0,134.0 L552.0,"), html.npos);
   EXPECT_NE(html.find("<line class=\"best\" x1=\"308.0\""), html.npos);
@@ -106,7 +106,7 @@ TEST(RunReport, ClassesFactsConfigurationAndMistakes) {
   for (const char* part :
        {"<td>train: 8<br>test: 4 &amp; more</td>", "<pre>seed: 1 # &lt;x&gt;",
         "taken for &lt;eel&gt;", "60.0 % sure, image 5", "src=\"data:image/png;base64,AA==\"",
-        // images, precision, recall, F1, mistaken for
+        // images, precision, recall, F1, most frequent wrong prediction
         "<tr><th>dog</th><td>2</td><td>100.0 %</td><td>50.0 %</td><td>66.7 %</td><td "
         "class=\"text\">cat (1)</td></tr>",
         "<tr><th>&lt;eel&gt;</th><td>0</td><td>0.0 %</td><td>0.0 %</td><td>0.0 %</td>",
@@ -129,7 +129,7 @@ TEST(RunReport, ConfusionIsAPictureOfUpToAHundredClassesThatOccur) {
        {"viewBox=\"0 0 183 183\"", "aria-label=\"confusion matrix\"",
         "<rect x=\"61\" y=\"61\" width=\"40\" height=\"40\" fill=\"#228b5a\" fill-opacity=\"0.70\">"
         "<title>cat taken for cat: 1000 images, 99.9 %</title></rect>",
-        // One in a thousand is seen.
+        // One image in a thousand is visible.
         "<rect x=\"141\" y=\"61\" width=\"40\" height=\"40\" fill=\"#c83c1e\" "
         "fill-opacity=\"0.90\">"
         "<title>cat taken for &lt;eel&gt;: 1 images, 0.1 %</title></rect>",
@@ -143,9 +143,9 @@ TEST(RunReport, ConfusionIsAPictureOfUpToAHundredClassesThatOccur) {
     report.confusion.add(98, 99);
     const std::string large = report_html(report);
     EXPECT_EQ(large.find("98 taken for 99: 1 images, 50.0 %") != large.npos, occur == 100);
-    // Row and column 48 and 49 of 7 pixels, behind 28 + 3 * 6 * 0.6.
+    // Row and column 48 and 49 of 7 pixels, after 28 + 3 * 6 * 0.6.
     EXPECT_EQ(large.find("<rect x=\"381\" y=\"374\" width=\"7\"") != large.npos, occur == 100);
-    EXPECT_EQ(large.find("class=\"count\""), large.npos);  // no room
+    EXPECT_EQ(large.find("class=\"count\""), large.npos);  // no space
     EXPECT_NE(large.find("<td class=\"text\">98</td><td class=\"text\">99</td><td>1</td>"),
               large.npos);
   }
@@ -168,7 +168,7 @@ TEST(RunReport, CalibrationIsADiagramWithItsError) {
   for (const char* part :
        {"Expected calibration error 20.00 % (15 bins)", "80.0 % sure and 60.0 % right",
         "aria-label=\"reliability diagram\"", "4 images, 75.0 % sure, 50.0 % right",
-        // 56 + 11 * 280 / 15 to the right; half of 280 high, red from there to 0.75 of it.
+        // x: 56 + 11 * 280 / 15; height: half of 280, red from there to 0.75 of it.
         "<rect x=\"261.8\" y=\"168.0\" width=\"17.7\" height=\"140.0\" fill=\"#2563c9\"",
         "<rect x=\"261.8\" y=\"98.0\" width=\"17.7\" height=\"70.0\" fill=\"#c83c1e\""})
     EXPECT_NE(html.find(part), html.npos) << part << "\n" << html;

@@ -79,7 +79,7 @@ TEST_F(Events, EveryDamagedByteIsNoticed) {
   }
 }
 
-// The disk has room for `room` bytes, and for all again after three points.
+// The disk has space for `room` bytes, and for everything after three points.
 TEST_F(Events, AFullDiskCostsPointsButLeavesAFileThatIsWhole) {
   set_log_sink([](LogLevel, std::string_view) {});
   for (int64_t room = 0; room < 300; ++room) {
@@ -99,7 +99,7 @@ TEST_F(Events, AFullDiskCostsPointsButLeavesAFileThatIsWhole) {
                                           ? ""
                                           : "'" + writer.path() + "' lacks " + missing +
                                                 " of 4 points (No space left on device)");
-    // As a reader needs it at the beginning: the version.
+    // Readers need the version at the beginning.
     std::ostringstream bytes;
     bytes << std::ifstream(writer.path(), std::ios::binary).rdbuf();
     EXPECT_NE(bytes.str().substr(0, 40).find("brain.Event:2"), std::string::npos) << room;

@@ -204,7 +204,7 @@ TEST_F(WeightsFile, AWriteThatFailsLeavesTheOldFile) {
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   rlimit small = old;
-  small.rlim_cur = 100000;  // as a full disk would: writes beyond it fail
+  small.rlim_cur = 100000;  // simulates a full disk: writes beyond it fail
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   std::vector<ConstArray> arrays{{{"a", "float32", {1 << 20}}, large.data()}};
@@ -236,7 +236,7 @@ open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + values[:end]
 )";
   write((dir_ / "check.py").string(), kScript);
   ASSERT_EQ(std::system(("python3 " + (dir_ / "check.py").string() + " " + path_).c_str()), 0);
-  load();  // what another program wrote has no checksum
+  load();  // files of other programs have no checksum
   EXPECT_EQ(b_in_[0], 42.0);
   EXPECT_EQ(w_in_, w_);
 }

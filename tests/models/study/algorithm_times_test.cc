@@ -1,4 +1,4 @@
-// Time against scratch of the algorithms of a step's ops.
+// Times and scratch sizes of the algorithms of a step's ops.
 #include "tessera/models/study/algorithm_times.h"
 
 #include <algorithm>

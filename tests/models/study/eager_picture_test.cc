@@ -1,4 +1,4 @@
-// A step without a plan, as it was recorded, beside the plan of the same step.
+// eager_picture(): the recorded allocations of an eager step, compared with the plan of that step.
 #include <set>
 
 #include <gtest/gtest.h>

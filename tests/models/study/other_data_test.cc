@@ -48,7 +48,7 @@ class OtherData : public ::testing::Test {
         {.checkpoint = checkpoint, .data = data, .overrides = overrides, .report = true},
         [this](const std::string& line) { said_ += line + "\n"; });
   }
-  // A pack of the run's own test images: class c is called names[c] and has label places[c].
+  // Writes a pack of the run's own test images: class c has name names[c] and label places[c].
   std::string pack(const char* name, const std::vector<int64_t>& places,
                    const std::vector<std::string>& names) const {
     const DataSplit data = own();
@@ -86,7 +86,7 @@ TEST_F(OtherData, ClassesGoByNameAndFiguresStayTheSame) {
   EXPECT_EQ(moved.class_names, names);
   EXPECT_EQ(moved.calibration.error(), same.calibration.error());
 
-  // By numbers, where there are no names: then the places are wrong.
+  // Without names, classes go by their numbers, which are wrong here.
   const DataSplit data = own();
   const auto nameless = [&](const std::shared_ptr<const Dataset>& all) {
     return relabelled(all, places, 10, {});
@@ -127,7 +127,7 @@ TEST_F(OtherData, AClassThatTheRunDoesNotKnowIsNamedWithTheNearest) {
                           {path, "'dsik' (is 'disk' meant?), 'elephant';", "it knows disk, ring"});
 }
 
-// What a run keeps of a name that is not UTF-8 is not that name.
+// The run stores a name that is not UTF-8 in another form.
 TEST_F(OtherData, NamesThatAreNotUtf8AreFound) {
   const std::vector<std::string> names = {"ant",
                                           "b\xe9"
@@ -176,7 +176,7 @@ TEST_F(OtherData, WhatChoseTheBestIsSaidOfTheRun) {
   EXPECT_TRUE(evaluate("", {}, "best").chosen_on_test);
 }
 
-// Twice as wide values are other inputs, so whose normalization is taken shows.
+// Another normalization would give other inputs and thus another loss.
 TEST_F(OtherData, TheNormalizationStaysTheRuns) {
   config_.data.mean = {0.1, 0.2, 0.3};
   config_.data.std = {0.5, 0.6, 0.7};
@@ -195,7 +195,7 @@ TEST_F(OtherData, ImagesOfAnotherSizeAreTold) {
   const char* told = "trained with images [16x16x3], those of hdf5 test are [20x20x3]";
   expect_error<CheckpointError>([&] { evaluate(folder_.path("large.h5")); },
                                 {"fc1.weight", "\nthe run was", told});
-  // A network that takes any size.
+  // resnet20 accepts any image size.
   config_.model.name = "resnet20";
   config_.model.widths = {};
   config_.train.steps = 1;
@@ -225,7 +225,7 @@ TEST_F(OtherData, OverridesSayWhatIsThere) {
   EXPECT_EQ(read.data.test_count, 0);
   EXPECT_FALSE(read.data.validation.any());
   EXPECT_EQ(read.data.channels, Channels::kColour);
-  // A folder that is tested on larger images than it was trained with stays so.
+  // An image folder of the same kind as the run's keeps the larger test size.
   run.data.name = "image_folder";
   run.data.image_size = 20;
   const auto same_kind = data_overrides(at, run, told);

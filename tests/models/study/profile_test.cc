@@ -43,7 +43,7 @@ TEST(Profile, EveryOpOfEveryStepIsTimedWithinIt) {
   ASSERT_EQ(p.op_times.size(), 3 * p.ops.size());
   for (size_t step = 0; step < 3; ++step) {
     double reached = p.observed_steps[step].begin;
-    EXPECT_LE(p.plain_steps[step].end, reached);  // in turn
+    EXPECT_LE(p.plain_steps[step].end, reached);  // one after the other
     for (size_t i = 0; i < p.ops.size(); ++i) {
       const TimeSpan& span = p.op_times[step * p.ops.size() + i];
       EXPECT_LE(reached, span.begin);
@@ -95,7 +95,7 @@ TEST(Profile, EagerModeHasNoProgram) {
   EXPECT_THROW(profile(config, {}), ConfigError);
 }
 
-// A profile as it could have been measured: 1 ms of a convolution, 3 ms of a copy.
+// Returns an invented profile: 1 ms of a convolution, 3 ms of a copy.
 Profile invented() {
   Profile p{
       .device = "cpu:0", .kernels = "native", .isa = "avx2", .threads = 2, .batch = 8, .steps = 1};
@@ -131,7 +131,7 @@ TEST(Profile, TheTableHasRatesAndWhatTheyAreOfThePeaks) {
                   "       forward  3 conv2d layer1; [1] -> [2]"))
       << text;
   EXPECT_TRUE(has(text, " 75.0 %                     4.00   50 %")) << text;
-  EXPECT_LT(text.rfind("slice"), text.rfind("conv2d"));  // the longest first
+  EXPECT_LT(text.rfind("slice"), text.rfind("conv2d"));  // longest first
   const std::string short_text = invented().text(1);
   EXPECT_TRUE(has(short_text, "and 1 ops more")) << short_text;
   EXPECT_FALSE(has(short_text, "[1] -> [2]"));

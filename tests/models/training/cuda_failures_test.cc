@@ -1,5 +1,5 @@
-// Whichever call fails, and whenever: the error says which, nothing is lost, and the process trains
-// on, or where the GPU is lost asks it for nothing more. Each failure has a process of its own.
+// Any GPU call may fail, at any time: the error names it, nothing is lost, and the process can
+// train again. If the GPU is lost, no further call is made. Each failure has its own process.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -30,13 +30,13 @@ using namespace testing_checkpoint;
 
 constexpr int64_t kSteps = 3;  // issued, captured, replayed
 
-// To fsync is most of the time that a training of this size takes.
+// Skips fsync, which takes most of the time of such a small training.
 class HastyFiles : public FileSystem {
  public:
   int fsync(int) override { return 0; }
 };
 
-// What a process of its own says.
+// Runs `child` in another process and returns its result.
 std::string in_child(const std::function<std::string()>& child) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";
@@ -69,7 +69,8 @@ std::string text_of(const cuda_double_held& held) {
                      held.captures);
 }
 
-// What fails, when the GPU does its work, and how often that is at least.
+// The kind of call that fails, when the GPU does its work, and a lower bound on the number of such
+// calls.
 struct Case {
   const char *name, *kind, *schedule;
   long least;
@@ -83,7 +84,8 @@ struct Case {
   }
 };
 
-// Destructors make these: that one fails is no reason to end, and what it was for stays.
+// Destructors make these calls. If one fails, the training continues and the resource stays
+// allocated.
 bool gives_back(std::string_view call) {
   constexpr std::array<std::string_view, 6> kAll = {"cudaFree",         "cudaFreeHost",
                                                     "cudaEventDestroy", "cudaStreamDestroy",
@@ -91,7 +93,7 @@ bool gives_back(std::string_view call) {
   return std::find(kAll.begin(), kAll.end(), call) != kAll.end();
 }
 
-// What these say where nothing may throw is only told by the next call.
+// The next call reports failures of these calls, which occur in functions that must not throw.
 bool is_silent(std::string_view call) {
   return gives_back(call) || call == "cudaMemGetInfo" || call == "cudaGetDevice";
 }
@@ -131,14 +133,14 @@ threads: 1
     train(
         config(dir), [](const std::string&) {}, all);
   }
-  // Every bit that it came to.
+  // Returns the training's metrics without speed and its last values.
   std::string result(const std::string& dir) const {
     return without_speed(read_all(temporary_.path(dir) + "/metrics.csv")) +
            values_after(temporary_.path(dir), kSteps);
   }
 
   void find_out_what_is_right();
-  // The n-th of the kind fails: what is wrong then, kNone where there are not so many.
+  // Lets call n of the kind fail. Returns what is then wrong, or kNone if there are fewer calls.
   std::string fault_after(long n) const;
   std::string fault_of(const Error& error, const std::string& failed) const;
   std::string fault_when_lost(const std::string& failed, long calls) const;
@@ -147,12 +149,12 @@ threads: 1
   static constexpr const char* kNone = "none";
   const GpuDouble double_;
   TemporaryFolder temporary_;
-  std::string right_;                // what a training comes to
-  cuda_double_held held_{};          // after it: by the context
-  std::vector<std::string> places_;  // "conv2d at conv0: ": where an op runs
+  std::string right_;                // the result of a training
+  cuda_double_held held_{};          // the context's resources after it
+  std::vector<std::string> places_;  // places of ops: "conv2d at conv0: "
 
  private:
-  const SettingsScope one_{{.threads = 1}};  // a process that is forked has one
+  const SettingsScope one_{{.threads = 1}};  // a forked process has one thread
 };
 
 void CudaFailures::find_out_what_is_right() {
@@ -167,7 +169,7 @@ void CudaFailures::find_out_what_is_right() {
   const std::string places = in_child([&] {
     std::string lines;
     Config asked = config("right");
-    asked.mode = Mode::kGraph;  // the same ops at the same places
+    asked.mode = Mode::kGraph;  // has equal ops at equal places
     CompileOptions options;
     if (GetParam().mode == Mode::kEager)
       options.disabled_passes = {"fuse_pointwise", "fuse_epilogues"};
@@ -189,15 +191,16 @@ std::string CudaFailures::fault_of(const Error& error, const std::string& failed
   if (dynamic_cast<const DeviceError*>(&error) == nullptr || memory != GetParam().memory() ||
       lost != GetParam().sticky() || error.exit_code() != 4)
     return "it is of the wrong type: " + text;
-  if (memory && text.find("out of memory: ") != text.npos)  // of the engine's own request
+  if (memory && text.find("out of memory: ") != text.npos)  // the engine's own request
     return text.find("asked for: ") == text.npos ? "it does not say for what: " + text : "";
-  // A kernel that failed shows where it is waited for, or where a graph is launched that has it.
+  // A failed kernel is reported when it is waited for, or when a graph that contains it is
+  // launched.
   const bool kernel = std::string_view(GetParam().kind) == "sticky:kernel",
              later = kernel && !GetParam().synchronous &&
                      (std::string_view(GetParam().schedule) != "eager" ||
                       text.starts_with("cudaGraphLaunch: "));
   const bool silent = GetParam().sticky() && is_silent(failed);
-  const bool waited = kernel && GetParam().synchronous;  // of the op, not of the kernel
+  const bool waited = kernel && GetParam().synchronous;  // names the op, not the kernel
   if (!later && !silent && !waited && text.find(failed) == text.npos)
     return fmt::format("it does not name {}: {}", failed, text);
   const bool in_op = !later && !failed.starts_with("cuda");  // a kernel, or a library

@@ -1,5 +1,5 @@
-// Sessions on a GPU: what they ask of it, on the whole and on parts of it, and that they leave the
-// device of their caller alone.
+// Sessions on a GPU: the memory that they allocate, on the whole GPU and on parts of it. They do
+// not change the caller's current device.
 #include <memory>
 
 #include "tessera/models/training/memory_limit.h"
@@ -44,7 +44,7 @@ class CudaSession : public OnGpu {
   }
   static size_t live(Device device) { return context(device).memory().statistics().live_bytes; }
 
-  // The loss of the third step on images that are all the same.
+  // Returns the loss of the third step on equal images.
   static double third_loss(Session& session, int64_t batch) {
     CompiledStep& step = session.train_step(batch);
     Tensor(step.input(1))
@@ -73,7 +73,7 @@ TEST_F(CudaSession, SessionsMayEndInAnyOrder) {
   EXPECT_EQ(current_device(), Device{});
 }
 
-// Of its memory as the engine counts it, and as the GPU itself tells.
+// GPU memory is measured by the engine's count and by the GPU's own report.
 TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
   const Device gpu = parse_device("gpu:0");
   RawMemory& memory = context(gpu).memory();
@@ -98,7 +98,7 @@ TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
   }
 }
 
-// Batches, arguments, results and checkpoints stand where the GPU copies from and to by itself.
+// Batches, arguments, results and checkpoints are in pinned (page-locked) memory.
 TEST_F(CudaSession, WhatATrainingTakesOfTheHostIsWhatIsPlannedToTheByte) {
   const testing_checkpoint::TemporaryFolder folder;
   Config config = config_of("cnn_bn", "gpu:0");
@@ -106,7 +106,7 @@ TEST_F(CudaSession, WhatATrainingTakesOfTheHostIsWhatIsPlannedToTheByte) {
   config.data.image_size = 16;
   config.run.dir = folder.path("run");
   std::vector<MemoryItem> planned = memory_need(config).blocks;
-  // Taken when weights.safetensors is written, and given back.
+  // This buffer exists only while weights.safetensors is written.
   EXPECT_EQ(std::erase_if(planned, [](const MemoryItem& b) { return b.name == "weights"; }), 1u);
   RawMemory& staging = context(parse_device("gpu:0")).staging_memory();
   const size_t before = staging.statistics().live_bytes;
@@ -120,7 +120,7 @@ TEST_F(CudaSession, WhatATrainingTakesOfTheHostIsWhatIsPlannedToTheByte) {
   EXPECT_EQ(staging.statistics().live_bytes - before, staged);
 }
 
-// Before anything is taken: of a training, also where it is only compiled to ask.
+// Refuses a training before it allocates anything, even if it is only compiled to be checked.
 TEST_F(CudaSession, TheLimitOfTheGpuIsKeptToTheByte) {
   Config config = config_of("lenet5", "gpu:0");
   const auto bytes = static_cast<int64_t>(bytes_of(*prepared(config)));
@@ -162,7 +162,7 @@ TEST_F(CudaSession, EachPartOfAGpuHasItsOwn) {
   EXPECT_EQ(live(parse_device("gpu:0")), bytes);
   EXPECT_THROW(large->bind(), OutOfMemory);
   large.reset();
-  second->bind();  // after the refusal it is as usable as before
+  second->bind();  // the refusal did not affect it
   EXPECT_EQ(live(parse_device("gpu:1")), bytes);
   EXPECT_EQ(third_loss(*second, 4), whole);
   EXPECT_EQ(third_loss(*first, 4), whole);

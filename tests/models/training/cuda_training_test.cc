@@ -21,7 +21,7 @@ constexpr int64_t kSteps = 30;
 
 class CudaTraining : public OnGpu {
  protected:
-  // Epochs of six batches of four images, the last of two; each is followed by an evaluation.
+  // An epoch has five batches of four images and one of two; an evaluation follows.
   static Config config_of(const std::string& model) {
     Config config;
     config.seed = 3;
@@ -41,7 +41,7 @@ class CudaTraining : public OnGpu {
     config.checkpoint.keep = 9;
     return config;
   }
-  // Batch norm, dropout, flips: with running statistics and random numbers.
+  // Batch norm, dropout and flips: running statistics and random numbers.
   static Config cnn() {
     Config config = config_of("cnn_bn");
     config.model.widths = {4, 4, 8, 8};
@@ -69,7 +69,7 @@ class CudaTraining : public OnGpu {
     for (size_t i = 0; i < right.size(); ++i)
       EXPECT_LE(std::abs(found[i] - right[i]), apart * std::abs(right[i])) << "line " << i;
   }
-  // Parameters, optimizer state, statistics, sums of losses.
+  // Compares parameters, optimizer state, statistics and sums of losses.
   void expect_same_bits(const std::string& name, const std::string& reference) const {
     EXPECT_EQ(without_speed(read_all(temporary_.path(name) + "/metrics.csv")),
               without_speed(read_all(temporary_.path(reference) + "/metrics.csv")))
@@ -84,7 +84,7 @@ class CudaTraining : public OnGpu {
     ASSERT_EQ(losses("cpu").size(), 35u);
     expect_same_losses("gpu", "cpu", apart);
   }
-  // Without sums for lines of metrics.
+  // Returns the tensors without the sums for lines of metrics.
   std::string values_of_tensors(const std::string& name, int64_t step) const {
     const std::string bytes = read_all(CheckpointFile(checkpoint_of(name, step)).path());
     std::string all;
@@ -106,7 +106,7 @@ class CudaTraining : public OnGpu {
 TEST_F(CudaTraining, LeNetHasTheLossesOfTheCpu) {
   Config config = config_of("lenet5");
   config.data.image_size = 28;
-  expect_losses_of_the_cpu(config, 2e-5);  // 1.4e-5 after 34 steps, the CPU's by AVX2
+  expect_losses_of_the_cpu(config, 2e-5);  // 1.4e-5 after 34 steps, on a CPU with AVX2
 }
 
 TEST_F(CudaTraining, BatchNormDropoutAndFlipsHaveTheLossesOfTheCpu) {
@@ -116,20 +116,20 @@ TEST_F(CudaTraining, BatchNormDropoutAndFlipsHaveTheLossesOfTheCpu) {
 TEST_F(CudaTraining, AdamWHasTheLossesOfTheCpu) {
   Config config = cnn();
   config.optimizer.name = "adamw";
-  config.optimizer.lr = 1e-4;  // it divides by the gradients' size, and with it what rounding left
+  config.optimizer.lr = 1e-4;  // Adam's division amplifies rounding errors
   expect_losses_of_the_cpu(config);
 }
 
-// Twenty layers with batch norm over so few values double a difference at each step: at 0.02 the
-// native and the Eigen kernels of the CPU, too, agree for 17 steps only.
+// Twenty layers with batch norm over few values double a difference at each step. At lr 0.02 even
+// the native and the Eigen kernels of the CPU agree for only 17 steps.
 TEST_F(CudaTraining, ResNet20HasTheLossesOfTheCpu) {
   Config config = config_of("resnet20");
   config.optimizer.lr = 1e-4;
   expect_losses_of_the_cpu(config);
 }
 
-// The block of MobileNetV2. The whole network ends in images of one pixel here, whose batch norm
-// makes 1e-4 of what rounding left in the first loss already, between kernels of the CPU, too.
+// The block of MobileNetV2. The whole network would end in images of one pixel here, whose batch
+// norm amplifies rounding to 1e-4 in the first loss, also between kernels of the CPU.
 TEST_F(CudaTraining, InvertedResidualsHaveTheLossesOfTheCpu) {
   const Config layers = parse_config(R"(model:
   classes: 10
@@ -167,11 +167,10 @@ TEST_F(CudaTraining, EagerAndGraphModeGiveTheSameBits) {
   }
 }
 
-// Reading each loss at once, or one step late, beside checkpoints and evaluations of their own
-// time.
+// Losses are read at once or one step late, independently of checkpoints and evaluations.
 TEST_F(CudaTraining, LinesOfMetricsChangeNoBit) {
   Config config = cnn();
-  const auto until = [](const std::string& csv, int64_t step) {  // the lines of its epoch's end
+  const auto until = [](const std::string& csv, int64_t step) {  // the lines of `step`
     std::string lines;
     std::istringstream all(without_speed(csv));
     for (std::string line; std::getline(all, line);)
@@ -251,7 +250,7 @@ TEST_F(CudaTraining, ItsPlansAreVerified) {
   EXPECT_LT(result.arena_bytes, result.unplanned_bytes);
 }
 
-// "matmul in fc1": the op that made the first number that is not finite.
+// Errors name the op that produced the first non-finite value: "matmul in fc1".
 TEST_F(CudaTraining, WhatIsNotFiniteIsTracedToTheSameOpAsOnTheCpu) {
   Config config = config_of("lenet5");
   config.data.image_size = 28;

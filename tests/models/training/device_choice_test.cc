@@ -1,4 +1,4 @@
-// auto never takes a device on which the configuration cannot run, and says why.
+// auto never chooses a device on which the configuration cannot run, and gives the reason.
 #include "tessera/models/training/device_choice.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(DeviceChoice, AutoTakesTheFirstGpuThatCanRunItAndElseTheCpu) {
   EXPECT_EQ(none.why, "auto chose it, because " + why_no_gpu());
 }
 
-// With the GPU back end no op of a model lacks a kernel; without it the first that is asked does.
+// The GPU back end has kernels for all ops of a model; without it the first op lacks one.
 TEST(DeviceChoice, WhatAGpuLacksIsAskedOfEveryOp) {
   Config config;
   config.model.name = "lenet5";
@@ -57,7 +57,7 @@ TEST(DeviceChoice, TheLineNamesDeviceAndReason) {
   EXPECT_THROW(device_line(config), DeviceError);
 }
 
-// Whatever is asked of a context while a step is planned, a described device answers.
+// A described device answers every query made while a step is planned.
 TEST(DescribedDevice, EveryModelIsPlannedForOne) {
   const Device gpu{DeviceKind::gpu, 5};
   const DescribedDevice described(gpu);

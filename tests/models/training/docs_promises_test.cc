@@ -1,5 +1,5 @@
-// What docs/config.md says about defaults, held to what happens. Each sentence is looked for in the
-// page, so that one that changes there changes here too.
+// Compares statements of docs/config.md about defaults with the program. Each sentence is searched
+// for in the page, so that changing it there fails the test.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -33,7 +33,7 @@ const std::string& page() {
     std::ifstream file(TESSERA_SOURCE_DIR "/docs/config.md");
     std::stringstream all;
     all << file.rdbuf();
-    // One line a paragraph: where a sentence is broken says nothing.
+    // Joins the lines of each paragraph, because line breaks have no meaning.
     return std::regex_replace(all.str(), std::regex("\n  "), " ");
   }();
   return text;
@@ -43,7 +43,7 @@ struct Row {
   std::string must_be, value, help;
 };
 
-// The keys as the page has them: "data.mean".
+// Returns the rows of the page by key, such as "data.mean".
 const std::map<std::string, Row>& rows() {
   static const std::map<std::string, Row> all = [] {
     std::map<std::string, Row> found;
@@ -82,7 +82,7 @@ class DocsPromises : public testing::Test {
     config.run.dir = folder_.path("run");
     return config;
   }
-  // Trains; returns the lines of metrics.
+  // Trains and returns the lines of metrics.
   std::vector<Metrics> trained(const Config& config) const {
     train(config, [](const std::string&) {}, {.overwrite = true});
     return read_metrics(config.run.dir + "/metrics.csv");
@@ -100,7 +100,7 @@ class DocsPromises : public testing::Test {
       count += entry.path().extension() == ".safetensors";
     return count;
   }
-  // Two classes of pictures of the golden file.
+  // Writes two classes of pictures from the golden file and returns their folder.
   std::string pictures() const {
     golden::File file(TESSERA_SOURCE_DIR "/tests/golden/pictures.h5");
     for (const char* place :
@@ -115,7 +115,7 @@ class DocsPromises : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// Mean and deviation as anybody computes them.
+// Computes mean and std directly.
 Normalization computed(const Dataset& data) {
   const auto channels = static_cast<size_t>(data.channels());
   std::vector<double> sum(channels), square(channels);
@@ -150,7 +150,7 @@ TEST_F(DocsPromises, EveryDefaultOfThePageIsTheDefault) {
 }
 
 TEST_F(DocsPromises, TheMeanIsTheDataSetsOwn) {
-  expect_said("data.mean", "[]: the data set's own, measured where nobody tells");
+  expect_said("data.mean", "[]: the data set's own, measured if it has none");
   expect_said("data.std", "[]: the data set's own");
   ASSERT_EQ(rows().at("data.mean").value, "[]");
   const std::string folder =
@@ -196,7 +196,7 @@ TEST_F(DocsPromises, ClassesAreTheOutputsOfTheLastLayer) {
 
 TEST_F(DocsPromises, LengthsCarryTheirUnitButForZero) {
   EXPECT_NE(page().find("A bare 0 needs no unit"), std::string::npos);
-  EXPECT_NE(page().find("Both may stand in quotes, and so may `none`: JSON is a configuration too"),
+  EXPECT_NE(page().find("Values and `none` may be quoted: JSON is a configuration too"),
             std::string::npos);
   EXPECT_EQ(parse_config("schedule: {warmup: 0}", "C").schedule.warmup.count, 0);
   EXPECT_THROW(parse_config("schedule: {warmup: 5}", "C"), ConfigError);
@@ -218,7 +218,7 @@ TEST_F(DocsPromises, LengthsCarryTheirUnitButForZero) {
 TEST_F(DocsPromises, ALengthAboveZeroIsAtLeastOneStep) {
   EXPECT_NE(
       page().find(
-          "A length above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit"),
+          "A duration above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit"),
       std::string::npos);
   EXPECT_EQ((Duration{1e-6, Duration::Unit::kEpochs}).steps(100), 1);
   EXPECT_EQ((Duration{0, Duration::Unit::kEpochs}).steps(100), 0);
@@ -239,27 +239,27 @@ TEST_F(DocsPromises, ZeroIsOnlyAtTheEnd) {
   EXPECT_EQ(steps_of(lines, "test"), Steps{10});
   EXPECT_EQ(steps_of(lines, "train"), (Steps{5, 10}));
   EXPECT_EQ(checkpoints(never), 1u);
-  // As by default: evaluated each epoch.
+  // The default evaluates each epoch.
   EXPECT_EQ(rows().at("train.evaluate_every").value, "1ep");
   EXPECT_EQ(steps_of(trained(at_the_end), "test"), (Steps{5, 10}));
 }
 
 TEST_F(DocsPromises, TheLineAtTheEndOfAnEpochIsOfAllOfIt) {
-  expect_said("train.log_every", "the line at the end of an epoch is of all of it");
+  expect_said("train.log_every", "the line at the end of an epoch covers the whole epoch");
   Config config = small("schedule: {name: constant}\n");
   config.train.log_every = {3, Duration::Unit::kSteps};
   config.train.epochs = 1;
   const auto some = trained(config);
   config.train.log_every = {1, Duration::Unit::kSteps};
   const auto each = trained(config);
-  // Four batches, each a line, and the whole epoch; of five batches of eight images.
+  // Five batches of eight images: a line for each of the first four, then one for the whole epoch.
   ASSERT_EQ(steps_of(each, "train"), (std::vector<int64_t>{1, 2, 3, 4, 5}));
   ASSERT_EQ(steps_of(some, "train"), (std::vector<int64_t>{3, 5}));
   double three = 0;
   for (int i = 0; i < 3; ++i) three += each[static_cast<size_t>(i)].loss / 3;
   EXPECT_NEAR(some[0].loss, three, 1e-6);
   EXPECT_NEAR(some[1].loss, each[4].loss, 1e-6);
-  // The epoch's is the mean of all five: what the fifth alone had follows from the others.
+  // The epoch's loss is the mean of all five, so the fifth loss follows from the others.
   const double fifth = 5 * each[4].loss - 3 * three - each[3].loss;
   Config last = config;
   last.train.epochs = 0.8;  // ends after the fourth
@@ -269,7 +269,7 @@ TEST_F(DocsPromises, TheLineAtTheEndOfAnEpochIsOfAllOfIt) {
 }
 
 TEST_F(DocsPromises, ZeroCheckpointsAreNone) {
-  expect_said("checkpoint.keep", "0: write none at all");
+  expect_said("checkpoint.keep", "0: write none");
   Config config = small();
   config.checkpoint.keep = 0;
   trained(config);
@@ -291,8 +291,7 @@ TEST_F(DocsPromises, ZeroIsAllOfThem) {
 }
 
 TEST_F(DocsPromises, ChannelsOfPictures) {
-  expect_said("data.channels",
-              "1: gray, 3: colours, auto: 1 where all pictures are stored in gray");
+  expect_said("data.channels", "1: gray, 3: color, auto: 1 if all pictures are stored in gray");
   EXPECT_EQ(rows().at("data.channels").value, "3");
   for (const auto& [given, channels] : {std::pair("1", 1), {"3", 3}, {"auto", 3}}) {
     const Config config = parse_config(

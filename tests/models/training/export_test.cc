@@ -1,4 +1,4 @@
-// The network of a run folder, written for other programs.
+// Export of a run folder's network for other programs.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ namespace {
 
 using testing_checkpoint::TemporaryFolder;
 
-// flatten, whose columns change places, and a normalisation, whose last names do.
+// Trains with flatten, whose columns are permuted, and batch norm, whose tensors are renamed.
 Config trained_in(const TemporaryFolder& folder) {
   Config config = parse_config(R"(
 model: {classes: 10, layers: [{conv: {filters: 3, kernel: 3, stride: 4}}, batch_norm, relu, flatten,

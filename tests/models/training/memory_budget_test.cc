@@ -1,4 +1,4 @@
-// memory.budget, as a program that uses the library meets it.
+// memory.budget, as programs that use the library see it.
 #include "tessera/models/training/memory_budget.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ Config small() {
   config.model.name = "resnet20";
   config.data.name = "synthetic";
   config.data.batch = 8;
-  config.data.train_count = 20;  // a smaller batch at the end
+  config.data.train_count = 20;  // a smaller last batch
   config.data.test_count = 8;
   config.data.workers = 0;
   config.checkpoint.keep = 0;
@@ -39,13 +39,13 @@ Config with_budget(int64_t bytes) {
   return config;
 }
 
-// As a refusal has it: "... (1234 bytes), whatever ...".
+// Returns the minimum that a refusal names: "... (1234 bytes), whatever ...".
 int64_t min_budget(const Config& config) {
   try {
     memory_need(config);
   } catch (const PlanInfeasible& error) {
     const std::string text = error.what();
-    const size_t at = text.find("write memory.budget=");
+    const size_t at = text.find("set memory.budget=");
     EXPECT_NE(at, text.npos) << text;
     EXPECT_EQ(error.exit_code(), 4);
     const size_t open = text.find('(');
@@ -55,7 +55,7 @@ int64_t min_budget(const Config& config) {
   return 0;
 }
 
-// model.txt and report.html have this text.
+// model.txt and report.html contain this text.
 TEST(Budget, TheSummarySaysWhatRunsAgain) {
   const auto summary = [](const Config& config) {
     const auto session = prepared_session({config, Purpose::training, DataNeed()});
@@ -106,7 +106,7 @@ TEST(Budget, ALargerOneNeverCostsMore) {
   EXPECT_EQ(before, 0);
 }
 
-// plan --max-batch, the line at the start of a training, and what runs.
+// plan --max-batch, the line at the start of a training and the training itself agree.
 TEST(Budget, TheLargestBatchIsTheOneThatRuns) {
   constexpr int64_t kLimit = int64_t{1} << 30;
   Config config = small();
@@ -132,7 +132,7 @@ TEST(Budget, TheLargestBatchIsTheOneThatRuns) {
       << headroom_text(config, 1);
 }
 
-// What is timed is the step that would train.
+// bench() times the step that would train.
 TEST(Budget, TheStepThatIsTimedIsThatOfTheTraining) {
   const int64_t without = memory_need(small()).bytes();
   const Config config = with_budget(without * 3 / 4);
@@ -151,7 +151,7 @@ TEST(Budget, WhatRunsAgainIsVerifiedAgainstARunWithoutAPlan) {
   EXPECT_EQ(verify_plan(with_budget(without * 3 / 4), 4).steps, 4);
 }
 
-// Also where a step does more, and keeps a count as a whole number.
+// The budget also holds for larger steps, and for a step that keeps an integer count.
 TEST(Budget, HoldsForOtherWaysToTrain) {
   Config config = small();
   config.train.accumulate = 2;

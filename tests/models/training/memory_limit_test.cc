@@ -1,4 +1,4 @@
-// memory.limit, as a program that uses the library meets it.
+// memory.limit, as programs that use the library see it.
 #include "tessera/models/training/memory_limit.h"
 
 #include <array>
@@ -39,7 +39,7 @@ void open_fitting(const Config& config) {
 }
 
 TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
-  // A checkpoint holds the configuration: a limit of as many digits takes as many bytes.
+  // A checkpoint contains the configuration: limits with equally many digits need equal bytes.
   const int64_t need = memory_need(with_limit(99'999'999)).bytes();
   EXPECT_NO_THROW(require_fit_ahead(with_limit(need)));
   const RawMemoryStatistics before = cpu_memory().statistics();
@@ -53,7 +53,7 @@ TEST(Fit, ARefusalSaysWhatWouldFitAndNothingWasAskedOfTheMachine) {
     EXPECT_NE(text.find("data.batch"), text.npos) << text;
     EXPECT_EQ(error.exit_code(), 4);
   }
-  EXPECT_THROW(bench(with_limit(1000), 1), OutOfMemory);  // which a refusal is one of
+  EXPECT_THROW(bench(with_limit(1000), 1), OutOfMemory);  // PlanInfeasible is an OutOfMemory
   EXPECT_THROW(open_fitting(with_limit(1000)), PlanInfeasible);
   EXPECT_EQ(cpu_memory().statistics().peak_bytes, before.peak_bytes);
 }
@@ -112,7 +112,7 @@ TEST(Fit, AfterARefusalASmallerOneRuns) {
   EXPECT_GT(bench(smaller, 2).images_per_second, 0);
 }
 
-// A random training and a limit that it does not fit.
+// Returns a random training and a limit that is too small for it.
 Config random_refused(std::mt19937& draw) {
   const auto pick = [&](int count) {
     return static_cast<int>(draw() % static_cast<unsigned>(count));
@@ -134,7 +134,7 @@ Config random_refused(std::mt19937& draw) {
   return config;
 }
 
-// `config` with what stands in a line to paste.
+// Returns `config` with the overrides of a line to paste.
 Config pasted(const Config& config, const std::string& overrides) {
   std::vector<std::string> words;
   std::istringstream in(overrides);
@@ -142,8 +142,8 @@ Config pasted(const Config& config, const std::string& overrides) {
   return parse_config(print_config(config), "test.yaml", words);
 }
 
-// The price of the cheapest remedy of all candidates for which nothing changes but what `changes`
-// allows; each is planned.
+// Plans all candidates that change no more than `changes` allows. Returns the price of the cheapest
+// that fits.
 double best_price(const Config& config, const DataNeed& data, Remedy::Changes changes) {
   const int64_t limit = config.memory.limit->bytes;
   BatchSearch search(config);
@@ -159,7 +159,7 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
     Config saved;
     try {
       saved = pasted(config, words);
-    } catch (const Error&) {  // has no effect
+    } catch (const Error&) {  // no effect
       continue;
     }
     const auto look = [&](const Config& other) {
@@ -195,7 +195,7 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
   return best;
 }
 
-// TESSERA_LONG_TESTS=1: 200 of them.
+// TESSERA_LONG_TESTS=1 tests 200 of them.
 TEST(Fit, EveryRemedyOfARefusalFitsAndTheFirstIsNearlyTheBestThereIs) {
   std::mt19937 draw(38);
   std::map<std::string, int> offered;
@@ -240,7 +240,7 @@ TEST(Fit, ARefusalOffersToComputeAgainAndToAccumulate) {
     const std::string text = error.what();
     const size_t budget = text.find("\n  memory.budget="),
                  parts = text.find("\n  train.accumulate="), batch = text.find("\n  data.batch=");
-    EXPECT_LT(budget, parts) << text;  // what changes less comes first
+    EXPECT_LT(budget, parts) << text;  // the smallest change comes first
     EXPECT_LT(parts, batch) << text;
     EXPECT_LT(batch, text.npos) << text;
     EXPECT_NE(text.find("% time  same bits\n"), text.npos) << text;

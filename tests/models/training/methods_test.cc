@@ -1,5 +1,5 @@
-// Ways to train: a training with them stops and goes on with the same bits, in graph and in eager
-// mode, with any number of threads, and its steps ask for no memory.
+// Ways to train: each resumes with equal bits, in graph and eager mode and with any number of
+// threads, and its steps allocate nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -55,7 +55,7 @@ class Methods : public testing::Test {
     return read_all(temporary_.path(name) + "/weights.safetensors");
   }
 
-  // The same bits after a stop, in eager mode, and with other threads.
+  // Expects equal bits after a stop, in eager mode and with other threads.
   void expect_same_bits(const Config& config, const std::string& what = "") {
     const std::string whole = "whole" + what, stopped = "stopped" + what;
     run(config, whole);
@@ -72,7 +72,7 @@ class Methods : public testing::Test {
     EXPECT_EQ(weights(stopped), weights(whole)) << what;
     EXPECT_EQ(tensors_after(stopped, steps), tensors_after(whole, steps)) << what;
   }
-  // What the last checkpoint says of tensors, optimizer state included.
+  // Returns a checkpoint's tensors, including optimizer state.
   std::string tensors_after(const std::string& name, int64_t step) const {
     const CheckpointFolder folder(checkpoints_path(temporary_.path(name)));
     const std::string bytes = read_all(folder.path(step));
@@ -85,7 +85,7 @@ class Methods : public testing::Test {
     return all;
   }
 
-  // The parameters after a step, one behind the other.
+  // Returns the parameters after a step, concatenated.
   std::vector<float> parameters_after(const std::string& name, int64_t step) const {
     const CheckpointFolder folder(checkpoints_path(temporary_.path(name)));
     const std::string bytes = read_all(folder.path(step));
@@ -111,7 +111,7 @@ Session session_of(const Config& config) {
   return Session(config, Device{}, {16, 16, 3}, {{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}});
 }
 
-// Images and labels that depend on the step.
+// Fills in images and labels that depend on the step.
 void fill(CompiledStep& step, int64_t number) {
   const Tensor images =
       random_uniform(step.input(0).shape(), static_cast<uint64_t>(number), 0, 256);
@@ -190,7 +190,7 @@ TEST_F(Methods, EveryWayToTrainResumesWithTheSameBits) {
   }
 }
 
-// weights.safetensors holds the averages, a checkpoint both.
+// weights.safetensors has the averages, a checkpoint has both.
 TEST_F(Methods, AveragedWeightsAreEvaluatedAndSaved) {
   Config config = small_config();
   config.ema.decay = 0.75;
@@ -231,7 +231,7 @@ TEST_F(Methods, AveragesFollowTheWeightsAndTheirStatistics) {
             session.store().parameters().size() + session.store().buffers().size());
 }
 
-// What a step leaves out it leaves out of the averages too.
+// A skipped update leaves the averages unchanged too.
 TEST_F(Methods, AveragesStayWhereNothingIsUpdated) {
   Config config = small_config();
   config.ema.decay = 0.5;
@@ -245,7 +245,7 @@ TEST_F(Methods, AveragesStayWhereNothingIsUpdated) {
   EXPECT_EQ(session.store().find("ema.step").to_vector<int64_t>(), std::vector<int64_t>{3});
 }
 
-// An image and its mirror have the same logits, so the same loss.
+// An image and its mirror image have equal logits and thus equal losses.
 TEST_F(Methods, AnEvaluationMayLookAtTheMirrorToo) {
   Config config = small_config();
   Session plain = session_of(config);
@@ -269,11 +269,10 @@ TEST_F(Methods, AnEvaluationMayLookAtTheMirrorToo) {
   two.run();
   EXPECT_EQ(two.output(0).item<double>(), loss);
   const std::string said = both.evaluation_step(4).compiled_graph()->graph.text();
-  EXPECT_NE(said.find("mirror"), std::string::npos);
+  EXPECT_NE(said.find("flip_left_right"), std::string::npos);
 }
 
-// The mean of the logits of the image and of both that are moved, at whose borders the image is
-// mirrored.
+// Logits are the mean of those of the image and of two shifted copies with mirrored borders.
 TEST_F(Methods, AnEvaluationMayLookAtMovedImagesToo) {
   constexpr int kSide = 16, kBy = 2;
   Config config = small_config();
@@ -319,7 +318,7 @@ TEST_F(Methods, AnEvaluationMayLookAtMovedImagesToo) {
   }
 }
 
-// Without batch norms the parts of a batch have the gradients of the whole.
+// Without batch norms the gradients of the parts add up to those of the batch.
 TEST_F(Methods, PartsOfABatchAddUpToIt) {
   Config config = small_config();
   config.model.name = "mlp";
@@ -343,8 +342,8 @@ TEST_F(Methods, PartsOfABatchAddUpToIt) {
   }
 }
 
-// Whatever the loss divides by is of the whole batch: parts of it, even single images, and the
-// short batch at the end of an epoch give the same training to rounding.
+// Losses are divided by sums over the whole batch: parts of it, even single images, and the short
+// batch at the end of an epoch give the same training up to rounding.
 TEST_F(Methods, PartsOfABatchAddUpToItInEveryLoss) {
   const std::vector<double> uneven{0.1, 3, 0, 1, 7, 0.5, 0, 2, 0.01, 1},
       one{0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
@@ -384,7 +383,7 @@ TEST_F(Methods, PartsOfABatchAddUpToItInEveryLoss) {
     Config config = small_config();
     config.model.name = "mlp";
     config.model.widths = {16};
-    config.data.batch = 10;  // the last of an epoch has 4
+    config.data.batch = 10;  // the last batch of an epoch has 4
     change(config);
     const TrainResult whole = run(config, name);
     const std::vector<float> wanted = parameters_after(name, whole.steps);
@@ -403,7 +402,7 @@ TEST_F(Methods, PartsOfABatchAddUpToItInEveryLoss) {
   }
 }
 
-// There is nothing to divide by.
+// The sum of the weights, which is the divisor, is 0.
 TEST_F(Methods, ABatchOfClassesWithoutWeightHasNoLoss) {
   Config config = small_config();
   config.model.name = "mlp";
@@ -438,7 +437,7 @@ TEST_F(Methods, PartsOfABatchTakeLessMemory) {
   EXPECT_LT(parts.arena_bytes(), whole.arena_bytes() / 2);
 }
 
-// No gradient, no state, no statistics, and no activations that only gradients needed.
+// Frozen parts have no gradient, state or statistics, and no activations stored for gradients only.
 TEST_F(Methods, FrozenPartsTakeNothing) {
   Config config = small_config();
   Session all = session_of(config);
@@ -515,13 +514,13 @@ TEST_F(Methods, AnEvaluationThatIsNotFiniteIsNoBetterOne) {
   }
 }
 
-// A plateau counts evaluations, and what it has come to is in the checkpoint.
+// A plateau counts evaluations; checkpoints contain its state.
 TEST_F(Methods, APlateauLowersTheRate) {
   Config config = small_config();
   config.schedule.name = ScheduleKind::kPlateau;
   config.schedule.gamma = 0.5;
   config.schedule.patience = 1;
-  config.schedule.threshold = 0.99;  // nothing is better
+  config.schedule.threshold = 0.99;  // nothing is an improvement
   config.train.evaluate_every = {1, Duration::Unit::kSteps};
   config.train.log_every = {1, Duration::Unit::kSteps};
   config.train.steps = 6;

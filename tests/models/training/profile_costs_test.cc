@@ -1,4 +1,4 @@
-// memory.costs: times of a profile in place of counted ones.
+// memory.costs: times of a profile replace counted costs.
 #include "tessera/models/training/profile_costs.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Config small(int64_t batch) {
   return config;
 }
 
-// Of a step for so many images, each op as long as its number in the program says.
+// Returns the profile of a step in which the op of node n takes 1000 + n microseconds.
 Profile made_up(const Config& config) {
   ProfileOptions options;
   options.steps = 1;
@@ -65,7 +65,7 @@ TEST(ProfileCosts, OfAnotherBatchInProportion) {
   }
 }
 
-// What an op that no profile has takes is like the nearest of its name and algorithm.
+// An op without a profile takes as long as the nearest op with its name and algorithm.
 TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
   Config config = small(4);
   config.model.widths = {4, 8, 32, 64};
@@ -76,7 +76,7 @@ TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
     if (op.op == "conv2d")
       least = std::min(least, op.cost.flops), most = std::max(most, op.cost.flops);
   ASSERT_LT(4 * least, most);
-  for (ProfiledOp& op : measured.ops)  // small ones take 7 times what is counted, large ones twice
+  for (ProfiledOp& op : measured.ops)  // small ones: 7 times the counted time, large: twice
     op.us.median = static_cast<double>(counted.nanoseconds(op.cost)) / 1000 *
                    (op.op != "conv2d"          ? 100
                     : op.cost.flops < most / 2 ? 7
@@ -180,7 +180,7 @@ TEST(ProfileCosts, ChoosesByThem) {
   config.memory.budget = ByteSize{without - 20'000};
   const MemoryNeed need = memory_need(config);
   EXPECT_LE(need.bytes(), without - 20'000);
-  EXPECT_GE(need.report.budget.extra, 1'000'000);  // each step takes a millisecond or more
+  EXPECT_GE(need.report.budget.extra, 1'000'000);  // each node takes at least a millisecond
 }
 
 TEST(ProfileCosts, WhatIsNoProfileIsNamed) {

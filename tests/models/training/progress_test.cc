@@ -45,7 +45,7 @@ TEST(Progress, WordsAreShortenedAndBatchesLeftOutBeforeTheBarIs) {
   EXPECT_EQ(progress_text(state(), 62, 79), "epoch  3/15 [===>      ]" + rest);
 }
 
-// Whatever the numbers are, in each number of columns.
+// Returns texts of many states, all with `columns` columns.
 std::vector<std::string> texts_of_many_states(int columns, double epochs) {
   std::vector<std::string> texts;
   for (double rate : {0.0, 0.31, 9.96, 2810.0, 9999.7, 99'949.0, 999'499.0, 123e6})
@@ -69,7 +69,7 @@ std::vector<std::string> texts_of_many_states(int columns, double epochs) {
   return texts;
 }
 
-// A terminal of 80 columns has room for 79: in the last one the cursor stands.
+// A terminal of 80 columns has space for 79, as the cursor is in the last column.
 TEST(Progress, EightyColumnsHaveRoomForAllThatIsAskedForAndABar) {
   for (int columns : {79, 119})
     for (double epochs : {1.0, 100.0})
@@ -82,7 +82,7 @@ TEST(Progress, EightyColumnsHaveRoomForAllThatIsAskedForAndABar) {
       }
 }
 
-// Neither does anything come and go as numbers grow by a digit, nor does it move.
+// No field appears, disappears or moves when numbers grow by a digit.
 TEST(Progress, NothingMovesAsNumbersGrow) {
   for (int columns : {29, 59, 79, 89, 119}) {
     std::set<std::vector<size_t>> places;

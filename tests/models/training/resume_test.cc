@@ -1,4 +1,4 @@
-// A training that stops after any step and goes on ends with the bits of one that never stopped:
+// A training that stops after any step and resumes ends with the bits of one that never stopped:
 // weights, metrics, the last checkpoint. TESSERA_LONG_TESTS=1: every step, 0 to 4 loader workers
 // and 1 to 4 threads.
 #include <cstdlib>
@@ -50,7 +50,7 @@ class Resume : public testing::Test {
   }
   ~Resume() override { set_log_sink({}); }
 
-  // Trains in the folder; stops after `stop_after` steps when that is not 0.
+  // Trains in the folder; stops after `stop_after` steps unless that is 0.
   TrainResult run(const std::string& name, const TrainOptions& given = {}, int64_t stop_after = 0) {
     TrainOptions options = given;
     std::atomic<int> stop{0};
@@ -65,7 +65,7 @@ class Resume : public testing::Test {
     }
     return train(config, print, options);
   }
-  // The flag is set by the step's own probe (models/training/runs_ahead.h), as a signal would be.
+  // Sets the flag in the step's own probe (models/training/runs_ahead.h), like a signal.
   TrainResult train_until(const Config& config, const Print& print, const TrainOptions& options,
                           std::atomic<int>& stop, int64_t stop_after);
 
@@ -92,7 +92,7 @@ class Resume : public testing::Test {
   std::string said_, warnings_;
 };
 
-// Where the probe of a training step looks: counts down, then asks to stop.
+// State of the probe below: after g_left more steps it sets *g_stop.
 std::atomic<int>* g_stop = nullptr;
 int64_t g_left = 0;
 
@@ -158,7 +158,7 @@ TEST_F(Resume, AFinishedTrainingGoesOnWhenItIsMadeLonger) {
   run("whole");
   config_.train.steps = steps - 6;
   run("longer");
-  const TrainResult again = run("longer", {.resume = "auto"});  // nothing is left to do
+  const TrainResult again = run("longer", {.resume = "auto"});  // already finished
   EXPECT_EQ(again.steps, steps - 6);
   EXPECT_GT(again.test_loss, 0);
   config_.train.steps = steps;
@@ -251,7 +251,7 @@ TEST_F(Resume, AnOlderCheckpointOrOneOfAnotherRunCanBeNamed) {
 TEST_F(Resume, AFullDiskCostsACheckpointButNotTheTraining) {
   run("whole");
   FaultyFiles files;
-  files.set({"write", 1, ENOSPC, false, "/checkpoints/"});  // the first checkpoint's
+  files.set({"write", 1, ENOSPC, false, "/checkpoints/"});  // write of the first checkpoint
   run("full", {.files = &files});
   EXPECT_NE(warnings_.find("could not be written"), std::string::npos) << warnings_;
   EXPECT_NE(warnings_.find("No space left"), std::string::npos) << warnings_;

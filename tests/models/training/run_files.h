@@ -1,4 +1,4 @@
-// What a training left in its folder, to be compared with what another left.
+// Reads the files of a training, to compare them with those of another.
 #pragma once
 
 #include <sstream>
@@ -11,7 +11,7 @@
 
 namespace tessera::testing_checkpoint {
 
-// The metrics without speed and data wait, which are the last columns.
+// Returns the metrics without their last columns, speed and data wait.
 inline std::string without_speed(const std::string& csv) {
   std::istringstream lines(csv);
   std::string line, text;
@@ -20,7 +20,7 @@ inline std::string without_speed(const std::string& csv) {
   return text;
 }
 
-// The losses of all its lines.
+// Returns the losses of all lines.
 inline std::vector<double> losses_of(const std::string& csv) {
   std::istringstream lines(csv);
   std::string line, cell;
@@ -33,7 +33,7 @@ inline std::vector<double> losses_of(const std::string& csv) {
   return losses;
 }
 
-// The tensors of a checkpoint: the configuration names the folder.
+// Returns a checkpoint's tensors without its configuration, which names the folder.
 inline std::string values_after(const std::string& run_dir, int64_t step) {
   const CheckpointFolder folder(checkpoints_path(run_dir));
   const std::string bytes = read_all(CheckpointFile(folder.path(step)).path());

@@ -1,4 +1,4 @@
-// What a run decides: its steps, its session, its device.
+// Run: steps, session and device.
 #include "tessera/models/training/run.h"
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ TEST(RunSteps, AreTheFullBatchAndTheLastOfAnEpoch) {
   EXPECT_EQ(steps_of(8, 40, 20).train, (Counts{8}));
   EXPECT_EQ(steps_of(8, 40, 20).evaluation, (Counts{8, 4}));
   EXPECT_EQ(steps_of(8, 41, 7).train, (Counts{8, 1}));
-  EXPECT_EQ(steps_of(8, 41, 7).evaluation, (Counts{7}));  // no more than there are
-  EXPECT_EQ(steps_of(8, 0, 0).train, (Counts{8}));        // not known yet
+  EXPECT_EQ(steps_of(8, 41, 7).evaluation, (Counts{7}));  // all test images
+  EXPECT_EQ(steps_of(8, 0, 0).train, (Counts{8}));        // unknown number
   EXPECT_EQ(steps_of(8, 0, 0).evaluation, (Counts{8}));
 }
 
@@ -64,7 +64,7 @@ TEST(RunSteps, EvaluationsTakeNoMoreThanAPartOfAnAccumulatedBatch) {
   EXPECT_EQ(counts(Purpose::verification), (Counts{5}));
 }
 
-// The session of an accumulated training, of which an evaluation of all images at once takes more.
+// The session of an accumulated training, whose evaluation of all images at once needs more memory.
 TEST(RunSteps, TheBoundOfAPlanIsThatOfTheStepThatSetsTheArena) {
   Config config;
   config.model.name = "lenet5";
@@ -113,7 +113,7 @@ TEST(RunSteps, AreThoseOfThePurpose) {
   const RunSteps evaluation = steps_of(8, 40, 20, Purpose::evaluation);
   EXPECT_EQ(evaluation.train, Counts());
   EXPECT_EQ(evaluation.evaluation, (Counts{8, 4}));
-  const RunSteps timing = steps_of(8, 5, 5, Purpose::timing);  // whatever data there are
+  const RunSteps timing = steps_of(8, 5, 5, Purpose::timing);  // independent of the data
   EXPECT_EQ(timing.train, (Counts{8}));
   EXPECT_EQ(timing.evaluation, Counts());
   const RunSteps verification = steps_of(7, 5, 5, Purpose::verification);
@@ -146,7 +146,7 @@ TEST(RunSteps, WhatTheTrainingEndsBeforeIsSaid) {
             "schedule.every: 30ep is step 300, but the training ends at step 100: gamma is not "
             "applied there; put it before the end or train longer\n");
   EXPECT_EQ(remarks(batch + "schedule: {name: step, every: 5ep}"), "");
-  EXPECT_EQ(remarks("schedule: {name: step}", 0), "");  // nobody knows how long an epoch is
+  EXPECT_EQ(remarks("schedule: {name: step}", 0), "");  // unknown length of an epoch
 }
 
 TEST(RunSteps, LarsThatScalesNothingIsSaid) {

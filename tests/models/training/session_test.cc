@@ -1,4 +1,4 @@
-// A session runs the step that is planned and asks the machine for what was planned.
+// A session runs the planned step and allocates the planned memory.
 #include "tessera/models/training/session.h"
 
 #include <map>
@@ -29,7 +29,7 @@ Config small_config(const std::string& model, const ModelOptions& options, int64
   return config;
 }
 
-// tests/graph/plan_test.cc plans ZooStep; this ties its plans to what a session runs.
+// tests/graph/plan_test.cc plans ZooStep; this test compares its plans with those of sessions.
 TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
   const Threads threads(2);
   for (const std::string& model : model_names()) {
@@ -47,8 +47,8 @@ TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
   }
 }
 
-// Asked of the machine while a session is made, run and evaluated, to the byte. The order of a
-// shuffled epoch is listed, but is not a tensor: it comes from the heap.
+// Compares, to the byte, the memory allocated while a session is made, run and evaluated. The order
+// of a shuffled epoch is listed too, but it is in the heap.
 void expect_planned_is_measured(const std::string& model) {
   const Config config = small_config(model, {}, 8);
   const size_t before = cpu_memory().statistics().live_bytes;

@@ -1,5 +1,5 @@
-// train.non_finite: skip. One gradient overflows, those before it in the backward pass are fine: a
-// batch is left out as a whole or not at all.
+// train.non_finite: skip. One gradient overflows, after finite ones in the backward pass: a batch
+// is skipped as a whole or not at all.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -34,7 +34,7 @@ class Step {
     images_.fill(200);
   }
 
-  // The outputs' step is sound; the gradient of what they are made from is 6e38.
+  // Keeps the gradients of the last layer finite; the gradient of its input is 6e38.
   void overflow_behind_the_last_layer() {
     std::vector<float> weights(10 * kHidden, 3e38f);  // [10 x kHidden], the first row the label's
     std::fill_n(weights.begin(), kHidden, -3e38f);
@@ -87,15 +87,15 @@ TEST_P(Skip, LeavesEverythingAsItWas) {
   EXPECT_DOUBLE_EQ(step.output(2), 0.1);
   step.overflow_behind_the_last_layer();
   const auto before = step.state();
-  const int64_t refused = cpu_context().refused_updates();
+  const int64_t refused = cpu_context().skipped_updates();
   step.run();
   EXPECT_TRUE(std::isfinite(step.output(0)));
   EXPECT_TRUE(std::isnan(step.output(2)));
-  EXPECT_GT(cpu_context().refused_updates(), refused);
+  EXPECT_GT(cpu_context().skipped_updates(), refused);
   EXPECT_EQ(step.state(), before);
 }
 
-// What the test above would not tell apart otherwise: some of the gradients are good.
+// Proves the test above: some of the gradients are finite.
 TEST_P(Skip, WithoutItTheGoodOnesAreUsed) {
   const auto [mode, optimizer] = GetParam();
   Step step(small(mode, optimizer, OnNonFinite::kStop));

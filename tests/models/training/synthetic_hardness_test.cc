@@ -1,5 +1,5 @@
-// The built-in pictures are worth learning: what a linear model can see of them is not enough. That
-// a small network learns them is tested with the program of the README.
+// The synthetic images are worth learning, as a linear model does not suffice. The program of the
+// README tests that a small network learns them.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/autograd.h"
@@ -34,7 +34,7 @@ TEST(SyntheticHardness, ALinearModelStaysUnder60Percent) {
     return top_k_correct(logits_of(images), labels);
   });
 
-  // Right answers of an epoch, as a share.
+  // Returns the accuracy of an epoch.
   const auto run = [&](Loader& loader, int64_t images, double lr) {
     double correct = 0;
     for (int64_t i = 0; i < images / kBatch; ++i) {
@@ -53,7 +53,7 @@ TEST(SyntheticHardness, ALinearModelStaysUnder60Percent) {
   const double unseen = run(test, kTest, 0);
   RecordProperty("training_accuracy", std::to_string(seen));
   RecordProperty("test_accuracy", std::to_string(unseen));
-  EXPECT_GT(seen, 0.2);  // it did learn what it can
+  EXPECT_GT(seen, 0.2);  // a linear model learns something
   EXPECT_LT(unseen, 0.6);
 }
 

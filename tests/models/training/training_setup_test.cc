@@ -1,4 +1,4 @@
-// What a training is said to need, before there is anything of it, is what it then holds.
+// A training needs exactly the memory that is predicted before it is set up.
 #include "tessera/models/training/training_setup.h"
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 using testing_checkpoint::TemporaryFolder;
-using Holders = std::map<std::string, int64_t>;  // bytes by who holds them
+using Holders = std::map<std::string, int64_t>;  // bytes by owner
 
 struct Case {
   const char* name;
@@ -54,7 +54,7 @@ Holders held(const TrainingSetup& setup) {
   return bytes;
 }
 
-// Of these, what comes from RawMemory: not the heap's lists of numbers, and not the data set.
+// Returns the bytes from RawMemory, without the heap's lists of numbers and the data set.
 int64_t raw_bytes(const TrainingSetup& setup) {
   int64_t sum = 0;
   for (const MemoryItem& block : setup.blocks())
@@ -88,7 +88,7 @@ TEST(TrainingSetup, HoldsWhatWasPlannedAndWhatItSays) {
   }
 }
 
-// Every refusal comes before the run folder is touched.
+// A refusal comes before the run folder is touched.
 TEST(TrainingSetup, ARefusalLeavesNothingBehind) {
   const TemporaryFolder folder;
   Config config;
@@ -101,7 +101,7 @@ TEST(TrainingSetup, ARefusalLeavesNothingBehind) {
   limited.memory.limit = ByteSize{1000};
   EXPECT_THROW(set_up_training(limited, [](const std::string&) {}, {}), PlanInfeasible);
   EXPECT_EQ(cpu_memory().statistics().peak_bytes,
-            before.peak_bytes);  // of the session that would run
+            before.peak_bytes);  // no session was bound
   config.model.classes = 2;
   EXPECT_THROW(set_up_training(config, [](const std::string&) {}, {}), ConfigError);
   EXPECT_FALSE(std::filesystem::exists(config.run.dir));

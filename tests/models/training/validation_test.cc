@@ -1,4 +1,4 @@
-// data.validation: what chooses the best checkpoint, and when the test set is looked at.
+// data.validation: which images choose the best checkpoint, and when the test set is used.
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -36,7 +36,7 @@ class Validation : public testing::Test {
     return train(
         config_, [this](const std::string& line) { said_ += line + "\n"; }, options);
   }
-  // The lines of metrics of a phase.
+  // Returns the lines of metrics of a phase.
   std::vector<Metrics> lines(const std::string& phase) const {
     std::vector<Metrics> all = read_metrics(config_.run.dir + "/metrics.csv");
     std::erase_if(all, [&](const Metrics& line) { return phase != line.phase; });
@@ -50,7 +50,7 @@ class Validation : public testing::Test {
 
 TEST_F(Validation, ChoosesTheBestAndTheTestSetIsSeenOnceAtTheEnd) {
   const TrainResult result = run();
-  EXPECT_EQ(result.steps, 4 * 4);  // of 60 images
+  EXPECT_EQ(result.steps, 4 * 4);  // 4 epochs of 60 images
   const std::vector<Metrics> validation = lines("validation"), test = lines("test");
   ASSERT_EQ(validation.size(), 4u);
   ASSERT_EQ(test.size(), 1u);
@@ -69,7 +69,7 @@ TEST_F(Validation, ChoosesTheBestAndTheTestSetIsSeenOnceAtTheEnd) {
   EXPECT_EQ(said_.find("test loss"), std::string::npos) << said_;
 }
 
-// Steps and shuffles follow from the 60 images alone: the test set changes nothing.
+// Steps and shuffles depend on the 60 training images, not on the test set.
 TEST_F(Validation, TheTestSetDecidesNothing) {
   const TrainResult first = run();
   config_.run.dir = folder_.path("other");
@@ -89,7 +89,7 @@ TEST_F(Validation, AFinishedTrainingThatIsResumedTestsAgainWithoutASecondLine) {
   EXPECT_EQ(lines("test").size(), 1u);
 }
 
-// The signal comes between the last evaluation and the one of the test set.
+// The signal comes between the last validation and the test.
 TEST_F(Validation, ATestThatIsBrokenOffIsMadeUpForOnce) {
   const TrainResult whole = run();
   config_.run.dir = folder_.path("stopped");
@@ -130,7 +130,7 @@ TEST_F(Validation, TheReportSaysOfWhichImagesItsEvaluationsAre) {
   EXPECT_NE(shared.find("the best of these was chosen on them"), shared.npos);
 }
 
-// A training that collapses: the learning rate rises until the weights are worth nothing.
+// A training that collapses: the learning rate rises until the weights are useless.
 class Collapse : public Validation {
  protected:
   Collapse() {
@@ -171,10 +171,10 @@ TEST_F(Collapse, MayLeaveTheLastWeights) {
   EXPECT_EQ(evaluate("").steps, last.steps);
   EXPECT_EQ(evaluate("").test_loss, last.test_loss);
   EXPECT_NE(last.test_loss, best.test_loss);
-  // The last checkpoint is that of the last step in either case.
+  // In both cases the last checkpoint is that of the last step.
   EXPECT_EQ(values_after(folder_.path("run"), last.steps),
             values_after(folder_.path("last"), last.steps));
-  // Without validation images nothing else could choose: the last, as before.
+  // Without validation images nothing chooses the best, so the last is used.
   config_.run.dir = folder_.path("without");
   config_.checkpoint.use = "best";
   config_.data.validation = {};
@@ -197,12 +197,12 @@ TEST_F(Collapse, GoesOnFromTheLastStepWithTheSameBits) {
   run({.resume = "auto"});
   EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
   EXPECT_EQ(read_all(config_.run.dir + "/weights.safetensors"), weights);
-  run({.resume = "auto"});  // nothing is left to do
+  run({.resume = "auto"});  // already finished
   EXPECT_EQ(values_after(config_.run.dir, whole.steps), values);
   EXPECT_EQ(read_all(config_.run.dir + "/weights.safetensors"), weights);
 }
 
-// The process is killed when the test's line is written and the last checkpoint is not yet.
+// The process is killed after the test's line is written and before the last checkpoint is.
 TEST_F(Collapse, KilledBehindTheTestItHasOneLine) {
   std::atomic<int> stop{0};
   const auto print = [&](const std::string& line) {
@@ -221,7 +221,7 @@ TEST_F(Collapse, KilledBehindTheTestItHasOneLine) {
   EXPECT_EQ(json.find("\"test\""), json.rfind("\"test\""));
 }
 
-// The signal comes while the best weights are tested, so the tensors hold them.
+// The signal comes while the best weights are tested and are therefore in the tensors.
 TEST_F(Collapse, StoppedWhileTheBestAreTestedItKeepsTheLast) {
   const TrainResult whole = run();
   const std::string values = values_after(config_.run.dir, whole.steps);

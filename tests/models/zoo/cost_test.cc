@@ -1,5 +1,5 @@
-// What ops say that they cost (Op::cost), over the training steps of the zoo: products by formulas
-// of the shapes, and by what others publish for the networks.
+// Op::cost over the training steps of the zoo, compared with formulas of the shapes for products,
+// and with published figures of the networks.
 #include <cmath>
 #include <map>
 
@@ -39,7 +39,7 @@ bool is_view(const Node& node) {
   return true;
 }
 
-// Multiplications of a product, as the shapes have them; 0 where the op is none.
+// Returns the multiplications of a product, calculated from its shapes; 0 for other ops.
 int64_t products(const Graph& graph, const Node& node) {
   const auto shape = [&](ValueId id) { return graph.values[id].spec.shape; };
   const auto of = [&](const Shape& y, const Shape& filters) {
@@ -77,7 +77,7 @@ TEST_P(Costs, OfProductsFollowFromTheirShapes) {
     ++seen[std::string(node.op->name())];
     EXPECT_EQ(cost_of(graph, node).flops, 2 * count) << node.op->name() << " " << node.module_path;
   }
-  EXPECT_GE(seen["matmul"], 3);  // a linear layer, and its two gradients
+  EXPECT_GE(seen["matmul"], 3);  // a linear layer and its two gradients
   if (std::string(GetParam()) == "mlp") return;
   EXPECT_GT(seen["conv2d"], 1);
   EXPECT_GT(seen["conv2d_input_grad"], 0);
@@ -101,8 +101,8 @@ TEST_P(Costs, MoveAtLeastTheOutputsAndNothingForViews) {
     }
 }
 
-// What is fused is computed all the same, but its intermediate values are not moved. A prologue is
-// computed once for each op that reads through it.
+// Fusion keeps the flops, but the intermediate values are not moved. A prologue is computed once
+// for each op that reads through it.
 TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
   const auto sum = [&](std::vector<std::string> disabled) {
     ZooStep step(GetParam(), small_options(GetParam()), 3);
@@ -138,7 +138,7 @@ TEST_P(Costs, OfAFusedOpAreThoseOfItsParts) {
 INSTANTIATE_TEST_SUITE_P(Zoo, Costs, testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param); });
 
-// Of the only op named so, in a function of tensors of these shapes.
+// Returns the cost of the only op with this name, in a function of tensors of these shapes.
 Cost cost_in(std::string_view op, const std::vector<Shape>& shapes, const StepFunction& fn) {
   Specs specs;
   for (const Shape& shape : shapes) specs.push_back({DType::f32, shape, {}});
@@ -212,7 +212,7 @@ TEST(Cost, OfAnOptimizerIsThatOfAllItUpdates) {
   }
 }
 
-// As torchvision publishes them for its weights ("GFLOPS", of multiplications with an addition).
+// torchvision publishes these "GFLOPS" for its weights; a multiplication with an addition is one.
 TEST(Cost, OfANetworksProductsIsWhatIsPublished) {
   const std::pair<const char*, double> published[] = {
       {"resnet18", 1.81},           {"resnet34", 3.66},           {"resnet50", 4.09},

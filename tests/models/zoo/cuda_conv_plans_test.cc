@@ -1,7 +1,6 @@
-// The plan that is taken for every convolution of every network's training step, on a GPU of each
-// generation, which is only described: tests/golden/conv_plans.txt, against what cuDNN answers
-// here. No GPU is needed. Skips itself where cuDNN is not installed; where it is another version
-// than the table was made with, each case must have a plan, whichever it is.
+// Plans for every convolution of every network's training step on a described GPU of each
+// generation: compares cuDNN's answers with tests/golden/conv_plans.txt. No GPU is needed. Skipped
+// without cuDNN. For another cuDNN version than the table's, each case only needs to have a plan.
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/error.h"
@@ -48,7 +47,7 @@ const Cases& all_cases() {
 }
 
 struct Table {
-  std::map<std::string, char> letters;  // for what cuDNN notes of a plan
+  std::map<std::string, char> letters;  // for cuDNN's notes of a plan
   std::string rows;
   std::vector<std::string> without_plan;
 
@@ -85,8 +84,8 @@ struct Table {
   }
 };
 
-// Compares every tenth convolution; with TESSERA_LONG_TESTS=1 all, which takes minutes, and writes
-// the table.
+// Compares every tenth convolution. TESSERA_LONG_TESTS=1 compares all, which takes minutes, and
+// writes the table.
 TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
   if (const std::string fault = cuda_libraries().dnn.fault; !fault.empty()) GTEST_SKIP() << fault;
   const bool all = std::getenv("TESSERA_LONG_TESTS") != nullptr;
@@ -113,7 +112,7 @@ TEST(CudaConvPlans, EveryConvolutionOfTheZooHasTheCommittedPlan) {
          << "TESSERA_LONG_TESTS=1, and if it is meant: cp " << kMade << " " << kTable;
 }
 
-// What a step is planned with for a GPU that is not there: the ops' own answers.
+// Planning for an absent GPU uses the ops' own answers.
 TEST(CudaConvPlans, OpsPlanWithTheTrueWorkspace) {
   if (const std::string fault = cuda_libraries().dnn.fault; !fault.empty()) GTEST_SKIP() << fault;
   testing_zoo::ZooStep step("resnet20", testing_zoo::natural_options("resnet20"), 32);
@@ -132,7 +131,7 @@ TEST(CudaConvPlans, OpsPlanWithTheTrueWorkspace) {
       const std::vector<Algorithm> all = node.op->algorithms(in, target);
       ASSERT_EQ(all.front().name == "cudnn", plan.has_value()) << conv_text(*request);
       EXPECT_EQ(all.back().name, "direct");
-      // The loops take over where an address is not aligned, in the same scratch.
+      // The hand-written loops run if an address is not aligned, in the same scratch.
       const size_t loops = all.back().scratch_bytes;
       EXPECT_EQ(all.front().scratch_bytes, plan ? std::max(plan->workspace_bytes, loops) : loops);
     }

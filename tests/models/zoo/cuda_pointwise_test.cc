@@ -1,4 +1,5 @@
-// The scalar programs of the zoo's training steps have compiled kernels, with the bits of the CPU.
+// The scalar programs of the zoo's training steps have precompiled kernels, with the bits of the
+// CPU.
 #include <algorithm>
 
 #include "tessera/engine/pointwise.h"
@@ -16,7 +17,7 @@ namespace {
 using testing_zoo::natural_options;
 using testing_zoo::ZooStep;
 
-// Steps are captured for a GPU that need not be there.
+// The GPU for which steps are captured need not exist.
 TEST(CudaPrecompiledPrograms, AreThoseOfTheZoo) {
   const Device gpu{DeviceKind::gpu, 9};
   const DescribedDevice described(gpu);
@@ -45,7 +46,7 @@ ScalarProgram program_of(const PrecompiledProgram& known) {
 
 using CudaKnown = OnGpu;
 
-// exp and its like round in their own way on each device.
+// exp, erf and sigmoid round differently on each device.
 bool is_exact(const ScalarProgram& program) {
   return std::none_of(program.code.begin(), program.code.end(), [](const Instruction& step) {
     return step.op == ScalarOp::exp || step.op == ScalarOp::erf || step.op == ScalarOp::sigmoid;
@@ -57,7 +58,7 @@ void expect_gpu_like_cpu(const ScalarProgram& program, const DeviceFunction& f,
   is_exact(program) ? expect_gpu_has_cpu_bits(f, inputs) : expect_gpu_matches(f, inputs);
 }
 
-// Input k has shape k of `shapes`, then the first again and again.
+// Input k has shape k of `shapes`, or the first shape if there are fewer.
 void expect_bits(const ScalarProgram& program, const std::vector<Shape>& shapes) {
   Tensors inputs;
   for (size_t k = 0; k < static_cast<size_t>(program.inputs); ++k) {
@@ -83,7 +84,7 @@ TEST_F(CudaKnown, HaveTheBitsOfTheCpu) {
   }
 }
 
-// Inputs that differ only in where they are broadcast are not read as one another.
+// Inputs that differ only in how they are broadcast are read separately.
 TEST_F(CudaKnown, ReadEachInputAtItsOwnPlace) {
   const ScalarProgram program =
       program_of(*std::find_if(kPrecompiledPrograms.begin(), kPrecompiledPrograms.end(),

@@ -1,5 +1,5 @@
-// What eager training steps of a network ask of their allocator, recorded, and what must hold for
-// the default allocator: on the CPU and on GPUs.
+// Records the allocations of eager training steps and checks the default allocator with them, on
+// the CPU and on GPUs.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace tessera::testing_zoo {
 
-// Events up to the end of each of some steps.
+// The events of some steps, and the number of events at the end of each step.
 struct EagerEvents {
   testing_events::AllocationEvents all;
   std::vector<size_t> step_ends;

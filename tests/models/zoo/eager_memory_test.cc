@@ -17,7 +17,7 @@ TEST_P(ZooEagerMemory, NeedsNoMoreThanDirectAndAsksNothingAfterTheSecondStep) {
   expect_little_memory(eager_events(GetParam(), Device{}, 4), cpu_memory());
 }
 
-// One or two of a family; TESSERA_LONG_TESTS=1 runs all of them.
+// Returns one or two networks of each family; all with TESSERA_LONG_TESTS=1.
 std::vector<std::string> models() {
   if (std::getenv("TESSERA_LONG_TESTS") != nullptr) return model_names();
   return {"mlp",         "lenet5",         "cnn_bn",       "resnet20",        "resnet18_cifar",
@@ -27,7 +27,7 @@ std::vector<std::string> models() {
 INSTANTIATE_TEST_SUITE_P(, ZooEagerMemory, testing::ValuesIn(models()),
                          [](const auto& named) { return named.param; });
 
-// The steps themselves, under the least limit.
+// Runs the steps themselves under the smallest limit.
 TEST(EagerMemory, ResNet20TrainsUnderTheLeastLimit) {
   const Threads threads(1);
   const size_t limit = testing_events::most_for_caching(eager_events("resnet20", Device{}, 32).all);

@@ -1,4 +1,4 @@
-// How many numbers some tensors hold together.
+// element_count(): the number of elements of several tensors.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -1,4 +1,4 @@
-// Every network of the zoo with its weights as constants against its evaluation.
+// Compares every network of the zoo with constant weights with its evaluation.
 #include <gtest/gtest.h>
 
 #include "tessera/graph/arena.h"
@@ -20,7 +20,7 @@ TEST_P(FrozenZoo, ComputesWhatEvaluationComputes) {
   const NoGradScope no_grad;
   const Shape shape{2, options.height, options.width, options.channels};
   const Tensor x = random_normal(shape, 5);
-  {  // running statistics that are not those of the beginning
+  {  // changes the running statistics
     const TrainingScope training;
     const RandomScope random(1, from_vector<int64_t>({2}, {0, 0}));
     (*network)(x);

@@ -1,5 +1,5 @@
-// Networks against those of torchvision and timm, all with the same weights: tests/golden/README.md
-// says which.
+// Compares networks with those of torchvision and timm that have the same weights
+// (tests/golden/README.md).
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ void fill(const std::string& model, Tensor tensor) {
   });
 }
 
-// The largest difference, by the largest logit.
+// Returns the largest difference, relative to the largest logit.
 double distance_of(const std::string& model, DType dtype) {
   const int64_t side = static_cast<int64_t>(file().number(model, "side"));
   Store store(1, dtype);
@@ -51,7 +51,7 @@ double distance_of(const std::string& model, DType dtype) {
   double apart = 0, largest = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double distance = std::abs(logits[i] - wanted[i]);
-    apart = distance <= apart ? apart : distance;  // a NaN stays
+    apart = distance <= apart ? apart : distance;  // keeps a NaN
     largest = std::max(largest, std::abs(wanted[i]));
   }
   return apart / largest;

@@ -1,5 +1,5 @@
-// The scalar programs of training steps are compiled on the CPU: those of the zoo, and those of
-// networks that somebody else puts together.
+// The scalar programs of training steps are precompiled on the CPU: those of the zoo and of
+// networks that users compose.
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise_precompiled.h"
@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// What an op runs on its own or on its result.
+// Returns the op's epilogue, or its program if it is pointwise.
 std::optional<ScalarProgram> program_of(const Op& op) {
   if (auto* more = dynamic_cast<const HasEpilogue*>(&op)) return more->epilogue();
   return op.pointwise();
@@ -41,7 +41,7 @@ TEST(PrecompiledPrograms, AreThoseOfTheZoo) {
   }
 }
 
-// The activation after batch norms, in and after residual blocks.
+// Activations after batch norms, in and after residual blocks.
 constexpr char kPlain[] = R"(
     - {{conv: {{filters: 8, kernel: 3, padding: 1, bias: false}}}}
     - batch_norm
@@ -58,7 +58,7 @@ constexpr char kPlain[] = R"(
         shortcut: [{{conv: {{filters: 16, kernel: 1, stride: 2}}}}, batch_norm]
     - {0}
 )";
-// Before the convolutions, after group norms.
+// Activations before the convolutions, after group norms.
 constexpr char kFirst[] = R"(
     - {{conv: {{filters: 8, kernel: 3, padding: 1}}}}
     - residual:
@@ -72,7 +72,7 @@ constexpr char kFirst[] = R"(
     - layer_norm
     - {0}
 )";
-// Between a convolution and its norm, and between linear layers.
+// Activations between a convolution and its norm, and between linear layers.
 constexpr char kMixer[] = R"(
     - {{conv: {{filters: 8, kernel: 2, stride: 2}}}}
     - {0}

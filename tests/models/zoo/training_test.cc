@@ -1,5 +1,4 @@
-// Training steps of the networks that came last: they learn, and it does not matter how a step is
-// run.
+// Training steps of the newest networks: they learn, and every way to run a step gives equal bits.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -28,7 +27,7 @@ struct Trained {
   std::vector<float> losses, values;
 };
 
-// The same eight images again and again; what dropout draws changes from step to step.
+// Trains on the same eight images in every step; only the numbers that dropout draws change.
 Trained train(const Case& c, bool eager, int threads, int64_t steps) {
   const Threads scope(threads);
   ModelOptions options{.height = c.side, .width = c.side, .channels = 3, .classes = 10};

@@ -1,5 +1,5 @@
-// Training from the same weights on the same data as PyTorch: the losses of 100 steps and what
-// became of the weights (tests/golden/README.md says how the figures were made).
+// Training from the same weights on the same data as PyTorch: the losses of 100 steps and the final
+// weights (tests/golden/README.md).
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ const golden::File& file() {
   return opened;
 }
 
-// The recipe of a group of the file, and its data.
+// The hyperparameters of a group of the file.
 struct Recipe {
   explicit Recipe(const std::string& model)
       : model(model),
@@ -74,7 +74,7 @@ Batch make_batch(const Recipe& r, int64_t index, DType dtype) {
 
 std::string name_of(const Tensor& tensor) { return tensor.impl()->storage->name; }
 
-// Every parameter from its formula. The file lists them in the order of the modules.
+// Sets every parameter from its formula. The file lists them in the order of the modules.
 void set_parameters(const Recipe& r, const Store& store) {
   const auto specs = file().texts(r.model + "/parameter_specs");
   ASSERT_EQ(specs.size(), store.parameters().size());
@@ -91,7 +91,7 @@ void set_parameters(const Recipe& r, const Store& store) {
   }
 }
 
-// Sum and sum of absolute values, against a [n, 2] data set with a list of names beside it.
+// Compares sums and sums of absolute values with a [n, 2] data set and its list of names.
 void expect_sums(const Recipe& r, const std::string& what,
                  const std::function<Tensor(const std::string&)>& find) {
   const auto names = file().texts(r.model + "/" + what + "_names");
@@ -123,7 +123,7 @@ void expect_first_gradients(const std::string& model) {
   });
 }
 
-// Trains and compares the loss of every step; in float64 the weights as well.
+// Trains and compares the loss of every step; in float64 also the weights.
 void run(const std::string& model, DType dtype, int64_t steps, bool eager, double tolerance) {
   const Recipe r(model);
   Store store(1, dtype);
@@ -155,7 +155,7 @@ void run(const std::string& model, DType dtype, int64_t steps, bool eager, doubl
     last = loss;
   }
   if (steps < r.steps) return;
-  EXPECT_LT(last, losses.values[0]);  // it learns something
+  EXPECT_LT(last, losses.values[0]);  // the loss falls
   if (dtype == DType::f64) {
     expect_sums(r, "final", [&](const std::string& name) { return store.find(name); });
   }

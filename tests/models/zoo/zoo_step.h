@@ -1,5 +1,5 @@
-// A training step of any network of the zoo, put together as sessions do it, to be captured with
-// other options than a session has, or run eagerly. Batches come from a formula.
+// ZooStep: a training step of any network of the zoo, built as sessions build it. It can run
+// eagerly, or be captured with options that a session does not have. Batches come from a formula.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace tessera::testing_zoo {
 
 inline constexpr double kLearningRate = 0.02;
 
-// The images that a network was made for: 28x28x1, 32x32x3 or 224x224x3 with 1000 classes.
+// Returns the image size a network was made for: 28x28x1, 32x32x3 or 224x224x3 with 1000 classes.
 inline ModelOptions natural_options(const std::string& model) {
   for (const char* name : {"mlp", "lenet5", "cnn_bn"})
     if (model == name) return {.height = 28, .width = 28, .channels = 1};
@@ -31,7 +31,7 @@ inline ModelOptions natural_options(const std::string& model) {
   return {.height = 224, .width = 224, .channels = 3, .classes = 1000};
 }
 
-// The same network on images small enough to run it in a test.
+// Returns natural_options() with images and classes small enough for a test.
 inline ModelOptions small_options(const std::string& model) {
   ModelOptions options = natural_options(model);
   options.height = std::min<int64_t>(options.height, 64);
@@ -40,7 +40,7 @@ inline ModelOptions small_options(const std::string& model) {
   return options;
 }
 
-// Kernels of the CPU take scratch for each thread, so tests that look at bytes fix the number.
+// Fixes the number of threads, for tests of memory: CPU kernels take scratch for each thread.
 class Threads {
  public:
   explicit Threads(int count) : scope_(with(count)) {}
@@ -54,8 +54,8 @@ class Threads {
   SettingsScope scope_;
 };
 
-// Arguments: images uint8 [batch x H x W x C], labels int32 [batch], lr float64 [], position
-// int64 [2]; results: loss and count of right answers.
+// Arguments: images uint8 [batch x H x W x C], labels int32 [batch], lr float64 [], position int64
+// [2]. Results: loss and number of correct predictions.
 class ZooStep {
  public:
   ZooStep(const std::string& model, const ModelOptions& options, int64_t batch)
@@ -90,7 +90,7 @@ class ZooStep {
             {DType::i64, {2}, {}}};
   }
 
-  // The batch of step `index`.
+  // Returns the arguments of step `index`.
   Tensors arguments(int64_t index) const {
     const Specs wanted = specs();
     const std::string number = std::to_string(index);
@@ -101,7 +101,7 @@ class ZooStep {
             scalar(kLearningRate, DType::f64), from_vector<int64_t>({2}, {index, index * batch_})};
   }
 
-  // Every persistent value: parameters, optimizer state, statistics.
+  // Returns every persistent value: parameters, optimizer state, statistics.
   std::vector<float> values() const {
     std::vector<float> all;
     for (const Tensor& tensor : store.persistent())

@@ -25,7 +25,7 @@ struct Case {
 const ModelOptions kImageNet{.height = 224, .width = 224, .channels = 3, .classes = 1000};
 const ModelOptions kMnist{.height = 28, .width = 28, .channels = 1};
 
-// The counts that the authors of the networks and of their well-known implementations report.
+// Parameter counts that the authors of the networks and of well-known implementations report.
 const Case kCases[] = {
     {"lenet5", kMnist, 61'706},
     {"resnet20", {}, 269'722},
@@ -101,7 +101,7 @@ TEST(Zoo, OptionsChangeTheNumberOfParametersAsPublished) {
   }
 }
 
-// A step of training through every layer: all gradients there, finite and not all zero.
+// After a training step every parameter has a gradient that is finite and not all zero.
 TEST(Zoo, EveryParameterOfTheSmallNetworksGetsAGradient) {
   const std::vector<std::pair<std::string, ModelOptions>> cases{
       {"mlp", kMnist},
@@ -199,7 +199,7 @@ TEST(Zoo, ResidualsOfAResNetAreLeftOutAtRandomInTraining) {
   EXPECT_EQ(logits(0, true), logits({}, true));
   EXPECT_NE(logits(0.5, true), logits({}, true));
 
-  // Of nine blocks all but the first.
+  // Eight of the nine blocks drop samples: all but the first.
   Store store(7);
   const auto model =
       make_model("resnet20", {.height = 8, .width = 8, .stochastic_depth = 0.5}, store);

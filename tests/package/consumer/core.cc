@@ -1,5 +1,4 @@
-// Trains two networks on images in memory, with settings of their own, and stands on the core
-// alone.
+// Trains two networks on images in memory, with different settings, using only the core.
 #include <cstdio>
 
 #include <tessera/core.h>
@@ -10,10 +9,10 @@ namespace {
 
 constexpr int kImages = 64, kSide = 8;
 
-// Returns how many images the last step classified correctly.
+// Returns the number of images that the last step classified correctly.
 double trained(const Settings& with) {
   const SettingsScope settings(with);
-  // In images of class c the rows 2c and 2c + 1 are bright.
+  // Rows 2c and 2c + 1 are bright in images of class c.
   std::vector<float> pixels(size_t{kImages} * kSide * kSide);
   std::vector<int32_t> classes(kImages);
   for (size_t i = 0; i < pixels.size(); ++i) {

@@ -1,5 +1,4 @@
-// Links every floor through the installed headers: prints a product, and trains in memory of its
-// own.
+// Uses every tier through the installed headers: prints a product, and trains in external memory.
 #include <cstdio>
 
 #include <tessera/tessera.h>
@@ -10,7 +9,7 @@ using namespace tessera;
 
 alignas(kMemoryAlignment) std::byte persistent[1 << 10], slots[1 << 10], arena[1 << 12];
 
-// Whether a compiled step learns and asks the machine for nothing.
+// Returns true if a compiled step learns and allocates no memory.
 bool trains_in_its_own_memory() {
   Store store(1);
   const Tensor w = store.parameter("w", {64}, Initializer::ones());

@@ -1,4 +1,4 @@
-// Plans three buffers with nothing but the memory floor.
+// Plans three buffers with only the memory tier.
 #include <cstdio>
 
 #include <tessera/memory/plan.h>

@@ -52,14 +52,14 @@ TEST(Json, SaysWhatIsWrong) {
             std::string::npos);
   EXPECT_EQ(complaint([] { Json::parse("{}")["a"]; }), "'a' is missing");
   EXPECT_EQ(complaint([] { Json::parse("1.5").integer(); }),
-            "a whole number of 64 bits is needed, but this is of the kind number");
+            "an integer of 64 bits is needed, but this is of the kind number");
   EXPECT_NE(complaint([] { Json::parse("18446744073709551615").integer(); }), "");
   EXPECT_NE(complaint([] { Json::parse("[]").string(); }), "");
   EXPECT_NE(complaint([] { Json::parse("[]")["a"]; }), "");
   EXPECT_NE(complaint([] { Json::parse("{}").items(); }), "");
 }
 
-// A deep file is an error or a value, and never the end of the stack.
+// A deep file gives an error or a value, never a stack overflow.
 TEST(Json, DepthIsBounded) {
   const std::string deep(1 << 20, '[');
   EXPECT_NE(complaint([&] { Json::parse(deep); }), "");

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// What a file got since the last look.
+// A file; news() returns the text written since the last call.
 class Screen {
  public:
   ~Screen() { std::fclose(file); }

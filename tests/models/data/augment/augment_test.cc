@@ -16,7 +16,7 @@ using tessera::testing::expect_error;
 
 constexpr ImageShape kShape{4, 5, 2};
 
-Bytes numbered(const ImageShape& shape) {  // 1, 2, 3 ... : no byte is 0
+Bytes numbered(const ImageShape& shape) {  // 1, 2, 3 ...: no byte is 0
   Bytes image(static_cast<size_t>(shape.bytes()));
   for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(i + 1);
   return image;
@@ -30,7 +30,7 @@ Bytes run(const Transforms& augment, int64_t sample, AugmentKey key = {}) {
   return out;
 }
 
-// The image moved so that place (y, x) shows (y + dy, x + dx); outside: black or mirrored.
+// Returns the image moved so that pixel (y, x) shows (y + dy, x + dx); outside: black or mirrored.
 Bytes moved(int dy, int dx, CropBorder border) {
   auto at = [&](int i, int size) {
     if (i >= 0 && i < size) return i;
@@ -88,7 +88,7 @@ TEST(AugmentTest, FlipMirrorsHalf) {
 }
 
 TEST(AugmentTest, StepsRunInOrderWithNumbersOfTheirOwn) {
-  // Two flips undo each other; were their numbers the same, two random ones would as well.
+  // Two flips cancel each other. So would two random flips if they drew the same number.
   Transforms twice = {flip_horizontal(1), flip_horizontal(1)};
   Transforms chance = {flip_horizontal(), flip_horizontal()};
   int differ = 0;
@@ -115,7 +115,7 @@ TEST(AugmentTest, NumbersDependOnSeedEpochAndSample) {
   EXPECT_LT(same_sample, 10);
 }
 
-// Doubles the height: a step that changes the shape, in the middle of a list.
+// Doubles the height: a transform in the middle of a list that changes the shape.
 class Double : public Transform {
  public:
   std::string describe() const override { return "double"; }

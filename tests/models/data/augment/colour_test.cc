@@ -32,7 +32,7 @@ ImageShape shape_of(const golden::Array& array) {
 
 using Change = std::function<void(const ImageShape&, const Bytes& in, Bytes& out, double setting)>;
 
-// Expects what the golden file has for the change, each byte at most `off` away.
+// Compares the change with the golden file; each byte may differ by at most `off`.
 void expect_change(const std::string& name, const Change& change, int off = 0) {
   SCOPED_TRACE(name);
   golden::Array in = file().read("colour/in");
@@ -104,7 +104,7 @@ TEST(ColourTest, JitterStaysWithinItsFactors) {
     EXPECT_GE(out[0], 60);
     EXPECT_LE(out[0], 140);
     levels.insert(out[0]);
-    // An even gray has no contrast, saturation or hue to change.
+    // A uniform gray has no contrast, saturation or hue to change.
     EXPECT_EQ(run({color_jitter({0, 0.4, 0.4, 0.5})}, shape, gray, sample), gray);
   }
   EXPECT_LE(*levels.begin(), 65);
@@ -125,7 +125,7 @@ TEST(ColourTest, RandAugmentDrawsEveryChange) {
   // Eight changes have a sign (two results each), five have none, one leaves the image.
   EXPECT_EQ(results.size(), 9u * 2 + 4 + 1);
   EXPECT_EQ(rand_augment(2, 9).size(), 2u);
-  // Strength 0: only what is no matter of strength is left.
+  // At strength 0 only changes that do not depend on the strength have an effect.
   std::set<std::string> weak;
   for (int64_t sample = 0; sample < 600; ++sample)
     weak.insert(text(run(rand_augment(1, 0), shape, image, sample)));
@@ -140,12 +140,12 @@ TEST(ColourTest, CutoutPaintsASquareOfItsSize) {
     Bytes out = run({cutout(6, 200)}, shape, image, sample);
     auto painted = std::count(out.begin(), out.end(), 200);
     EXPECT_EQ(painted + std::count(out.begin(), out.end(), 5), 1800);
-    EXPECT_GE(painted, 3 * 3 * 3);  // no more than about three quarters lie outside
+    EXPECT_GE(painted, 3 * 3 * 3);  // at most about three quarters are outside
     EXPECT_LE(painted, 6 * 6 * 3);
     whole += painted == 6 * 6 * 3;
     none += run({cutout(6, 200, 0.25)}, shape, image, sample) == image;
   }
-  EXPECT_GT(whole, 400 * 14 * 24 / 600 - 50);  // wherever the centre leaves room
+  EXPECT_GT(whole, 400 * 14 * 24 / 600 - 50);  // all positions of the centre far enough inside
   EXPECT_NEAR(none, 300, 40);
 }
 
@@ -167,7 +167,7 @@ TEST(ColourTest, ResizeCropCutsWithinItsBounds) {
     tops.insert(box.y);
   }
   EXPECT_GT(tops.size(), 15u);
-  RandomSequence random(1, 1);  // no part of this image has an allowed ratio: the middle
+  RandomSequence random(1, 1);  // no crop has an allowed ratio: the middle is used
   Box box = resize_crop({.size = 8, .scale = {1, 1}})->frame({10, 1000, 3}, random);
   EXPECT_EQ(box, (Box{0, 493, 10, 13}));
 }

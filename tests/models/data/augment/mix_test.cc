@@ -22,7 +22,7 @@ struct Mixed {
   std::vector<float> shares;
 };
 
-// Image i has the value 20 i + 10 everywhere, label i.
+// Mixes `count` images. Image i has the value 20 i + 10 everywhere and label i.
 Mixed mixed(const Mix& mix, int64_t count, int64_t epoch = 0) {
   auto bytes = static_cast<size_t>(kShape.bytes());
   Bytes images, scratch(bytes);
@@ -63,7 +63,7 @@ TEST(MixTest, CutmixPastesARectangleAndCountsIt) {
       auto pasted = std::count(out.images[i].begin(), out.images[i].end(), other);
       EXPECT_EQ(pasted + std::count(out.images[i].begin(), out.images[i].end(), own), 240);
       EXPECT_NEAR(out.shares[i], 1 - static_cast<double>(pasted) / 240, 1e-6);
-      int top = 8, bottom = -1, left = 10, right = -1;  // of what was pasted: all of a rectangle
+      int top = 8, bottom = -1, left = 10, right = -1;  // bounds of the pasted pixels: a rectangle
       for (int p = 0; p < 80; ++p) {
         if (out.images[i][static_cast<size_t>(3 * p)] != other) continue;
         top = std::min(top, p / 10), bottom = std::max(bottom, p / 10);
@@ -75,7 +75,7 @@ TEST(MixTest, CutmixPastesARectangleAndCountsIt) {
   }
 }
 
-// Mean 1/2 and variance 1 / (4 (2 alpha + 1)) of Beta(alpha, alpha).
+// Beta(alpha, alpha) has mean 1/2 and variance 1 / (4 (2 alpha + 1)).
 TEST(MixTest, SharesFollowTheirDistribution) {
   for (double alpha : {0.05, 0.2, 1.0, 4.0}) {
     double sum = 0, squares = 0, count = 0;

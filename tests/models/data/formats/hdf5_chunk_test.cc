@@ -1,4 +1,4 @@
-// Numbers and filters of HDF5, held against what libhdf5 makes of the same bytes.
+// Numbers and filters of HDF5, compared with the results of libhdf5 for the same bytes.
 #include "tessera/models/data/formats/hdf5_chunk.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ TEST(Hdf5ChunkTest, PixelsAreRoundedAndTheFirstOutsideIsFound) {
   EXPECT_EQ(pixels[1], 255);
 }
 
-// What libhdf5 stores of a chunk after its filters, and the mask of those left out.
+// A chunk as libhdf5 stores it after its filters, and the mask of the filters left out.
 struct Stored {
   Bytes bytes;
   uint32_t skipped = 0;
@@ -92,7 +92,7 @@ Stored store(const Bytes& values, size_t element, const std::vector<Hdf5Filter::
   const hsize_t count = values.size() / element, zero = 0;
   const hid_t space = H5Screate_simple(1, &count, nullptr), type = H5Tcopy(H5T_STD_U8LE);
   H5Tset_size(type, element);
-  H5Tset_precision(type, 8 * element);  // all of it: HDF5 1.14 refuses less
+  H5Tset_precision(type, 8 * element);  // all bits: HDF5 1.14 refuses fewer
   H5Pset_chunk(creation, 1, &count);
   for (const Hdf5Filter::Kind kind : filters) {
     if (kind == Hdf5Filter::Kind::kGzip) H5Pset_deflate(creation, 5);
@@ -162,7 +162,7 @@ TEST(Hdf5ChunkTest, DamageIsAnErrorAndNothingElse) {
   EXPECT_THROW(decode(packed, gzip, 601), DataError);
   EXPECT_THROW(decode(packed, gzip, 599), DataError);
   EXPECT_THROW(decode(Bytes(3), sums, 3), DataError);
-  // Of a chunk that grows without end only as much is made as there is room for.
+  // Decoding stops at the chunk's size, however large the stream would become.
   const Bytes zeros = store(Bytes(1 << 20), 1, {kGzip}).bytes;
   ASSERT_LT(zeros.size(), 4096u);
   EXPECT_THROW(decode(zeros, gzip, 4096), DataError);

@@ -30,7 +30,7 @@ Text file_of(const std::string& header, const std::string& values = "") {
   return Text(with_length(header, header.size()) + values);
 }
 
-// A header of one tensor "w" of two float32.
+// Returns the header entry of a tensor "w".
 std::string entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"("w":{"dtype":")" + dtype + R"(","shape":[)" + shape + R"(],"data_offsets":[)" +
          offsets + "]}";
@@ -148,7 +148,7 @@ TEST(Safetensors, HeadersOfAnotherFormAreRefused) {
   EXPECT_EQ(header(R"({"w":[]})"), "tensor 'w' must not be a list");
   EXPECT_EQ(header(R"({"w":null})"), "tensor 'w' must not be null");
   EXPECT_EQ(header(R"({"w":{"dtype":{}}})"), "'dtype' of tensor 'w' must not be an object");
-  EXPECT_EQ(header(R"({"w":{"shape":["2"]}})"), "'shape' of tensor 'w' must not be a text");
+  EXPECT_EQ(header(R"({"w":{"shape":["2"]}})"), "'shape' of tensor 'w' must not be a string");
   EXPECT_EQ(header(R"({"w":{"shape":[[2]]}})"), "'shape' of tensor 'w' must not be a list");
   EXPECT_EQ(header(R"({"__metadata__":{"a":1}})"), "'a' of __metadata__ must not be a number");
   EXPECT_EQ(header(R"({"w":NaN})").find("its header is no JSON: parse error at line 1, column"),

@@ -24,7 +24,7 @@ const golden::File& file() {
 
 Bytes bytes_of(const golden::Array& array) { return {array.values.begin(), array.values.end()}; }
 
-// Decodes in memory, as shown.
+// Loads the bytes through a file.
 Pixels decode(const Bytes& bytes, const PictureLimits& limits = {}) {
   TempFolder folder;
   return load_picture(folder.write("picture", bytes), limits);
@@ -66,7 +66,7 @@ TEST(PictureTest, ATruncatedFileIsDamagedWhereverItEnds) {
     SCOPED_TRACE(name);
     Bytes whole = bytes_of(file().read("decode/" + std::string(name) + "/file"));
     bool png = name[0] == 'p';
-    // The last bytes are the end mark (and a check sum), which no pixel depends on.
+    // No pixel depends on the last bytes, which are the end mark (and a checksum).
     for (size_t size = 0; size + (png ? 20 : 8) < whole.size(); size += 7) {
       Bytes part(whole.begin(), whole.begin() + static_cast<int64_t>(size));
       EXPECT_THROW(decode(part), DataError) << size << " of " << whole.size() << " bytes";
@@ -94,7 +94,7 @@ TEST(PictureTest, SizesAreBounded) {
     expect_error<DataError>([&] { decode(bytes, limits); }, {"34x21", "713"});
     expect_error<DataError>([&] { probe_picture(bytes, "it", limits); }, {"it: ", "34x21"});
   }
-  // A header that promises 61680 x 61680 pixels, in front of little data.
+  // A header for 61680 x 61680 pixels, followed by little data.
   Bytes jpeg = bytes_of(file().read("decode/jpeg_rgb/file"));
   for (size_t i = 0; i + 9 < jpeg.size(); ++i) {
     if (jpeg[i] != 0xff || jpeg[i + 1] != 0xc0) continue;
@@ -106,7 +106,7 @@ TEST(PictureTest, SizesAreBounded) {
   limits.scans = 3;
   Bytes progressive = bytes_of(file().read("decode/jpeg_progressive/file"));
   expect_error<DataError>([&] { decode(progressive, limits); }, {"more than 3 scans"});
-  // A chunk of a gigabyte, so it says: refused before libpng asks for that.
+  // A chunk with a length of a gigabyte is refused before libpng allocates it.
   Bytes png = bytes_of(file().read("decode/png_turned3/file"));
   auto exif = std::search(png.begin(), png.end(), std::begin("eXIf"), std::end("eXIf") - 1);
   ASSERT_NE(exif, png.end());
@@ -148,7 +148,7 @@ TEST(PictureTest, ASmallerJpegIsTheSamePicture) {
     EXPECT_EQ(mean.rows_, (21 + shrink - 1) / shrink);
     double level = mean.sum_ / (3 * mean.width_ * mean.rows_);
     if (shrink == 1) whole = level;
-    EXPECT_NEAR(level, whole, 8);  // the last row and column count for more
+    EXPECT_NEAR(level, whole, 8);  // the last row and column weigh more
   }
 }
 
@@ -173,7 +173,7 @@ TEST(PictureTest, ResizesAsPillowDoes) {
   }
 }
 
-// Pictures with headers of every odd kind: only what Pillow makes of them is kept here.
+// Pictures with many kinds of odd headers; the golden file has only Pillow's results for them.
 TEST(PictureTest, OddJpegs) {
   const char* root = std::getenv("TESSERA_TEST_DATA");
   std::string folder = root == nullptr ? "" : std::string(root) + "/images/odd_jpegs/";

@@ -1,4 +1,4 @@
-// Data sets in HDF5 files as other programs write them; tests/golden/make_hdf5.py made the files.
+// Data sets in HDF5 files of other programs; tests/golden/make_hdf5.py made the files.
 #include "tessera/models/data/sets/hdf5_set.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ DataSplit open(const std::string& file, const Hdf5Source& source, int readers = 
   return open_hdf5_set(golden(file), source, readers);
 }
 
-// Every image has the values of the formula, changed by `map`; image i is number[i] in the file.
+// Expects the values of the formula, changed by `map`; image i is number[i] in the file.
 void expect_pixels(
     const Dataset& data, const std::vector<int64_t>& number,
     const std::function<int(int)>& map = [](int v) { return v; }) {
@@ -72,7 +72,7 @@ std::vector<int64_t> first_numbers(int64_t count) {
   return numbers;
 }
 
-// A quarter of each class of four: the last three images are the test set.
+// A quarter of each class of four is the test set: the last three images.
 void expect_cut(
     const DataSplit& data, const std::function<int(int)>& map = [](int v) { return v; }) {
   expect_pixels(*data.train, first_numbers(9), map);
@@ -103,7 +103,7 @@ TEST(Hdf5SetTest, AFileOfANewerLibraryIsToldSo) {
   std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/newest.h5",
                      std::ios::binary);
   std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  ASSERT_EQ(bytes.at(8), 3);  // the version of the superblock
+  ASSERT_EQ(bytes.at(8), 3);  // version of the superblock
   bytes[8] = 9;
   const tessera::testing::TempFolder folder;
   expect_error<DataError>(
@@ -147,7 +147,7 @@ TEST(Hdf5SetTest, ValuesOutsideOfTheRangeAreErrors) {
                            "data.range: [low, high]", "uint16"});
   source.images = "signed_floats";
   expect_error<DataError>([&] { open("types.h5", source); }, {"value of -1, outside [0, 1]"});
-  // Found when the image is read.
+  // These values are found when the image is read.
   source.images = "wrong";
   Bytes image(90);
   DataSplit data = open("types.h5", source);
@@ -178,7 +178,7 @@ TEST(Hdf5SetTest, FilesOfOtherPrograms) {
   Hdf5Source source = quarter("/x", "/y");
   source.layout = "cwh";
   expect_cut(open("matlab.mat", source));
-  // In the order of C the file's images are [C x W x H]: as chw they are mirrored.
+  // In C order the file's images are [C x W x H], so reading them as chw transposes them.
   source.layout = "chw";
   const DataSplit mirrored = open("matlab.mat", source);
   EXPECT_EQ(mirrored.train->shape(), (ImageShape{kWidth, kHeight, 3}));
@@ -364,7 +364,7 @@ TEST(Hdf5SetTest, APartHoldsOnlyThePart) {
   EXPECT_EQ(a, b);
 }
 
-// Values that gzip cannot make smaller, in chunks of four images.
+// Writes values that gzip cannot compress, in chunks of four images.
 std::string random_file(const TempFolder& folder) {
   const std::string path = folder.path("random.h5");
   Bytes images(40 * 90);
@@ -380,7 +380,7 @@ std::string random_file(const TempFolder& folder) {
   return path;
 }
 
-// Where the chunk of images from `first` on lies.
+// Returns the address and size of the chunk that begins at image `first`.
 std::pair<haddr_t, hsize_t> chunk_place(const std::string& path, hsize_t first) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT),
               data = H5Dopen2(file, "x", H5P_DEFAULT);
@@ -419,11 +419,11 @@ TEST(Hdf5SetTest, ADamagedChunkIsNamed) {
                 std::string::npos)
           << text;
     }
-    // It is not kept, and asked for again is found damaged again.
+    // The chunk is not cached, so reading it again throws again.
     EXPECT_THROW(data.train->read(9, image.data()), DataError);
   }
   EXPECT_EQ(errors, static_cast<int>((bytes + 4) / 5));
-  // In a loader's thread too.
+  // A loader's thread reports it too.
   Bytes bad = whole;
   bad[address + 40] ^= 1;
   LoaderOptions options;

@@ -12,7 +12,7 @@ namespace {
 
 using testing::expect_error;
 
-// Image i holds i; the classes lie mixed and have 50, 30 and 20 of a hundred images.
+// A hundred images; image i contains i. The classes are mixed and have 50, 30 and 20 images.
 std::shared_ptr<const Dataset> hundred() {
   std::vector<uint8_t> images;
   std::vector<int32_t> labels;

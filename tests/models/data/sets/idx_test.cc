@@ -113,7 +113,7 @@ TEST_F(IdxTest, DamagedGzip) {
   bad.resize(bad.size() - 9);
   expect_bad(bad, gzip(labels()), {"images.gz: byte", "compressed file", "end too early"}, ".gz");
   bad = whole;
-  bad[bad.size() - 6] ^= 1;  // the check sum
+  bad[bad.size() - 6] ^= 1;  // the checksum
   expect_bad(bad, gzip(labels()), {"images.gz: byte", "incorrect data check"}, ".gz");
   bad = whole;
   bad.push_back('x');
@@ -134,7 +134,7 @@ TEST_F(IdxTest, BytesBehindTheCompressedData) {
 }
 
 TEST_F(IdxTest, HeaderThatAsksForTooMuch) {
-  // 4 G x 16384 x 16384 bytes are never allocated: the file cannot hold them.
+  // 4 G x 16384 x 16384 bytes are never allocated, because the file cannot hold them.
   Bytes huge = header({0xFFFFFFFF, 16384, 16384});
   expect_bad(huge, labels(), {"images: byte 16", "truncated or its header damaged"});
   expect_bad(gzip(huge), gzip(labels()), {"images.gz: byte 16", "too few for that"}, ".gz");

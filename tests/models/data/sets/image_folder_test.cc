@@ -26,7 +26,7 @@ Bytes picture(const std::string& name) {
   return {values.begin(), values.end()};
 }
 
-// train: bees 2, ants 3 (turned ones among them); val: one of each.
+// train: 2 bees, 3 ants (one of them rotated); val: one of each.
 void write_folder(const TempFolder& folder) {
   folder.write("train/bees/b 1.JPEG", picture("jpeg_rgb"));
   folder.write("train/bees/b(2).png", picture("png_palette"));
@@ -54,7 +54,7 @@ TEST(ImageFolderTest, ClassesByNameAndPicturesInOrder) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < 5; ++i) labels.push_back(data.train->label(i));
   EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 0, 1, 1}));
-  // ants: 1.png, 10.jpg (turned), 2.jpg
+  // ants: 1.png, 10.jpg (rotated), 2.jpg
   EXPECT_EQ(data.train->own_shape(0), (ImageShape{21, 34, 3}));
   EXPECT_EQ(data.train->own_shape(1), (ImageShape{34, 21, 3}));
   EXPECT_TRUE(data.train->notes().empty());
@@ -64,7 +64,7 @@ TEST(ImageFolderTest, ClassesByNameAndPicturesInOrder) {
 TEST(ImageFolderTest, ShortSideScaledAndTheMiddleCut) {
   TempFolder folder;
   write_folder(folder);
-  DataSplit data = open_image_folder(folder.path(), {.size = 21});  // the short side as it is
+  DataSplit data = open_image_folder(folder.path(), {.size = 21});  // the short side, unscaled
   for (int64_t i = 0; i < 5; ++i) {
     SCOPED_TRACE(i);
     static const char* const kFiles[] = {"ants/1.png", "ants/10.jpg", "ants/2.jpg", "bees/b 1.JPEG",
@@ -80,7 +80,7 @@ TEST(ImageFolderTest, ShortSideScaledAndTheMiddleCut) {
   }
 }
 
-// torchvision's CenterCrop rounds halves to even numbers.
+// torchvision's CenterCrop rounds halves to even.
 TEST(ImageFolderTest, TheMiddleBeginsWhereTorchvisionsDoes) {
   for (const auto& [side, first] :
        {std::pair{32, 0}, {33, 0}, {34, 1}, {35, 2}, {37, 2}, {39, 4}}) {
@@ -190,14 +190,14 @@ TEST(ImageFolderTest, DamagedPicturesAreAnErrorOrACountedSkip) {
   header.resize(20);
   folder.write("train/bees/cut.jpg", cut);
   folder.write("train/bees/empty.jpg", {});
-  // What the header shows is found when the folder is opened, the rest when it is read.
+  // Opening the folder finds damage of headers, reading finds the rest.
   expect_error<DataError>([&] { open_image_folder(folder.path(), {.size = 16}); },
                           {"1 damaged picture", "bees/empty.jpg", "empty", "data.damaged: skip"});
   fs::remove(folder.path("train/bees/empty.jpg"));
   DataSplit data = open_image_folder(folder.path(), {.size = 16});
   EXPECT_EQ(data.train->count(), 6);
   expect_error<DataError>([&] { read(*data.train, 5); }, {"bees/cut.jpg", "truncated"});
-  read(*data.train, 4);  // the reader is whole again
+  read(*data.train, 4);  // the reader works again
   folder.write("train/bees/header.png", header);
   for (int readers : {1, 4}) {
     DataSplit skipped = open_image_folder(
@@ -226,7 +226,7 @@ TEST(ImageFolderTest, LinksStayInside) {
   refused(secret, "train/ants/outside.jpg");
   refused(outside.path(), "train/cats");
   refused("../../" + fs::path(outside.path()).filename().string() + "/../../etc", "train/etc");
-  // Exchanged for a link after the folder was opened: not followed.
+  // A file replaced by a link after the folder was opened: the link is not followed.
   DataSplit data = open_image_folder(folder.path(), {.size = 16});
   fs::remove(folder.path("train/ants/1.png"));
   fs::create_symlink(secret, folder.path("train/ants/1.png"));
@@ -256,8 +256,8 @@ TEST(ImageFolderTest, LinksMayLeadOutWhereThatIsAllowed) {
 struct Layout {
   const char* name;
   std::vector<std::string> there;
-  int64_t train, skipped;    // pictures, and files and folders that are none
-  const char* refusal = "";  // a part of the sentence that refuses the layout
+  int64_t train, skipped;    // pictures; other files and folders
+  const char* refusal = "";  // a part of the error
   int classes = 2;
 };
 
@@ -411,7 +411,7 @@ TEST(ImageFolderTest, GrayPicturesMayStayGray) {
     EXPECT_EQ(read(*chosen, i), one);
     for (size_t k = 0; k < one.size(); ++k) ASSERT_EQ(one[k], three[3 * k]) << i << ", " << k;
   }
-  // A third of the pack, and of the memory of an image.
+  // The pack takes a third of the space, as does an image in memory.
   write_packed({gray, gray}, folder.path("gray.h5"));
   write_packed({colour, colour}, folder.path("colour.h5"));
   EXPECT_EQ(open_packed(folder.path("gray.h5")).train->shape(), gray->shape());
@@ -420,10 +420,10 @@ TEST(ImageFolderTest, GrayPicturesMayStayGray) {
       .name = "image_folder", .root = folder.path(), .image_size = 16, .channels = Channels::kAuto};
   EXPECT_EQ(data_need(source).shape, gray->shape());
   EXPECT_EQ(data_need(source).bytes, data_need(open_data(source)).bytes);
-  // One picture in colours is enough for colours; as gray it is its brightness, turned too.
+  // One colour picture makes all images colour. Its gray version is its brightness, rotated too.
   folder.write("train/b/2.jpg", picture("jpeg_turned6"));
   EXPECT_EQ(open(Channels::kAuto).train->shape(), colour->shape());
-  // Also for the test images where those alone are opened.
+  // The test images alone decide if only they are opened.
   EXPECT_EQ(
       open_image_folder(folder.path(), {.size = 16, .channels = Channels::kAuto, .test_only = true})
           .test->shape(),
@@ -432,11 +432,11 @@ TEST(ImageFolderTest, GrayPicturesMayStayGray) {
               three = read(*open(Channels::kColour).train, 3);
   for (size_t k = 0; k < one.size(); ++k) {
     const double mix = 0.299 * three[3 * k] + 0.587 * three[3 * k + 1] + 0.114 * three[3 * k + 2];
-    ASSERT_NEAR(one[k], mix, 2) << k;  // rounded before it is scaled, and after
+    ASSERT_NEAR(one[k], mix, 2) << k;  // rounded before scaling and after
   }
 }
 
-// For an evaluation the classes may lie in test or val alone, or in the root itself.
+// For an evaluation the classes may be in test or val alone, or in the root itself.
 TEST(ImageFolderTest, TestImagesAloneNeedNoTrain) {
   TempFolder folder;
   const std::vector<std::string> ants_bees = {"ants", "bees"};
@@ -451,7 +451,7 @@ TEST(ImageFolderTest, TestImagesAloneNeedNoTrain) {
   };
   for (const char* name : {"bees/1.png", "ants/1.png", "ants/2.png"})
     folder.write(name, picture("png_gray"));
-  fs::create_directories(folder.path("train"));  // of no class
+  fs::create_directories(folder.path("train"));  // has no classes
   const auto root = open();
   EXPECT_EQ(root->class_names(), ants_bees);
   EXPECT_EQ(root->count(), 3);
@@ -463,16 +463,16 @@ TEST(ImageFolderTest, TestImagesAloneNeedNoTrain) {
   // Classes may have the names of splits.
   folder.write("test/1.png", picture("png_gray"));
   EXPECT_EQ(open()->class_names(), (std::vector<std::string>{"ants", "bees", "test"}));
-  // val has classes, so it is what the images are in; then test has.
+  // val is used because it has classes; later test, because it has some too.
   folder.write("val/cows/1.png", picture("png_gray"));
   EXPECT_EQ(open()->class_names(), std::vector<std::string>{"cows"});
   folder.write("test/dogs/1.png", picture("png_gray"));
   EXPECT_EQ(open()->class_names(), std::vector<std::string>{"dogs"});
-  // With classes in train these are the classes, for an evaluation too.
+  // The classes of train take precedence, also for an evaluation.
   folder.write("train/dogs/1.png", picture("png_gray"));
   folder.write("train/eels/1.png", picture("png_gray"));
   EXPECT_EQ(open()->class_names(), (std::vector<std::string>{"dogs", "eels"}));
-  // Not for a training.
+  // A training needs train.
   TempFolder other;
   other.write("test/ants/1.png", picture("png_gray"));
   expect_error<DataError>([&] { open_image_folder(other.path(), {.size = 16}); },
@@ -519,7 +519,7 @@ TEST(ImageFolderTest, FewerPicturesAreOfEachClassInProportion) {
   EXPECT_EQ(labels(*some.train), (std::vector<int64_t>{0, 1, 2, 0}));
   EXPECT_EQ(labels(*some.test), (std::vector<int64_t>{0, 1, 2, 0, 0, 1, 2, 0}));
   EXPECT_EQ(some.train->notes().back(), "4 of 12 images are used, of each class in proportion");
-  // To the byte: the lists and the choice; the decoders are not known before the files are opened.
+  // The lists and the choice match to the byte; the decoders are known only when files are opened.
   int64_t lists = 0;
   for (const auto& split : {some.train, some.test})
     for (const MemoryItem& buffer : split->host_buffers())
@@ -530,7 +530,7 @@ TEST(ImageFolderTest, FewerPicturesAreOfEachClassInProportion) {
   EXPECT_EQ(need.test_count, 8);
   EXPECT_THROW(some.train->own_shape(4), Error);
 
-  // A pack of the whole gives the same; so does a pack of a subset, of which the first are taken.
+  // A pack of all images gives the same subset, and so does the beginning of a pack of a subset.
   DataSource pack{.name = "hdf5", .root = folder.path("all.h5")};
   DataSource whole = source;
   whole.train_count = whole.test_count = 0;

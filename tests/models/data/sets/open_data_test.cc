@@ -53,7 +53,7 @@ TEST(OpenDataTest, BadSettings) {
   expect_error<ConfigError>([&] { open_data(bad); }, {"8 is not in [16, 512]"});
 }
 
-// A folder of MNIST's files with a few images, count of them for training and 2 for testing.
+// Writes MNIST's files with a few images: `count` for training and 2 for testing.
 void write_mnist(const TempFolder& folder, uint8_t count, const std::string& under = "") {
   for (auto [prefix, n] : {std::pair{"train", count}, std::pair{"t10k", uint8_t{2}}}) {
     Bytes images = {0, 0, 8, 3, 0, 0, 0, n, 0, 0, 0, 1, 0, 0, 0, 1};
@@ -92,14 +92,15 @@ TEST(OpenDataTest, FirstImagesOnly) {
   EXPECT_EQ(data.train->label(3), 3);
   EXPECT_THROW(data.train->read(4, &image), Error);
   EXPECT_EQ(data.train->notes(), std::vector<std::string>{"the first 4 of 6 images are used"});
-  size_t held = 0;  // of the part alone: an image is a byte
+  size_t held = 0;  // the subset alone: an image is a byte
   for (const MemoryItem& buffer : data.train->host_buffers()) held += buffer.bytes;
   EXPECT_EQ(held, 4 * (1 + sizeof(int32_t)));
   some.train_count = 7;
-  expect_error<ConfigError>([&] { open_data(some); }, {"data.train_count: 7", "has 6 images"});
+  expect_error<ConfigError>([&] { open_data(some); },
+                            {"data.train_count: is 7", "has only 6 images"});
 }
 
-// Files of the real size, all zeros but for the first record; sparse, so they take no room.
+// Sparse files of the real size, all zeros but for the first record; they take no disk space.
 TEST(OpenDataTest, Cifar100FineAndCoarse) {
   TempFolder folder;
   for (auto [name, count] : {std::pair{"train.bin", 50000}, std::pair{"test.bin", 10000}}) {
@@ -118,7 +119,7 @@ TEST(OpenDataTest, Cifar100FineAndCoarse) {
   EXPECT_EQ(coarse.train->classes(), 20);
   EXPECT_EQ(data_need(fine).classes, 20);
   EXPECT_EQ(coarse.test->class_names().at(17), "kind_17");
-  // A part takes the memory of a part, as was said before.
+  // A subset takes only its own memory, as predicted.
   DataSource part = fine;
   part.train_count = 300;
   part.test_count = 200;
@@ -141,7 +142,7 @@ TEST(OpenDataTest, OwnBytesAreChecked) {
   expect_error<Error>([&] { MemoryDataset(info, {1, 2}, {0, 1}); }, {"1 class names"});
 }
 
-// Mean of all bytes / 255 per channel.
+// Returns the mean of all bytes / 255 per channel.
 std::vector<double> means(const Dataset& data) {
   Bytes image(static_cast<size_t>(data.shape().bytes()));
   auto channels = static_cast<size_t>(data.channels());

@@ -60,7 +60,7 @@ TEST_P(EveryPack, WhatWasWrittenIsRead) {
   }
 }
 
-// Of which nobody told mean and deviation.
+// A data set without a normalization.
 class Untold : public Dataset {
  public:
   explicit Untold(std::shared_ptr<const Dataset> data) : Dataset(without(*data)), data_(data) {}
@@ -134,7 +134,7 @@ TEST(PackedTest, APackInChunksIsSmallAndReadInPieces) {
   golden::File file(path);
   EXPECT_EQ(file.read("train/images").values, std::vector<double>(3000 * 256, 9.0));
   EXPECT_EQ(file.text("/", "format"), "tessera data");
-  // 256 images are 64 KiB: one block of them fits, and then the data are the same.
+  // 256 images are 64 KiB: one block of them fits into the cache, and the values are equal.
   const DataSplit small = open_packed(path, 65536);
   EXPECT_EQ(small.train->notes().size(), 1u);
   Bytes image(256);
@@ -149,7 +149,7 @@ TEST(PackedTest, AFileOfAnotherKindIsReadWhereItsArraysAreNamed) {
                                                        "say with data.images and data.labels"});
 }
 
-// A pack of another program: images of a shape, labels of a type.
+// Writes a pack as another program would: images of a shape, labels of a type.
 template <class Label>
 void write_foreign(const std::string& path, const std::vector<int64_t>& images,
                    const std::string& type) {
@@ -235,7 +235,7 @@ TEST(PackedTest, DamageIsAnErrorAndNothingElse) {
     Bytes part(whole.begin(), whole.begin() + static_cast<int64_t>(size));
     expect_error<DataError>([&] { open(part); }, {"bad.h5"});
   }
-  // Any byte of the front: an error, or a data set that can be read to its end.
+  // Any changed byte near the beginning gives an error or a data set that can be read to its end.
   int errors = 0;
   for (size_t at = 0; at < 4000; at += 11) {
     Bytes changed = whole;

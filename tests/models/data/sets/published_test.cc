@@ -7,13 +7,13 @@
 namespace tessera {
 namespace {
 
-// What the code that reads the table relies on, of every entry.
+// Checks each entry for the properties that the reader of the table relies on.
 TEST(PublishedTest, EntriesAreWhole) {
   std::set<std::string> names;
   for (const PublishedSet& set : published_sets()) {
     SCOPED_TRACE(set.name);
     EXPECT_TRUE(names.insert(set.name).second);
-    EXPECT_EQ(set.name.find('-'), std::string::npos);  // `data fetch` takes '-' for '_'
+    EXPECT_EQ(set.name.find('-'), std::string::npos);  // `data fetch` accepts '-' for '_'
     EXPECT_EQ(find_published(set.name), &set);
     EXPECT_EQ(set.normalization.mean.size(), static_cast<size_t>(set.shape.channels));
     EXPECT_EQ(set.normalization.std.size(), static_cast<size_t>(set.shape.channels));
@@ -38,7 +38,7 @@ TEST(PublishedTest, EntriesAreWhole) {
   EXPECT_EQ(find_published("synthetic"), nullptr);
 }
 
-// What is downloaded is what is read: the files themselves, or an archive of them.
+// Downloads are the files that are read, or an archive of them.
 TEST(PublishedTest, DownloadsAreWhatIsRead) {
   for (const PublishedSet& set : published_sets()) {
     SCOPED_TRACE(set.name);

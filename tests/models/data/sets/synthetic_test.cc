@@ -27,7 +27,8 @@ uint64_t fnv(const Dataset& data) {
   return hash;
 }
 
-// The same bytes with every compiler, optimisation and machine: published accuracies rest on it.
+// The bytes are equal with every compiler, optimization and computer, as published accuracies
+// depend on them.
 TEST(SyntheticTest, BytesAreFixed) {
   EXPECT_EQ(fnv(*synthetic(1, SyntheticSplit::kTrain, 100)), 14330102476360761471u);
   EXPECT_EQ(fnv(*synthetic(1, SyntheticSplit::kTest, 20, 48)), 1784368426844250587u);
@@ -72,7 +73,7 @@ TEST(SyntheticTest, NormalizationIsTheMeasuredOne) {
   }
 }
 
-// No channel's mean tells the class: the class means lie close together against their spread.
+// No channel's mean reveals the class: the class means are close together compared to their spread.
 TEST(SyntheticTest, MeanColourSaysLittle) {
   auto data = synthetic(1, SyntheticSplit::kTrain, 3000);
   std::vector<double> means(10);
