@@ -133,9 +133,9 @@ std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype
 struct FiniteParts {
   int32_t elements, count;
   explicit FiniteParts(int64_t total) {
-    constexpr int64_t kMin = 4096, kMax = 1024, kStep = 1024;
-    const int64_t wanted = (total + kMax - 1) / kMax;
-    const int64_t part = std::max(kMin, (wanted + kStep - 1) / kStep * kStep);
+    constexpr int64_t kMinElements = 4096, kMaxParts = 1024, kStep = 1024;
+    const int64_t wanted = (total + kMaxParts - 1) / kMaxParts;
+    const int64_t part = std::max(kMinElements, (wanted + kStep - 1) / kStep * kStep);
     elements = static_cast<int32_t>(part);
     count = static_cast<int32_t>(std::max<int64_t>(1, (total + part - 1) / part));
   }

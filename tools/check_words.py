@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from check_sizes import FOLDERS
+from check_sizes import measured_files
 
 CODE = (".h", ".cc", ".cu")
 BEGINNING = re.compile(r"(?:Of|What|Where|As|With|The same)\b", re.I)
@@ -64,8 +64,7 @@ def violations(path, name):
 
 
 def checked_files(root):
-    for folder in FOLDERS:
-        yield from (p for p in sorted((root / folder).rglob("*")) if p.suffix in CODE)
+    yield from (p for p in measured_files(root) if p.suffix in CODE)
     yield from sorted([*root.glob("*.md"), *(root / "docs").glob("*.md")])
 
 

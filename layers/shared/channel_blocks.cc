@@ -145,10 +145,10 @@ ChannelBlocks channel_blocks(const TensorSpec& x) {
   const int64_t c = std::max<int64_t>(x.shape.back(), 1), rows = x.shape.elements() / c;
   if (x.device.is_cpu()) return {rows, std::max<int64_t>(64, 16384 / c)};
   // kTile adjacent channels (channel_blocks_cuda.cu) of a block are one block of the grid.
-  constexpr int64_t kTile = 128, kGrid = 1024, kMax = 512, kMin = 8192;
+  constexpr int64_t kTile = 128, kGrid = 1024, kMaxBlocks = 512, kMinElements = 8192;
   const int64_t tiles = (c + kTile - 1) / kTile;
-  const int64_t most = std::clamp<int64_t>(kGrid / tiles, 1, kMax);
-  return {rows, std::max((rows + most - 1) / most, kMin / std::min(c, kTile))};
+  const int64_t most = std::clamp<int64_t>(kGrid / tiles, 1, kMaxBlocks);
+  return {rows, std::max((rows + most - 1) / most, kMinElements / std::min(c, kTile))};
 }
 
 Tensor block_moments(const Tensor& x, ChannelBlocks blocks) {

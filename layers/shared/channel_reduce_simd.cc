@@ -24,9 +24,9 @@ void with_channels(int64_t c, F&& fn) {
 
 // Bounds the number of sums: c if it is a constant.
 template <class C>
-constexpr int64_t kMax = kMomentChannels;
+constexpr int64_t kMaxChannels = kMomentChannels;
 template <int64_t kChannels>
-constexpr int64_t kMax<Fixed<kChannels>> = kChannels;
+constexpr int64_t kMaxChannels<Fixed<kChannels>> = kChannels;
 
 template <class T, class C>
 void sum_rows(const T* x, int64_t rows, int64_t stride, C c, T* __restrict sum) {
@@ -50,7 +50,7 @@ void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum)
 template <class T, class C>
 void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mean,
                 T* __restrict m2) {
-  T sums[kMax<C>], rest[kMax<C>], squares[kMax<C>];
+  T sums[kMaxChannels<C>], rest[kMaxChannels<C>], squares[kMaxChannels<C>];
   const T n = static_cast<T>(rows);
   sum_rows(x, rows, stride, c, sums);
   for (int64_t j = 0; j < c; ++j) sums[j] /= n, squares[j] = 0, rest[j] = 0;

@@ -148,9 +148,7 @@ ProfileFile read(const std::string& text, const std::string& name) {
   ProfileFile file;
   try {
     const Json root = Json::parse(text);
-    if (const std::string format = root["format"].string(); format != kProfileFormat)
-      throw Error(
-          fmt::format("its format is '{}', not '{}'; write it again", format, kProfileFormat));
+    require_profile_format(root);
     for (const char* key : {"device", "isa", "kernels", "threads", "batch"})
       file.settings.emplace_back(key, root[key].text());
     file.step_ms = root["step_ms"]["median"].number();

@@ -98,9 +98,7 @@ class ProfileCosts final : public CostModel {
 
  private:
   void add(const Json& profile) {
-    if (const std::string format = profile["format"].string(); format != kProfileFormat)
-      throw Error(
-          fmt::format("its format is '{}', not '{}'; write it again", format, kProfileFormat));
+    require_profile_format(profile);
     for (const Json& op : profile["ops"].items()) {
       const std::string name = op["op"].string();
       const Cost cost{op["flops"].integer(), op["bytes_read"].integer(),
@@ -144,6 +142,12 @@ class ProfileCosts final : public CostModel {
 };
 
 }  // namespace
+
+void require_profile_format(const Json& profile) {
+  if (const std::string format = profile["format"].string(); format != kProfileFormat)
+    throw Error(
+        fmt::format("its format is '{}', not '{}'; write it again", format, kProfileFormat));
+}
 
 std::shared_ptr<const CostModel> profile_costs(const std::string& text, const std::string& name) {
   try {

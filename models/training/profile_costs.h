@@ -8,10 +8,14 @@
 
 namespace tessera {
 
+class Json;  // runtime/text/json.h
+
 // The first entry in the JSON of a profile, and of profiles of several networks; it identifies the
 // version of the format.
 inline constexpr const char* kProfileFormat = "tessera profile 1";
 inline constexpr const char* kMachineFormat = "tessera machine 1";
+// Throws Error if `profile` has another format than kProfileFormat.
+void require_profile_format(const Json& profile);
 
 // Returns a cost model with the times of a profile (trainer profile --json, or --machine for
 // several networks). An op is found by name, module path, phase and cost. An op that is not in the

@@ -102,7 +102,7 @@ namespace {
 
 // Maximum outputs of a row in a tile. Images of 7, 14, 28, 56 and 112 columns are cut into whole
 // tiles.
-constexpr int kMax = 7;
+constexpr int kMaxOutputs = 7;
 
 // A vector of channels; the last one may be partial.
 template <class T, bool kWhole>
@@ -266,7 +266,7 @@ inline void tile_of(const P& p, int64_t j, int64_t count) {
     using Inner = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, false>;
     using Edge = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, true>;
     const int64_t first = j * kStep + p.in.base, last = first + Edge::kInColumns;
-    if constexpr (kColumns >= kMax - 1)
+    if constexpr (kColumns >= kMaxOutputs - 1)
       if (first >= 0 && last <= p.in.width) return all_channels<Work, Inner, T>(p, j);
     all_channels<Work, Edge, T>(p, j);
   }
@@ -275,10 +275,10 @@ inline void tile_of(const P& p, int64_t j, int64_t count) {
 template <template <class, class> class Work, int kTapRows, int kTaps, int kStep, int kOut, class T,
           class P>
 void columns(const P& p) {
-  const int64_t tiles = (p.in.columns + kMax - 1) / kMax;
+  const int64_t tiles = (p.in.columns + kMaxOutputs - 1) / kMaxOutputs;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t j = p.in.columns * i / tiles, end = p.in.columns * (i + 1) / tiles;
-    tile_of<Work, kTapRows, kTaps, kStep, kOut, kMax, T>(p, j, end - j);
+    tile_of<Work, kTapRows, kTaps, kStep, kOut, kMaxOutputs, T>(p, j, end - j);
   }
   last_channels<Work, TileShape<kTapRows, kTaps, kStep, kOut, 1, true>, T>(p);
 }

@@ -107,7 +107,7 @@ constexpr double kTransform = 9.7, kTransformStride2 = 3.3;
 // of sums into a filter's gradient.
 constexpr double kFilterPosition = 12, kSumPosition = 5;
 // Fewer channels or filters would leave most of a vector empty.
-constexpr int64_t kMin = 8;
+constexpr int64_t kMinChannels = 8;
 // Winograd is used if its cost is below this fraction of the direct convolution's cost.
 constexpr double kWinogradGain = 0.85;
 // Transformed filters are kept if transforming them is above this fraction of a convolution's cost.
@@ -133,7 +133,7 @@ bool applies(const ConvShape& s, int m) {
 }  // namespace
 
 int winograd_tile(ConvPass pass, const ConvShape& s) {
-  if (!applies(s, 4) || s.c < kMin || s.o < kMin || s.pixels() == 0) return 0;
+  if (!applies(s, 4) || s.c < kMinChannels || s.o < kMinChannels || s.pixels() == 0) return 0;
   const double pairs = static_cast<double>(s.c) * s.o;
   double least = kWinogradGain * static_cast<double>(s.n) *
                  taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
