@@ -335,7 +335,7 @@ CompiledStep& Compiled::prepare(Signature signature) {
     CompiledStep& step = *steps_.back();
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
-          fmt::format("compile: {} steps, arena {} bytes, {:.1f} ms ({})",
+          fmt::format("compile: {} nodes, arena {} bytes, {:.1f} ms ({})",
                       step.compiled_graph()->graph.nodes.size(),
                       step.compiled_graph()->arena_bytes(), step.compile_milliseconds(), why));
   }

@@ -82,7 +82,7 @@ std::string Graph::text() const {
     for (ValueId id : node.inputs) taken += (taken.empty() ? "" : ", ") + value_text(id);
     text += fmt::format("{} = {}({}) {}{}{}{}\n", made, node.op->name(), taken, specs,
                         node.module_path.empty() ? "" : " ", node.module_path,
-                        node.recomputed ? " again" : "");
+                        node.recomputed ? " recomputed" : "");
   }
   text += "return";
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -117,7 +117,7 @@ const char* phase_name(Phase phase) {
 
 std::string Graph::node_text(size_t node) const {
   const Node& n = nodes[node];
-  return fmt::format("step {} ({})", node, op_at(n.op->name(), n.module_path));
+  return fmt::format("node {} ({})", node, op_at(n.op->name(), n.module_path));
 }
 
 namespace {

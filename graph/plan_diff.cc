@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/graph/plan_report.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 
@@ -14,7 +15,7 @@ namespace tessera {
 namespace {
 
 struct Life {
-  int64_t bytes = 0, steps = 0;
+  int64_t bytes = 0, nodes = 0;
   bool operator==(const Life&) const = default;
 };
 
@@ -27,8 +28,9 @@ PlanFile read(const std::string& text, const std::string& name) {
   PlanFile file;
   try {
     const Json root = Json::parse(text);
+    require_format(root, kPlanFormat);
     for (const char* key : {"total_bytes", "arena_bytes", "lower_bound_bytes", "unplanned_bytes",
-                            "persistent_bytes", "slot_bytes", "tensors", "steps"})
+                            "persistent_bytes", "slot_bytes", "tensors", "nodes"})
       file.sizes[key] = root[key].integer();
     for (const auto& [name, bytes] : root["classes"].members())
       file.sizes["class " + name] = bytes.integer();
@@ -37,7 +39,7 @@ PlanFile read(const std::string& text, const std::string& name) {
       // Without "%12 ": ids change when a node is added before.
       std::string title = block["name"].string();
       if (title.starts_with('%')) title = title.substr(std::min(title.find(' ') + 1, title.size()));
-      title = fmt::format("{} {}", title, block["place"].string());
+      title = fmt::format("{} {}", title, block["module_path"].string());
       if (const int n = seen[title]++; n > 0) title = fmt::format("{} ({})", title, n + 1);
       file.tensors[title] = {block["bytes"].integer(),
                              block["upper"].integer() - block["lower"].integer()};
@@ -62,8 +64,8 @@ void add_tensors(const PlanFile& a, const PlanFile& b, std::vector<Change>& chan
     } else if (other->second != life) {
       const Life& now = other->second;
       changes.push_back({std::abs(now.bytes - life.bytes),
-                         fmt::format("~ {} -> {} bytes, {} -> {} steps  {}", life.bytes, now.bytes,
-                                     life.steps, now.steps, name)});
+                         fmt::format("~ {} -> {} bytes, {} -> {} nodes  {}", life.bytes, now.bytes,
+                                     life.nodes, now.nodes, name)});
     }
   }
   for (const auto& [name, life] : b.tensors) {

@@ -175,7 +175,7 @@ std::string PlanGuard::block_text(int block) const {
   const Block& b = lifetimes_.blocks[static_cast<size_t>(block)];
   return b.value >= 0
              ? fmt::format("{} {}", graph_.value_text(b.value), graph_.values[b.value].spec.text())
-             : fmt::format("the scratch of step {}", b.node);
+             : fmt::format("the scratch of node {}", b.node);
 }
 
 // Returns the relation of the node to the value, or to the block that begins with it.

@@ -77,7 +77,7 @@ void add_classes(PlanReport& report, const CompiledGraph& compiled) {
 
 std::string node_name(const Node& node) {
   return fmt::format("{}{}{}{}", node.op->name(), node.module_path.empty() ? "" : " ",
-                     node.module_path, node.recomputed ? " again" : "");
+                     node.module_path, node.recomputed ? " recomputed" : "");
 }
 
 // Returns the last node that reads a block; empty if none does.
@@ -116,7 +116,7 @@ void add_blocks(PlanReport& report, const CompiledGraph& compiled) {
 }  // namespace
 
 std::string PlannedTensor::title() const {
-  return fmt::format("{} {}{}", name, op, recomputed ? " again" : "");
+  return fmt::format("{} {}{}", name, op, recomputed ? " recomputed" : "");
 }
 
 namespace {
@@ -131,8 +131,8 @@ double BudgetRecord::overhead() const { return part(extra, time); }
 double BudgetRecord::min_overhead() const { return part(bound, time); }
 
 std::string BudgetRecord::text() const {
-  if (strategy.empty()) return "no step runs again";
-  return fmt::format("{} steps run again, {:.2f} % of a step by estimate (at least {:.2f} %)",
+  if (strategy.empty()) return "no node is recomputed";
+  return fmt::format("{} nodes recomputed, {:.2f} % of a step by estimate (at least {:.2f} %)",
                      recomputed, 100 * overhead(), 100 * min_overhead());
 }
 
@@ -229,30 +229,31 @@ Json json_of(const auto& named_sizes) {
 
 Json json_of(const BudgetRecord& budget) {
   return Json::object({{"arena_budget_bytes", budget.budget},
-                       {"without_bytes", budget.unconstrained},
-                       {"steps_again", budget.recomputed},
+                       {"unconstrained_bytes", budget.unconstrained},
+                       {"recomputed_nodes", budget.recomputed},
                        {"strategy", budget.strategy},
-                       {"price", rounded(budget.overhead(), 6)},
-                       {"least_price", rounded(budget.min_overhead(), 6)}});
+                       {"overhead", rounded(budget.overhead(), 6)},
+                       {"min_overhead", rounded(budget.min_overhead(), 6)}});
 }
 
 Json json_of(const PlannedTensor& t) {
   return Json::object({{"name", t.title()},
-                       {"place", t.module_path},
+                       {"module_path", t.module_path},
                        {"spec", t.spec},
                        {"class", t.group},
                        {"bytes", t.bytes},
                        {"lower", t.lower},
                        {"upper", t.upper},
                        {"offset", t.offset},
-                       {"again", t.recomputed}});
+                       {"recomputed", t.recomputed}});
 }
 
 }  // namespace
 
 // Long members follow in chunks, one tensor each.
 void PlanReport::json(const std::function<void(std::string_view)>& piece) const {
-  std::string open = Json::object({{"arena_bytes", arena},
+  std::string open = Json::object({{"format", kPlanFormat},
+                                   {"arena_bytes", arena},
                                    {"lower_bound_bytes", lower_bound},
                                    {"ratio", rounded(ratio(), 6)},
                                    {"unplanned_bytes", unplanned},
@@ -260,7 +261,7 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                                    {"slot_bytes", slots},
                                    {"total_bytes", total()},
                                    {"tensors", tensors},
-                                   {"steps", nodes},
+                                   {"nodes", nodes},
                                    {"planner", planner},
                                    {"device", device},
                                    {"alignment", alignment},
@@ -313,7 +314,7 @@ std::string PlanReport::text() const {
       "unplanned    {:>12}  {} tensors, if none shared memory\n"
       "persistent   {:>12}\n"
       "slots        {:>12}\n"
-      "steps        {:>12}\n",
+      "nodes        {:>12}\n",
       human(total()), human(arena), planner, ratio(), human(lower_bound),
       arena_of.empty() ? "" : ", both of the " + arena_of, human(unplanned), tensors,
       human(persistent), human(slots), nodes);
@@ -351,18 +352,18 @@ std::string PlanReport::text() const {
 
 std::string PlanReport::largest_text() const {
   const std::vector<PlannedTensor> top = largest(10);
-  size_t title = 0, spec = 0, steps = 0;
+  size_t title = 0, spec = 0, nodes = 0;
   const auto lifetime = [](const PlannedTensor& t) {
-    return fmt::format("steps {:>4} to {}", t.lower, t.upper - 1);
+    return fmt::format("nodes {:>4} to {}", t.lower, t.upper - 1);
   };
   for (const PlannedTensor& t : top) {
     title = std::max(title, t.title().size());
     spec = std::max(spec, t.spec.size());
-    steps = std::max(steps, lifetime(t).size());
+    nodes = std::max(nodes, lifetime(t).size());
   }
   std::string text = "\nlargest tensors\n";
   for (const PlannedTensor& t : top) {
-    text += fmt::format("  {:>10}  {:<{}}  {:<{}}  {:<{}}  {}", human(t.bytes), lifetime(t), steps,
+    text += fmt::format("  {:>10}  {:<{}}  {:<{}}  {:<{}}  {}", human(t.bytes), lifetime(t), nodes,
                         t.title(), title, t.spec, spec, t.module_path);
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
@@ -379,13 +380,13 @@ std::string PlanReport::why(const std::string& word) const {
     text += fmt::format("{} {}  {}\n  {} of {} at {}\n  made by    {}\n", t.title(), t.spec,
                         t.module_path, t.group, human(t.bytes), t.offset, node(t.lower));
     if (!t.kept_by.empty()) {
-      text += fmt::format("  kept until {}, {} steps in all\n", t.kept_by, t.upper - t.lower);
+      text += fmt::format("  kept until {}, {} nodes in all\n", t.kept_by, t.upper - t.lower);
     }
   }
   if (!text.empty()) return text;
-  throw ConfigError(
-      fmt::format("no tensor of the plan has '{}' in its name, op or place; the largest is '{}'",
-                  word, blocks.empty() ? "" : largest(1)[0].title()));
+  throw ConfigError(fmt::format(
+      "no tensor of the plan has '{}' in its name, op or module path; the largest is '{}'", word,
+      blocks.empty() ? "" : largest(1)[0].title()));
 }
 
 PlanPicture PlanReport::picture(const std::string& title) const {

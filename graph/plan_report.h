@@ -16,6 +16,9 @@ namespace tessera {
 
 struct CompiledGraph;  // compiled_graph.h
 
+// The first entry in the JSON of a plan; it identifies the version of the format.
+inline constexpr const char* kPlanFormat = "tessera plan 2";
+
 // A block of the arena.
 struct PlannedTensor {
   std::string name;         // "%12", or "workspace"
@@ -29,7 +32,7 @@ struct PlannedTensor {
   bool recomputed = false;       // computed before and not kept
   std::string kept_by;           // last user: "31 conv2d_weight_grad conv1"
 
-  std::string title() const;  // "%12 conv2d", "%12 conv2d again"
+  std::string title() const;  // "%12 conv2d", "%12 conv2d recomputed"
 };
 
 // The recomputation that keeps the arena within a budget. Times are estimated nanoseconds per step.
@@ -45,7 +48,7 @@ struct BudgetRecord {
   // Return the recomputation overhead and a lower bound of it: 0.02 is 2 % of a step.
   double overhead() const;
   double min_overhead() const;
-  std::string text() const;  // "31 steps run again, 1.9 % of a step by estimate", or that none do
+  std::string text() const;  // "31 nodes recomputed, 1.9 % of a step by estimate", or that none are
 };
 
 // All sizes in bytes.

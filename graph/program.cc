@@ -172,7 +172,7 @@ bool Program::take_regions() {
     bound_once_ = false;
     const PlanReport report = plan_report(compiled_);
     error.append(
-        fmt::format("\nthe program of {} steps needs {} in its arena, {} of slots and {} "
+        fmt::format("\nthe program of {} nodes needs {} in its arena, {} of slots and {} "
                     "of persistent tensors; the largest tensors when it is fullest:\n{}",
                     report.nodes, byte_text(report.arena), byte_text(report.slots),
                     byte_text(report.persistent), report.peak_tensors_text()));
@@ -345,7 +345,7 @@ std::string NonFinite::text() const {
   const double shown = std::isnan(number) ? std::abs(number) : number;  // a NaN has no sign
   const std::string what = fmt::format("{} at element {} of {}", shown, element, value);
   if (node < 0) return what + ", there before the first op";
-  return fmt::format("step {} of the program, {}{}{}, made {}", node, op,
+  return fmt::format("node {} of the program, {}{}{}, made {}", node, op,
                      module_path.empty() ? "" : " in ", module_path, what);
 }
 

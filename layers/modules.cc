@@ -122,7 +122,7 @@ Tensor PRelu::forward(const Tensor& x) const { return prelu(x, weight_); }
 LayerScale::LayerScale(Store& store, std::string name, const Settings& s)
     : Module(std::move(name)) {
   require_positive(*this, "channels", s.channels);
-  gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::constant(s.start));
+  gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::constant(s.init_value));
 }
 
 Tensor LayerScale::forward(const Tensor& x) const { return x * gamma_; }

@@ -161,13 +161,13 @@ class PRelu final : public Module {
   Tensor weight_;
 };
 
-// Multiplies every channel by a trained number (Touvron et al. 2021). "gamma" [channels] starts as
-// `start`.
+// Multiplies every channel by a trained number (Touvron et al. 2021). "gamma" [channels] starts
+// as `init_value`.
 class LayerScale final : public Module {
  public:
   struct Settings {
     int64_t channels = 0;
-    double start = 1e-6;
+    double init_value = 1e-6;
   };
   LayerScale(Store& store, std::string name, const Settings& settings);
 

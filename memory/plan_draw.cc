@@ -78,7 +78,7 @@ struct Axes {
           "<text x=\"{3:.2f}\" y=\"{4}\" text-anchor=\"middle\">{5}</text>\n",
           x, bottom, bottom + 4, std::min(x, right - 12), bottom + 15, at);
     }
-    return text + fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text>\n</g>\n",
+    return text + fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">node</text>\n</g>\n",
                               left - 24, bottom + 15);
   }
 };

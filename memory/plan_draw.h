@@ -14,7 +14,7 @@ namespace tessera {
 std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns = 72,
                            int rows = 24, int legend = 0);
 
-// Returns one self-contained SVG file with bytes and steps along the axes. The peak and the lower
+// Returns one self-contained SVG file with bytes and nodes along the axes. The peak and the lower
 // bound are marked; hovering over a box shows the buffer's name.
 std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width = 1200,
                           int height = 600);

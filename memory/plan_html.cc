@@ -32,7 +32,7 @@ class Writer {
     for (size_t i = 0; i < picture_.problem.buffers.size(); ++i) {
       if (drawn(picture_.problem.buffers[i])) piece(box(i));
     }
-    piece(fmt::format("],groups:[{}],steps:[{}]}},\n", group_list(), step_list()));
+    piece(fmt::format("],groups:[{}],nodes:[{}]}},\n", group_list(), node_list()));
   }
 
  private:
@@ -76,10 +76,10 @@ class Writer {
   }
 
   // Returns the names of the times from the first on, as far as there are any.
-  std::string step_list() const {
+  std::string node_list() const {
     std::string text;
-    for (int64_t t = first_; t < last_ && t >= 0 && t < std::ssize(picture_.steps); ++t) {
-      text += script(picture_.steps[static_cast<size_t>(t)]) + ",";
+    for (int64_t t = first_; t < last_ && t >= 0 && t < std::ssize(picture_.nodes); ++t) {
+      text += script(picture_.nodes[static_cast<size_t>(t)]) + ",";
     }
     return text;
   }

@@ -1,6 +1,6 @@
 // Plans as one self-contained HTML file: time to the right, addresses upwards, colour by group.
 // Hovering over a box shows its details; a search finds it. Several plans are drawn next to each
-// other, in one scale of bytes, and of time if they have equally many steps.
+// other, in one scale of bytes, and of time if they have equally many nodes.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct PlanPicture {
   Problem problem;
   Plan plan;
   std::vector<BufferLabel> labels = {};  // one per buffer, or none
-  std::vector<std::string> steps = {};   // names of the times 0, 1, ...; may be shorter
+  std::vector<std::string> nodes = {};   // names of the times 0, 1, ...; may be shorter
   int64_t forward_ends = -1;             // the first time of the backward pass, which is marked
 };
 

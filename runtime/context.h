@@ -35,14 +35,14 @@ struct CpuSettings {
 
 // The cuDNN plan to use among the allowed ones: the fastest by cuDNN's heuristic, or the fastest
 // measured by `trainer tune` on this computer.
-enum class GpuPlans { rule, tuned };
+enum class GpuPlans { heuristic, autotuned };
 
 struct GpuSettings {
   bool tf32 = false;          // float32 products and convolutions with ten bits of mantissa
   bool deterministic = true;  // only algorithms with the same bits each time
   size_t workspace = size_t{256} << 20;  // maximum scratch bytes of one op
   bool synchronous = false;  // wait after each op (CUDA_LAUNCH_BLOCKING=1): errors name it
-  GpuPlans plans = GpuPlans::rule;
+  GpuPlans plans = GpuPlans::heuristic;
   bool operator==(const GpuSettings&) const = default;
 };
 

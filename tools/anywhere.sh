@@ -54,6 +54,7 @@ try() {  # SUITE CASE
 }
 
 mkdir -p "$work"
+[[ ! ${CACHE:-} ]] || { mkdir -p "$CACHE" && chmod 777 "$CACHE"; }  # users of the roots write there
 failed=0
 for suite in "${suites[@]}"; do
   for case in "${cases[@]}"; do

@@ -222,8 +222,7 @@ PublishedSet known_set(const std::string& name) {
   std::string wanted = name;
   std::replace(wanted.begin(), wanted.end(), '-', '_');
   if (const PublishedSet* set = find_published(wanted)) return *set;
-  throw ConfigError(
-      fmt::format("data fetch: '{}' is not known; known are {}", name, known_set_names()));
+  throw ConfigError(fmt::format("data fetch: '{}' is not one of {}", name, known_set_names()));
 }
 
 std::vector<PublishedFile> read_manifest(const std::string& path) {

@@ -104,7 +104,7 @@ void write_runs(const std::string& path, const RecomputeProblem& problem,
   std::string text;
   int first = 0;
   for (int step : runs) {
-    text += problem.steps[step].id + (step < first ? " again\n" : "\n");
+    text += problem.steps[step].id + (step < first ? " recomputed\n" : "\n");
     if (step == first) ++first;
   }
   write_output(path, text);
@@ -119,13 +119,13 @@ std::string heading(const Arguments& arguments, const RecomputeProblem& problem)
 
 int table(const Arguments& arguments, const RecomputeProblem& problem) {
   std::string text = heading(arguments, problem);
-  text += fmt::format("  {:<12} {:>16} {:>9} {:>8} {:>9}  {}\n", "strategy", "peak", "extra",
-                      "again", "ms", "certificate");
+  text += fmt::format("  {:<12} {:>16} {:>9} {:>10} {:>9}  {}\n", "strategy", "peak", "extra",
+                      "recomputed", "ms", "certificate");
   RecomputePlan last;
   for (const RecomputeStrategy* strategy : chosen(arguments)) {
     Timed timed = solve(*strategy, problem, {problem.budget});
     last = std::move(timed.plans.front());
-    text += fmt::format("  {:<12} {:>16} {:>7.2f} % {:>8} {:>9.1f}  {}\n", strategy->name(),
+    text += fmt::format("  {:<12} {:>16} {:>7.2f} % {:>10} {:>9.1f}  {}\n", strategy->name(),
                         last.peak, percent(last.extra, problem),
                         last.runs.size() - problem.steps.size(), timed.ms, certificate(last));
   }
@@ -180,7 +180,7 @@ int recompute(const Arguments& arguments) {
 void add_recompute_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* sub = app.add_subcommand(
-      "recompute", "what to compute again so that a program fits a budget in bytes");
+      "recompute", "choose what is recomputed, so that a program fits a budget in bytes");
   sub->add_option("file", arguments->file, "the problem (memory/recompute)")->required();
   add_bytes(*sub, "--budget", arguments->budget, "bytes that may be live (4GiB)");
   sub->add_option("--strategy-lib",

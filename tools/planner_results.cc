@@ -15,18 +15,18 @@ namespace {
 
 constexpr int kNameWidth = 20, kCellWidth = 18;
 
-const char* verdict_name(SolveStatus status) {
+const char* status_name(SolveStatus status) {
   switch (status) {
     case SolveStatus::kOptimal:
       return "optimal";
     case SolveStatus::kFeasible:
-      return "within";
+      return "feasible";
     case SolveStatus::kInfeasible:
       return "infeasible";
     case SolveStatus::kUnknown:
       break;
   }
-  return "not_found";
+  return "unknown";
 }
 
 using CellText = std::function<std::string(size_t row, size_t problem)>;
@@ -202,7 +202,7 @@ std::string BenchResults::json() const {
                                       {"ratio", rounded(ratio(row, p), 6)},
                                       {"ms", rounded(cell.ms, 3)},
                                       {"nodes", cell.nodes},
-                                      {"verdict", verdict_name(cell.status)}}));
+                                      {"status", status_name(cell.status)}}));
     }
     all_rows.push_back(Json::object({{"name", rows[row]},
                                      {"mean_ratio", rounded(mean_ratio(row), 6)},

@@ -20,13 +20,13 @@ SMALL = ["data.name=synthetic", "data.train_count=96", "data.test_count=8", "dat
 # These networks halve their images five times or more.
 LARGER = ("alexnet", "vgg", "googlenet", "shufflenet", "efficientnet", "regnet", "convnext", "mobilenet_v3")
 REFUSED = [  # and settings that nothing reads
-    "schedule.gamma=0.5", "model.widths=[3]", "model.name=mlp model.growth=3", "optimizer.trust=0.5",
+    "schedule.gamma=0.5", "model.widths=[3]", "model.name=mlp model.growth=3", "optimizer.trust_coefficient=0.5",
     "optimizer.name=lars optimizer.nesterov=true optimizer.momentum=0", "optimizer.name=foo",
     "model.name=foo", "model.name=convnext_tiny model.dropout=0.1", "data.labels=coarse", "data.images=x",
     "gpu.tf32=true", "schedule.name=cosine schedule.every=3ep", "memory.reserve=1GiB", "ema.warmup=true",
-    "data.test_part=0.2", "optimizer.beta1=3", "model.name=wide_resnet model.depth=11",
+    "data.test_fraction=0.2", "optimizer.beta1=3", "model.name=wide_resnet model.depth=11",
     "model.name=densenet_bc model.depth=11", "memory.planner=foo", "memory.recompute=foo",
-    "memory.limit=1MiB", "mode=eager memory.limit=1MiB", "memory.budget=1MiB", "memory.costs=/none",
+    "memory.limit=1MiB", "mode=eager memory.limit=1MiB", "memory.budget=1MiB", "memory.cost_model=/none",
     "device=gpu", "device=cpu:3", "data.mean=[1,2] data.std=[1]", "data.name=cifar10 data.root=/none",
     "data.name=image_folder data.root=/none", "train.accumulate=3", "eval.batch=512 memory.limit=4MiB"]
 

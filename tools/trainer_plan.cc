@@ -154,7 +154,7 @@ int max_batch(const Run& run, const Arguments& arguments) {
   if (arguments.json) {
     write_out(Json::object({{"max_batch", batch},
                             {"limit_bytes", limit},
-                            {"price", rounded(need.report.budget.overhead(), 6)},
+                            {"overhead", rounded(need.report.budget.overhead(), 6)},
                             {fmt::format("bytes_at_batch_{}", std::max<int64_t>(batch, 1)), bytes},
                             {"complete", need.complete}})
                   .text() +
@@ -392,8 +392,9 @@ void add_plan_command(CLI::App& app, Command& command) {
                    "key=value of a second plan to stand beside it, in --html alone; may be given\n"
                    "again; mode=eager is run for two steps, and drawn as it was")
       ->allow_extra_args(false);
-  plan->add_option("--why", arguments->why,
-                   "where tensors of that name, op or place stand and who keeps them alive");
+  plan->add_option(
+      "--why", arguments->why,
+      "explain tensors by name, op or module path: their offsets and their last users");
   plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
       ->expected(2);
   add_bytes(*plan, "--max-bytes", arguments->max_bytes,

@@ -79,7 +79,7 @@ int tune(const TuneArguments& arguments) {
                                    [](const std::string& line) { write_out(line + '\n'); });
   write_out(
       fmt::format("{} convolutions, {} plans measured; those of a training step take {:.3f} ms as "
-                  "cuDNN proposes, {:.3f} ms with gpu.plans=tuned; kept in {}\n",
+                  "cuDNN proposes, {:.3f} ms with gpu.plans=autotuned; kept in {}\n",
                   tuning.convolutions, tuning.plans, tuning.rule_microseconds / 1000,
                   tuning.tuned_microseconds / 1000, plan_cache().folder()));
   return 0;
@@ -111,7 +111,7 @@ void add_profile_command(CLI::App& app, Command& command) {
   profile->add_flag("--algorithms", arguments->algorithms,
                     "the ops that have several: what each takes, in time and in scratch");
   profile->add_flag("--machine", arguments->machine,
-                    "as JSON for memory.costs: what ops of networks of every kind take here");
+                    "as JSON for memory.cost_model: what ops of networks of every kind take here");
   for (const char* other : {"--config", "--trace", "--json", "--algorithms"})
     profile->get_option("--machine")->excludes(profile->get_option(other));
   for (const char* other : {"--trace", "--warmup", "--off"})
@@ -125,7 +125,7 @@ void add_profile_command(CLI::App& app, Command& command) {
 void add_tune_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<TuneArguments>();
   CLI::App* sub = app.add_subcommand(
-      "tune", "measure how the GPU computes the convolutions best, for gpu.plans=tuned");
+      "tune", "measure how the GPU computes the convolutions best, for gpu.plans=autotuned");
   sub->add_option("--config", arguments->config, "YAML file")->required();
   sub->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   sub->callback([arguments, &command] { command = [arguments] { return tune(*arguments); }; });

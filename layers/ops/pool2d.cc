@@ -33,7 +33,7 @@ std::vector<OpAttribute> attributes_of(const Pool2dParams& p) {
           {"stride", pair(p.stride.value_or(p.kernel))},
           {"padding", pair(p.padding)},
           {"count_include_pad", {p.count_include_pad ? 1.0 : 0.0}},
-          {"round_up", {p.round_up ? 1.0 : 0.0}}};
+          {"ceil_mode", {p.ceil_mode ? 1.0 : 0.0}}};
 }
 
 PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
@@ -49,7 +49,7 @@ PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
           .pad_h = p.padding.h,
           .pad_w = p.padding.w,
           .count_include_pad = p.count_include_pad,
-          .round_up = p.round_up};
+          .ceil_mode = p.ceil_mode};
 }
 
 // Checks the settings and returns the shape of y.

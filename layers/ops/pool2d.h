@@ -3,7 +3,7 @@
 //   x [n, h, w, c]   y [n, out_h, out_w, c]
 //   out_h = (h + 2 padding.h - kernel.h) / stride.h + 1     (rounded down; out_w likewise)
 //
-// If pixels are left over, round_up adds one more window per axis. It is cut off at the end, and
+// If pixels are left over, ceil_mode adds one more window per axis. It is cut off at the end, and
 // left out if it would contain only padding.
 //
 // float32 or float64. Throws ShapeError: x not of rank 4, settings out of range, padding not
@@ -25,7 +25,7 @@ struct Pool2dParams {
   Size2 padding = 0;              // rows above and below, columns left and right, >= 0
   bool count_include_pad = true;  // average: divide by all pixels of the kernel, padding included,
                                   // instead of those inside the image
-  bool round_up = false;          // out_h and out_w (PyTorch: ceil_mode)
+  bool ceil_mode = false;         // out_h and out_w, as in PyTorch
   bool operator==(const Pool2dParams&) const = default;
 };
 

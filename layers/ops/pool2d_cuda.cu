@@ -166,7 +166,7 @@ PoolShapeOf<I> counted_in(const PoolShape& s) {
           .pad_h = in(s.pad_h),
           .pad_w = in(s.pad_w),
           .count_include_pad = s.count_include_pad,
-          .round_up = s.round_up};
+          .ceil_mode = s.ceil_mode};
 }
 
 // Calls run(N, shape in 32 or 64 bits, results of N channels, grid) if there are any results.

@@ -17,7 +17,7 @@ int grad_of(UpdateProgram& b, double decay, int g, int p, int ratio) {
 Lars::Lars(Store& store, Tensors parameters, const LarsParams& params)
     : Optimizer(std::move(parameters)), params_(params) {
   check_not_negative("lars", "momentum", params.momentum);
-  check_positive("lars", "trust", params.trust);
+  check_positive("lars", "trust_coefficient", params.trust_coefficient);
   check_positive("lars", "epsilon", params.epsilon);
   check_decay("lars", params);
   momentum_ = declare_states(store, "momentum");
@@ -31,9 +31,10 @@ void Lars::step(std::span<const Tensor> gradients, const Tensor& lr) {
     const Tensor &p = parameters_[i], &g = gradients[i];
     const ParameterScale own = scale_of(params_, p.spec(), scales_[i]);
     const Tensor gate = update_gate(lr, g);
-    const Tensor ratio = own.decay == 0 ? gate  // not read
-                                        : trust_ratio(norm_of(p), norm_of(g), params_.trust,
-                                                      own.decay, params_.epsilon);
+    const Tensor ratio = own.decay == 0
+                             ? gate  // not read
+                             : trust_ratio(norm_of(p), norm_of(g), params_.trust_coefficient,
+                                           own.decay, params_.epsilon);
     UpdateProgram b(momentum_[i], gate, {g, p, ratio});
     const int grad = grad_of(b, own.decay, b.extra(0), b.extra(1), b.extra(2));
     const Tensor buffer =

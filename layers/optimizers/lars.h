@@ -2,7 +2,7 @@
 // timm: SGD with momentum, with gradients scaled to the norms of their parameters. For gradient g,
 // parameter p and its momentum buffer b (initially zero):
 //
-//   r = trust |p| / (|g| + weight_decay |p| + epsilon)     (1 if a norm is 0)
+//   r = trust_coefficient |p| / (|g| + weight_decay |p| + epsilon)     (1 if a norm is 0)
 //   g' = r (g + weight_decay p)
 //   b <- momentum b + g'
 //   p <- p - lr (nesterov ? g' + momentum b : b)
@@ -17,7 +17,7 @@ namespace tessera {
 struct LarsParams {
   double momentum = 0.9;
   bool nesterov = false;
-  double trust = 0.001;
+  double trust_coefficient = 0.001;
   double epsilon = 1e-8;
   double weight_decay = 0;
   bool decay_vectors = true;  // false: no decay of 1-D parameters (biases, norm scales)

@@ -57,7 +57,7 @@ class Best : public Planner {
     const auto take = [&](Plan other) {
       if (other.bytes >= solution.plan.bytes) return;
       solution.plan = std::move(other);
-      solution.status = verdict_of(problem, solution);
+      solution.status = status_of(problem, solution);
     };
     if (!done()) take(best_of_orders(problem, prepared, kEffort, deadline));
     for (const Placer* other : {&local_search_planner(), &xla_planner(), &tflite_planner()}) {

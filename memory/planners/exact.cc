@@ -272,7 +272,7 @@ class Refinement {
   void fit() {
     const auto fits = question(problem_.capacity);
     const Outcome outcome = ask(*fits, budget_);
-    solution_.status = verdict_of(problem_, solution_);
+    solution_.status = status_of(problem_, solution_);
     if (outcome == Outcome::kNone) {
       solution_.status = SolveStatus::kInfeasible;
       solution_.bound = std::max(solution_.bound, problem_.capacity + 1);
@@ -305,7 +305,7 @@ class Refinement {
         lowest = capacity + step_;
         if (outcome == Outcome::kNone) bound = lowest;
       }
-      solution_.status = verdict_of(problem_, solution_);
+      solution_.status = status_of(problem_, solution_);
       if (solution_.status == SolveStatus::kOptimal) return;
       // Ask about the new bound from now on: another "no plan" at the old one would prove nothing.
       if (bound > asked) lowest_question = question(asked = bound);
@@ -335,7 +335,7 @@ int64_t step_of(const Problem& problem) {
 
 int64_t judge_nodes(const Limits& limits) { return limits.nodes > 0 ? limits.nodes : 10'000; }
 
-SolveStatus verdict_of(const Problem& problem, const Solution& solution) {
+SolveStatus status_of(const Problem& problem, const Solution& solution) {
   const int64_t bytes = solution.plan.bytes;
   if (problem.capacity >= 0 && bytes > problem.capacity) return SolveStatus::kUnknown;
   return bytes == solution.bound ? SolveStatus::kOptimal : SolveStatus::kFeasible;
@@ -344,7 +344,7 @@ SolveStatus verdict_of(const Problem& problem, const Solution& solution) {
 Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan plan, int64_t nodes,
                const Deadline& deadline) {
   Solution solution{std::move(plan), SolveStatus::kFeasible, prepared.bound, 0, {}};
-  solution.status = verdict_of(problem, solution);
+  solution.status = status_of(problem, solution);
   solution.conflict = clash_of(problem);
   if (!solution.conflict.empty()) {
     solution.status = SolveStatus::kInfeasible;

@@ -21,7 +21,7 @@ Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan pla
                const Deadline& deadline);
 
 // Returns the status of a solution with a valid plan, from its bytes and bound.
-SolveStatus verdict_of(const Problem& problem, const Solution& solution);
+SolveStatus status_of(const Problem& problem, const Solution& solution);
 
 // Searches below the judged plan until a plan is proved lowest, fits the capacity if there is one,
 // or `nodes` decisions are made.

@@ -128,8 +128,8 @@ class Checker {
     const bool says_fits =
         plan_.status == SolveStatus::kOptimal || plan_.status == SolveStatus::kFeasible;
     if (fits != says_fits)
-      return fmt::format("the peak is {} bytes of {}, the verdict says it {}", plan_.peak,
-                         p_.budget, says_fits ? "fits" : "does not fit");
+      return fmt::format("the peak is {} bytes of {}, the status says it {}", plan_.peak, p_.budget,
+                         says_fits ? "fits" : "does not fit");
     if (fits && plan_.cost < plan_.bound)
       return fmt::format("the cost of {} is below its bound, {}", plan_.cost, plan_.bound);
     return {};
@@ -240,16 +240,17 @@ class Inspection {
     for (int other : p_.values[v].may_reuse) {
       const std::string name = value(v);
       if (!known(other))
-        return fmt::format("{}: it may take value {}, there are {}", name, other, p_.values.size());
+        return fmt::format("{}: it may reuse value {}, there are {}", name, other,
+                           p_.values.size());
       if (producer_[v] < 0 || producer_[other] < 0)
-        return fmt::format("{}: it may take {}, and no step makes {}", name, value(other),
+        return fmt::format("{}: it may reuse {}, and no step makes {}", name, value(other),
                            producer_[v] < 0 ? "it" : "that");
       const std::vector<int>& reads = p_.steps[producer_[v]].reads;
       if (std::find(reads.begin(), reads.end(), other) == reads.end())
-        return fmt::format("{}: it may take {}, which {} does not read", name, value(other),
+        return fmt::format("{}: it may reuse {}, which {} does not read", name, value(other),
                            step(producer_[v]));
       if (p_.values[other].bytes != p_.values[v].bytes)
-        return fmt::format("{}: it may take {}, and has {} bytes where that has {}", name,
+        return fmt::format("{}: it may reuse {}, and has {} bytes where that has {}", name,
                            value(other), p_.values[v].bytes, p_.values[other].bytes);
     }
     return {};

@@ -115,8 +115,7 @@ class Reader {
       if (!seen.insert(key).second) fail(at, in_quotes(key) + " appears twice");
       const Word value{at.text.substr(std::min(equals + 1, at.text.size())),
                        at.column + equals + 1};
-      if (!take(key, value))
-        fail(at, fmt::format("{} is not known here; known are {}", in_quotes(key), known));
+      if (!take(key, value)) fail(at, fmt::format("{} is not one of {}", in_quotes(key), known));
     }
   }
 
@@ -125,9 +124,9 @@ class Reader {
     const int index = static_cast<int>(problem_.values.size());
     value.id = name();
     value.bytes = number(word(2, "the size in bytes"));
-    read_options("takes=A,B and result", [&](std::string_view key, const Word& at) {
+    read_options("may_reuse=A,B and result", [&](std::string_view key, const Word& at) {
       if (key == "result") return value.result = true;
-      if (key != "takes=") return false;
+      if (key != "may_reuse=") return false;
       takes_.push_back({index, at, lines_.number});
       return true;
     });
@@ -214,8 +213,8 @@ std::string write_recompute(const RecomputeProblem& problem) {
   if (problem.budget >= 0) text += fmt::format("budget {}\n", problem.budget);
   for (size_t i = 0; i < values.size(); ++i) {
     const RecomputeValue& v = problem.values[i];
-    text += fmt::format("value {} {}{}{}\n", values[i], v.bytes, list("takes", v.may_reuse, values),
-                        v.result ? " result" : "");
+    text += fmt::format("value {} {}{}{}\n", values[i], v.bytes,
+                        list("may_reuse", v.may_reuse, values), v.result ? " result" : "");
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     const RecomputeStep& s = problem.steps[i];

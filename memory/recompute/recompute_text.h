@@ -5,7 +5,7 @@
 //   budget 4096                                         at most once; none: no limit
 //   value x 0                                           NAME BYTES
 //   value y 1024
-//   value z 1024 takes=y                                may reuse the block of y
+//   value z 1024 may_reuse=y                            may reuse the block of y
 //   value loss 64 result
 //   step conv 1200 reads=x,w makes=y scratch=4096       NAME COST
 //   step relu 20 reads=y makes=z cheap                  an element-wise step, or a norm

@@ -147,7 +147,8 @@ std::vector<Measured> measured(const RecomputeProblem& problem,
 
 std::vector<const RecomputeStrategy*>& all_strategies() {
   static const OnceEach none;
-  static const Exploring cheap("cheap", "only steps that are marked cheap run again", fill_cheap);
+  static const Exploring cheap("cheap", "only steps that are marked cheap are recomputed",
+                               fill_cheap);
   static const Exploring segments(
       "segments", "square-root checkpointing: only what passes between segments is kept",
       cut_in_segments);

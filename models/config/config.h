@@ -57,11 +57,11 @@ struct LayerConfig {
   double momentum = 0.1;                          // batch_norm
   bool scale = true;                              // batch_norm
   double factor = 1;                              // scale
-  bool round_up = false;                          // pools (PyTorch: ceil_mode)
+  bool ceil_mode = false;                         // pools
   double slope = 0.01;                            // leaky_relu
   double first_slope = 0.25;                      // prelu
   double alpha = 1;                               // elu
-  double start = 1e-6;                            // layer_scale: initial value
+  double init_value = 1e-6;                       // layer_scale
   int64_t squeeze = 0;                            // squeeze_excitation: channels in the middle
   std::string activation = "relu";                // squeeze_excitation
   std::string gate = "sigmoid";                   // squeeze_excitation
@@ -152,7 +152,7 @@ template <> inline constexpr auto kEnumNames<CpuKernels> =
     enum_names<CpuKernels::eigen>("auto", "native", "eigen");
 template <> inline constexpr auto kEnumNames<Winograd> = enum_names<Winograd::off>("auto", "off");
 template <> inline constexpr auto kEnumNames<GpuPlans> =
-    enum_names<GpuPlans::tuned>("rule", "tuned");
+    enum_names<GpuPlans::autotuned>("heuristic", "autotuned");
 template <> inline constexpr auto kEnumNames<Damaged> = enum_names<Damaged::kSkip>("error", "skip");
 template <> inline constexpr auto kEnumNames<Channels> =
     enum_names<Channels::kAuto>("1", "3", "auto");
@@ -193,14 +193,14 @@ struct DataConfig {
   std::string root;             // folder of the files; hdf5: the file
   int64_t batch = 128;          // images per step
   Workers workers = 2;          // loader threads; 0: load in the training thread
-  int read_ahead = 4;           // batches prefetched at most
+  int prefetch = 4;             // maximum number of prefetched batches
   int image_size = 0;           // pixels a side
   std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
   std::string images;           // from here to cache: models/data/sets/hdf5_set.h
   std::string layout = "hwc";
   std::vector<double> range;
   std::string class_names;
-  double test_part = 0.1;
+  double test_fraction = 0.1;
   ByteSize cache{int64_t{256} << 20};
   NamedEnum<Damaged> damaged = Damaged::kError;
   NamedEnum<Channels> channels = Channels::kColour;
@@ -238,7 +238,8 @@ struct OptimizerConfig {
   // The first three apply to all optimizers, the others to those that list them in optimizers.cc.
   double weight_decay = 0, vector_lr = 1;
   bool decay_vectors = true;
-  double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, alpha = 0.99, eps = 1e-8, trust = 0.001;
+  double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, alpha = 0.99, eps = 1e-8,
+         trust_coefficient = 0.001;
   bool nesterov = false, eps_in_root = false, match_adamw = false;
   int ns_steps = 5;
 };
@@ -293,11 +294,11 @@ struct CpuConfig {
 };
 
 struct GpuConfig {
-  bool tf32 = false;                           // matmul and conv2d with ten bits of mantissa
-  ByteSize workspace{int64_t{256} << 20};      // limit of one op's scratch
-  bool cuda_graph = true;                      // launch a step as one CUDA graph
-  bool synchronous = false;                    // wait after each op (CUDA_LAUNCH_BLOCKING=1)
-  NamedEnum<GpuPlans> plans = GpuPlans::rule;  // rule | tuned
+  bool tf32 = false;                                // matmul and conv2d with ten bits of mantissa
+  ByteSize workspace{int64_t{256} << 20};           // limit of one op's scratch
+  bool cuda_graph = true;                           // launch a step as one CUDA graph
+  bool synchronous = false;                         // wait after each op (CUDA_LAUNCH_BLOCKING=1)
+  NamedEnum<GpuPlans> plans = GpuPlans::heuristic;  // heuristic | autotuned
 };
 
 // Memory limits of the logical devices into which cpu:0 and gpu:0 are split; empty: not split.
@@ -314,10 +315,10 @@ struct MemoryConfig {
   // until the memory that limit, or on a GPU gpu_limit, counts fits into the budget
   // (models/training/memory_budget.h).
   std::optional<ByteSize> budget;
-  std::string recompute = "best";     // strategy (memory/recompute/recompute.h)
-  std::string costs = "counted";      // costs of nodes (models/training/profile_costs.h)
-  std::string allocator = "caching";  // memory/allocator.h
-  std::optional<ByteSize> reserve;    // allocated before the first step
+  std::string recompute = "best";       // strategy (memory/recompute/recompute.h)
+  std::string cost_model = "roofline";  // costs of nodes (models/training/profile_costs.h)
+  std::string allocator = "caching";    // memory/allocator.h
+  std::optional<ByteSize> reserve;      // allocated before the first step
 };
 
 struct CheckpointConfig {
@@ -376,8 +377,8 @@ using ConfigOrigins = std::map<std::string, std::string>;
 // and ConfigError if the file cannot be read.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
                    ConfigOrigins* origins = nullptr);
-// Loads the resolved configuration of a run folder, which an earlier version may have written:
-// resets settings without effect.
+// Loads the resolved configuration of a run folder. An earlier version may have written it: keys
+// and values are read by their earlier names too, and settings without effect are reset.
 Config load_resolved_config(const std::string& path,
                             const std::vector<std::string>& overrides = {});
 // Parses a configuration; `name` is the name of the text in errors.

@@ -185,7 +185,7 @@ class Checks {
     const bool is_fine = data.labels == "fine" || data.labels == "coarse";
     if (set != nullptr && set->labels.size() > 1 && !is_fine)
       errors_.add(place_of(first_given(std::array{"data.labels", "data.name"})),
-                  fmt::format("data.labels: '{}' is not known (known: fine, coarse)", data.labels),
+                  fmt::format("data.labels: '{}' is not one of fine, coarse", data.labels),
                   nearest_spelling(data.labels, {"fine", "coarse"}));
     if (data.name != "hdf5" || data.images.empty()) return;
     if (const auto problem = find_problem(data_source(config_).hdf5))

@@ -21,7 +21,7 @@ Hdf5Source hdf5_source(const DataConfig& data) {
   source.class_names = data.class_names;
   source.layout = data.layout;
   source.range = data.range;
-  source.test_part = data.test_part;
+  source.test_fraction = data.test_fraction;
   source.cache = data.cache.bytes;
   return source;
 }
@@ -121,7 +121,7 @@ LoaderOptions loader_options(const Config& config, bool training, Device device)
   LoaderOptions options;
   options.batch = training ? config.data.batch : evaluation_batch(config);
   options.workers = config.data.workers;
-  options.read_ahead = config.data.read_ahead;
+  options.prefetch = config.data.prefetch;
   options.held = device.is_cpu() ? 1 : 2;
   if (!training) return options;
   options.shuffle = true;

@@ -45,13 +45,13 @@ train: {epochs: 15}
 - Networks that cannot be built for the images are errors, and so are settings that nothing reads: a
   `schedule.gamma` with `cosine`, unless it is the default. If an override selects another model,
   optimizer, data set or mode, the file's settings of the first one (`model.widths`, `optimizer.nesterov`,
-  `optimizer.lr`, `data.root`, `memory.planner`, with `data.workers=0` `data.read_ahead`, with
+  `optimizer.lr`, `data.root`, `memory.planner`, with `data.workers=0` `data.prefetch`, with
   `checkpoint.keep=0` `checkpoint.best`, with `device=cpu` `gpu.tf32`) are ignored, which `train`, `plan`
   and `--print-config` report.
 - `data.validation: 10%` holds out training images, which select the best checkpoint; the test
   set is then evaluated once, at the end. Without it the best is selected on the test set, and every
   report of it says so.
-- Relative paths (`data.root`, `model.weights`, `memory.costs`, `run.dir`) are relative to the folder in
+- Relative paths (`data.root`, `model.weights`, `memory.cost_model`, `run.dir`) are relative to the folder in
   which the program is started, wherever the file is; a folder of `data.validation` is in `data.root`.
 - A duration above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit.
 

@@ -18,6 +18,7 @@
 #include "tessera/models/data/sets/published.h"
 #include "tessera/models/data/sets/synthetic.h"
 #include "tessera/models/zoo/zoo.h"
+#include "tessera/runtime/text/spelling.h"
 
 namespace tessera {
 
@@ -172,6 +173,39 @@ constexpr double kInts = std::numeric_limits<int>::max();
 // The largest number of images; their bytes fit into 64 bits (models/training/memory_need.h).
 constexpr double kMaxImages = 0x1p32;
 
+// A name that earlier versions used in a scope (see meant_name()).
+struct EarlierName {
+  std::string_view scope, earlier, current;
+};
+constexpr EarlierName kEarlierNames[] = {
+    {"data", "read_ahead", "prefetch"},           {"data", "test_part", "test_fraction"},
+    {"optimizer", "trust", "trust_coefficient"},  {"memory", "costs", "cost_model"},
+    {"memory.cost_model", "counted", "roofline"}, {"gpu.plans", "rule", "heuristic"},
+    {"gpu.plans", "tuned", "autotuned"},          {"max_pool", "round_up", "ceil_mode"},
+    {"average_pool", "round_up", "ceil_mode"},    {"layer_scale", "start", "init_value"},
+};
+
+// Returns the current name of `word`; `word` itself unless an earlier version used it.
+std::string_view current_name(std::string_view scope, std::string_view word) {
+  for (const EarlierName& name : kEarlierNames)
+    if (name.scope == scope && name.earlier == word) return name.current;
+  return word;
+}
+
+// Replaces the names of options in a line of a layer, `- {max_pool: {size: 3, round_up: true}}`.
+std::string with_current_options(std::string line) {
+  for (const EarlierName& name : kEarlierNames) {
+    const std::string begin = fmt::format("{{{}: {{", name.scope);
+    const std::string earlier = fmt::format("{}: ", name.earlier);
+    for (size_t at = line.find(begin); at != line.npos; at = line.find(begin, at + 1)) {
+      const size_t option = line.find(earlier, at + begin.size());
+      if (option < line.find('}', at) && (line[option - 1] == '{' || line[option - 1] == ' '))
+        line.replace(option, name.earlier.size(), name.current);
+    }
+  }
+  return line;
+}
+
 // One line per key.
 // clang-format off
 std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
@@ -199,14 +233,14 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"data.root", &c.data.root, any(), quietly(when(kByData, sets_with_files())), "folder of its files; hdf5: the file"},
     {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images of a step"},
     {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one per core, at most 16"},
-    {"data.read_ahead", &c.data.read_ahead, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "maximum number of prefetched batches"},
+    {"data.prefetch", &c.data.prefetch, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "maximum number of prefetched batches"},
     {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), strictly(when(kByData, {"image_folder", "synthetic"})), image_size_help()},
     {"data.labels", &c.data.labels, any(), quietly(when(kByArrays, sets_with_labels())), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
     {"data.images", &c.data.images, any(), hdf5, "path of the images, such as /{split}/images, where {split} is train and test; none: a packed file"},
     {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), arrays, "order of an image's dimensions; cwh: MATLAB"},
     {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), arrays, "[low, high]: the values of black and white; []: 0 to 255, for floats 0 to 1"},
     {"data.class_names", &c.data.class_names, any(), arrays, "path, or path@attribute, of the names; none: class_names next to the labels"},
-    {"data.test_part", &c.data.test_part, between(0, 1), when(kByCut, {kCutFile}), "fraction of each class in the test set"},
+    {"data.test_fraction", &c.data.test_fraction, between(0, 1), when(kByCut, {kCutFile}), "fraction of each class in the test set"},
     {"data.cache", &c.data.cache, above(0), hdf5, "memory for decoded images, per split"},
     {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "damaged pictures"},
     {"data.channels", &c.data.channels, one_of<Channels>(), folder, "1: gray, 3: color, auto: 1 if all pictures are stored in gray"},
@@ -241,7 +275,7 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"optimizer.eps", &c.optimizer.eps, positive, having("eps"), "added to the divisor; lamb: usually 1e-6; muon: for vectors"},
     {"optimizer.alpha", &c.optimizer.alpha, share, having("alpha"), "decay of the squared gradients"},
     {"optimizer.eps_in_root", &c.optimizer.eps_in_root, any(), having("eps_in_root"), "like TensorFlow and timm's rmsproptf: sqrt(square + eps), squares start at 1, momentum of steps"},
-    {"optimizer.trust", &c.optimizer.trust, positive, having("trust"), "trust coefficient: norm of a step relative to the parameter's norm"},
+    {"optimizer.trust_coefficient", &c.optimizer.trust_coefficient, positive, having("trust_coefficient"), "norm of a step relative to the parameter's norm"},
     {"optimizer.ns_steps", &c.optimizer.ns_steps, at_least(1, 100), having("ns_steps"), "number of Newton-Schulz iterations"},
     {"optimizer.match_adamw", &c.optimizer.match_adamw, any(), having("match_adamw"), "scale steps to AdamW's size, so that AdamW's lr fits"},
     {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "maximum global norm of the gradients; keeps all gradients in memory at once"},
@@ -302,7 +336,7 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), gpu, "limit of the GPU memory of the engine: a training that needs more is refused"},
     {"memory.budget", &c.memory.budget, or_auto(above(0)), strictly(graph), "activation checkpointing: recomputes activations until the memory that memory.limit counts (on a GPU: memory.gpu_limit) fits; same bits; auto: the free memory"},
     {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), graph, "with a budget: the strategy that chooses what is recomputed"},
-    {"memory.costs", &c.memory.costs, any(), graph, "cost model of steps, for budgets and estimates: counted (roofline of their sizes), or a file of trainer profile --machine or --json with measured times"},
+    {"memory.cost_model", &c.memory.cost_model, any(), graph, "costs of ops for budgets and estimates: roofline, computed from their sizes, or a file of trainer profile --machine or --json with measured times"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), eager, "allocator of tensors; caching keeps released blocks, direct allocates each tensor from the system"},
     {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching allocates before the first step; it grows beyond, up to the limit"},
 
@@ -319,6 +353,37 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
 // clang-format on
 
 }  // namespace
+
+std::string meant_name(std::string_view scope, std::string_view word,
+                       const std::vector<std::string>& known) {
+  const std::string_view current = current_name(scope, word);
+  return current == word ? nearest_spelling(word, known) : std::string(current);
+}
+
+std::string with_current_names(std::string_view printed) {
+  std::string text, group;
+  while (!printed.empty()) {
+    const size_t end = std::min(printed.find('\n'), printed.size());
+    std::string line(printed.substr(0, end));
+    printed.remove_prefix(std::min(end + 1, printed.size()));
+    const size_t colon = line.find(':');
+    if (line.starts_with("    - ")) {
+      line = with_current_options(line);
+    } else if (colon != line.npos && !line.starts_with(' ')) {
+      group = line.substr(0, colon);
+    } else if (colon != line.npos && line.starts_with("  ")) {
+      const std::string_view key = current_name(group, std::string_view(line).substr(2, colon - 2));
+      const std::string_view rest = std::string_view(line).substr(colon + 1);
+      const size_t begin = std::min(rest.find_first_not_of(' '), rest.size());
+      const std::string_view value = rest.substr(begin, rest.find(' ', begin) - begin);
+      line = fmt::format("  {}:{}{}{}", key, rest.substr(0, begin),
+                         current_name(fmt::format("{}.{}", group, key), value),
+                         rest.substr(begin + value.size()));
+    }
+    text += line + '\n';
+  }
+  return text;
+}
 
 KeyRule any() { return {}; }
 

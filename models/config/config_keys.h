@@ -98,6 +98,15 @@ struct ConfigKey {
 // Returns all keys in printing order: top-level keys first, then group by group.
 std::vector<ConfigKey> config_keys(Config& config);
 
+// Returns the name that probably was intended by `word`, which is not in `known`: the current name
+// if an earlier version used `word` in `scope`, else the nearest spelling; "" if there is none. The
+// scope is a group ("data"), a key with names as values ("gpu.plans") or a kind of layer.
+std::string meant_name(std::string_view scope, std::string_view word,
+                       const std::vector<std::string>& known);
+
+// Returns a text of print_config() by an earlier version with the current names.
+std::string with_current_names(std::string_view printed);
+
 // A kind of list item: `{crop: {padding: 4}}`, `{flip: horizontal}` or `relu`. The options are
 // described like keys, with paths such as "padding"; "" is a value directly after the name.
 struct ItemKind {

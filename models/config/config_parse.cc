@@ -171,7 +171,7 @@ class Parser {
       where.begin += dot + 1;
       where.length -= dot + 1;
     }
-    const std::string instead = meant(name, known);
+    const std::string instead = meant(group, name, known);
     const bool outside = instead == name;  // a top-level key has this name
     errors_.add(where,
                 fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
@@ -182,9 +182,10 @@ class Parser {
                 outside ? "" : instead);
   }
 
-  // Returns the nearest name in the group, else the nearest full key.
-  std::string meant(const std::string& name, const std::vector<std::string>& known) const {
-    std::string nearest = nearest_spelling(name, known);
+  // Returns the intended name in the group, else the nearest full key.
+  std::string meant(const std::string& group, const std::string& name,
+                    const std::vector<std::string>& known) const {
+    std::string nearest = meant_name(group, name, known);
     if (!nearest.empty()) return nearest;
     std::vector<std::string> paths;
     for (const ConfigKey& key : keys_) {
@@ -333,7 +334,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 }
 
 Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse(contents_of(path), path, overrides, nullptr, true);
+  return parse(with_current_names(contents_of(path)), path, overrides, nullptr, true);
 }
 
 }  // namespace tessera

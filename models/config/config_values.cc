@@ -215,9 +215,9 @@ class Reader {
     const std::vector<std::string>& names = key_.rule.names;
     if (!names.empty() && std::find(names.begin(), names.end(), node.text) == names.end()) {
       errors_.add(node.range,
-                  fmt::format("{}: '{}' is not known (known: {})", key_.path, shown(node.text),
+                  fmt::format("{}: '{}' is not one of {}", key_.path, shown(node.text),
                               fmt::join(names, ", ")),
-                  nearest_spelling(node.text, names));
+                  meant_name(key_.path, node.text, names));
       return;
     }
     value = node.text;
@@ -330,8 +330,8 @@ class Reader {
       std::vector<std::string> names;
       for (const ItemKind& known : kinds) names.push_back(known.name);
       return errors_.add(name.range,
-                         fmt::format("{}: '{}' is not known (known: {})", key_.path,
-                                     shown(name.text), fmt::join(names, ", ")),
+                         fmt::format("{}: '{}' is not one of {}", key_.path, shown(name.text),
+                                     fmt::join(names, ", ")),
                          nearest_spelling(name.text, names));
     }
     step.kind = kind->name;
@@ -384,7 +384,7 @@ class Reader {
     errors_.add(
         name.range,
         fmt::format("{}: unknown option '{}'{}", path, shown(name.text), options_text(kind)),
-        nearest_spelling(name.text, known));
+        meant_name(kind.name, name.text, known));
     return false;
   }
 

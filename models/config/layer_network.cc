@@ -154,10 +154,10 @@ class Builder {
     const Pool2dParams params{.kernel = layer.size,
                               .stride = Size2(stride),
                               .padding = layer.padding,
-                              .round_up = layer.round_up};
+                              .ceil_mode = layer.ceil_mode};
     const auto more = [&](int64_t side, int64_t count) {  // the window that rounding up adds
       const int64_t next = count * stride;
-      return layer.round_up && next + layer.size < side + 2 * layer.padding + stride &&
+      return layer.ceil_mode && next + layer.size < side + 2 * layer.padding + stride &&
              next < side + layer.padding;
     };
     at_ = {height + more(at_.height, height), width + more(at_.width, width), at_.features};
@@ -192,7 +192,7 @@ class Builder {
   BuiltLayer layer_scale(const LayerConfig& layer, std::string name) {
     return std::make_unique<LayerScale>(
         store_, std::move(name),
-        LayerScale::Settings{.channels = at_.features, .start = layer.start});
+        LayerScale::Settings{.channels = at_.features, .init_value = layer.init_value});
   }
 
   BuiltLayer squeeze_excitation(const LayerConfig& layer, std::string name) {
@@ -316,7 +316,7 @@ std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
       {"gate", &l.gate, one_of({"sigmoid", "hard_sigmoid"}), "at the end"}}},
       &Builder::squeeze_excitation},
     {{"layer_scale", "scales every channel by a trained factor", {
-      {"start", &l.start, any(), "which they start as"}}}, &Builder::layer_scale},
+      {"init_value", &l.init_value, any(), "initial value of the factors"}}}, &Builder::layer_scale},
   };
 }
 
@@ -335,7 +335,7 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
       {"slope", &l.slope, any(), "below 0"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return leaky_relu(x, s.slope); })},
     {{"prelu", "leaky_relu with trained slopes, one per channel", {
-      {"slope", &l.first_slope, any(), "which they start as"}}}, &Builder::trained_slopes},
+      {"slope", &l.first_slope, any(), "initial value of the slopes"}}}, &Builder::trained_slopes},
     {{"elu", "x if x > 0, else alpha (exp(x) - 1)", {
       {"alpha", &l.alpha, any(), "the factor"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return elu(x, s.alpha); })},
@@ -348,7 +348,7 @@ std::vector<LayerKind> pool_kinds(LayerConfig& l) {
     {"size", &l.size, required(at_least(1, 256)), "pixels per side of a window"},
     {"stride", &l.pool_stride, at_least(1, 65536), "pixels between windows; none: the size"},
     {"padding", &l.padding, padding_rule(), "pixels on each side"},
-    {"round_up", &l.round_up, any(), "adds a window for remaining pixels (PyTorch: ceil_mode)"}};
+    {"ceil_mode", &l.ceil_mode, any(), "adds a window for the remaining pixels, as PyTorch's ceil_mode"}};
   return {
     {{"max_pool", "maximum of each window", pool}, &Builder::pool},
     {{"average_pool", "mean of each window", pool}, &Builder::pool},

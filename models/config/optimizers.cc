@@ -49,8 +49,8 @@ const std::vector<Entry>& entries() {
       return make<Lion, LionParams>({.beta1 = o.beta1, .beta2 = o.beta2}, o, store); }},
     {"lamb", 1e-3, {"beta1", "beta2", "eps"}, [](const OptimizerConfig& o, Store& store) {
       return make<Lamb, LambParams>({.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.eps}, o, store); }},
-    {"lars", 0.1, {"momentum", "nesterov", "trust", "eps"}, [](const OptimizerConfig& o, Store& store) {
-      return make<Lars, LarsParams>({.momentum = o.momentum, .nesterov = o.nesterov, .trust = o.trust, .epsilon = o.eps}, o, store); }},
+    {"lars", 0.1, {"momentum", "nesterov", "trust_coefficient", "eps"}, [](const OptimizerConfig& o, Store& store) {
+      return make<Lars, LarsParams>({.momentum = o.momentum, .nesterov = o.nesterov, .trust_coefficient = o.trust_coefficient, .epsilon = o.eps}, o, store); }},
     {"muon", 1e-3, {"momentum", "nesterov", "ns_steps", "match_adamw", "beta1", "beta2", "eps"}, [](const OptimizerConfig& o, Store& store) {
       return make<Muon, MuonParams>({.momentum = o.momentum, .nesterov = o.nesterov, .steps = o.ns_steps, .match_adamw = o.match_adamw,
                                      .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.eps}, o, store); }},

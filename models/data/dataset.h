@@ -139,7 +139,7 @@ struct Hdf5Source {
   std::string class_names = {};          // path of a data set, or "PATH@ATTRIBUTE"
   std::string layout = "hwc";            // order of an image's dimensions: hwc, chw or cwh
   std::vector<double> range = {};        // low, high: the values of black and white
-  double test_part = 0.1;                // without {split}: the fraction that becomes the test set
+  double test_fraction = 0.1;            // without {split}: the fraction that becomes the test set
   int64_t cache = int64_t{256} << 20;    // bytes of decoded images kept, per set
 };
 

@@ -59,7 +59,7 @@ BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderO
   const auto most = static_cast<size_t>(images);
   BlockPlan plan{};
   plan.slots = static_cast<size_t>(options.held) +
-               (options.workers == 0 ? 0 : static_cast<size_t>(options.read_ahead));
+               (options.workers == 0 ? 0 : static_cast<size_t>(options.prefetch));
   plan.images = round_to_alignment(most * static_cast<size_t>(shape.bytes()));
   plan.labels = round_to_alignment(most * sizeof(int32_t));
   plan.samples = round_to_alignment(most * sizeof(int64_t));
@@ -109,7 +109,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   };
   within("batch", options.batch, 1, kMaxBatch);
   within("workers", options.workers, 0, kMaxWorkers);
-  within("read_ahead", options.read_ahead, 1, kMaxAhead);
+  within("prefetch", options.prefetch, 1, kMaxAhead);
   within("held", options.held, 1, kMaxHeld);
   within("world", options.world, 1, kMaxWorld);
   within("shuffle_window", options.shuffle_window, 0, INT64_MAX);

@@ -3,7 +3,7 @@
 // Samples come in the order of the data set, or shuffled by (seed, epoch). The last batch of an
 // epoch is followed by the first of the next, without end, so that prefetching does not stop there.
 // Each batch is a function of (data set, options, epoch, index): it does not depend on workers and
-// read_ahead. The constructor allocates all memory; next() and start_epoch() allocate nothing.
+// prefetch. The constructor allocates all memory; next() and start_epoch() allocate nothing.
 //
 //   Loader loader(data.train, {.batch = 128, .shuffle = true, .augment = {crop(4)}});
 //   for (int64_t i = 0; i < loader.batches(); ++i) use(loader.next());
@@ -35,7 +35,7 @@ struct LoaderOptions {
   bool balanced = false;
   uint64_t seed = 1;        // seed of the order and of the augmentation
   int workers = 2;          // threads; 0: batches are made in the thread that calls next()
-  int read_ahead = 4;       // batches prefetched in addition to those handed out, >= 1
+  int prefetch = 4;         // batches prefetched in addition to those handed out, >= 1
   int held = 1;             // last batches handed out that stay valid, >= 1
   Transforms augment = {};  // empty for evaluation
   Mix mix = {};             // mixing of images, after augmentation

@@ -126,7 +126,7 @@ void AlgorithmRun::add(const Tensor& tensor, std::vector<Buffer>& to) {
 
 std::string AlgorithmTimes::text() const {
   std::string text = fmt::format("{:>10} {:>12} {:>10}  {:<12} {}\n", "us", "scratch MiB",
-                                 "ms per MiB", "algorithm", "step, op, place; shape");
+                                 "ms per MiB", "algorithm", "node, op, module; shape");
   for (const OpAlgorithms& op : ops)
     for (const AlgorithmTime& one : op.algorithms) {
       const std::optional<double> ms = price(one, op.algorithms.front());
@@ -134,7 +134,7 @@ std::string AlgorithmTimes::text() const {
                           static_cast<double>(one.scratch_bytes) / kMiB,
                           ms ? fmt::format("{:.3f}", *ms) : "", one.name);
       if (&one == &op.algorithms.front())
-        text += fmt::format(" {} {}; {}{}", op.node, op_title(op.op, op.place), op.shape,
+        text += fmt::format(" {} {}; {}{}", op.node, op_title(op.op, op.module_path), op.shape,
                             op.count > 1 ? fmt::format(", {} times", op.count) : "");
       text += "\n";
     }
@@ -149,14 +149,14 @@ std::string AlgorithmTimes::json() const {
     std::vector<Json> algorithms;
     for (const AlgorithmTime& one : op.algorithms)
       algorithms.push_back(algorithm_json(one, op.algorithms.front()));
-    all.push_back(Json::object({{"step", op.node},
+    all.push_back(Json::object({{"node", op.node},
                                 {"count", op.count},
                                 {"op", op.op},
-                                {"place", op.place},
+                                {"module_path", op.module_path},
                                 {"shape", op.shape},
                                 {"algorithms", Json::list(algorithms)}}));
   }
-  return Json::object({{"format", "tessera algorithms 1"}, {"ops", Json::list(all)}}).text(1);
+  return Json::object({{"format", "tessera algorithms 2"}, {"ops", Json::list(all)}}).text(1);
 }
 
 AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
@@ -185,7 +185,7 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
     result.ops.push_back(
         {.node = n,
          .op = described.op,
-         .place = described.place,
+         .module_path = described.module_path,
          .shape = described.shape,
          .algorithms =
              timed(*node.op, in, in_order(all, program.compiled().algorithms[n]), rounds)});
@@ -195,7 +195,7 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
 
 Tuning tune_plans(const Run& given, const std::function<void(const std::string&)>& say) {
   const Run run = given.with(
-      [](Config& config) { config.mode = Mode::kGraph, config.gpu.plans = GpuPlans::rule; });
+      [](Config& config) { config.mode = Mode::kGraph, config.gpu.plans = GpuPlans::heuristic; });
   const Config& config = run.config();
   const Device device = run.device();
   if (device.is_cpu()) {

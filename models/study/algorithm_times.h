@@ -50,7 +50,7 @@ struct AlgorithmTime {
 struct OpAlgorithms {
   size_t node = 0;  // the first of them in the program
   int count = 1;
-  std::string op, place, shape;                // see ProfiledOp
+  std::string op, module_path, shape;          // see ProfiledOp
   std::vector<AlgorithmTime> algorithms = {};  // first the one that runs
 };
 
@@ -75,7 +75,7 @@ struct Tuning {
 };
 
 // Tunes every step of the configuration's training, and prints a line for each convolution;
-// gpu.plans: tuned then uses the stored result. Uses GPU memory for one convolution at a time,
+// gpu.plans: autotuned then uses the stored result. Uses GPU memory for one convolution at a time,
 // within memory.gpu_limit, and frees it; runs no step. Throws DeviceError if the configuration does
 // not run on a GPU.
 Tuning tune_plans(const Run& run, const std::function<void(const std::string&)>& say);

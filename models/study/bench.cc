@@ -132,16 +132,16 @@ std::string RepeatedBench::text() const {
                         "min", "max", shown, varying.size());
   for (const ProfiledOp& op : std::span(varying).first(shown))
     text += fmt::format("\n{:>9.1f} {:>9.1f} {:>9.1f}  {}", op.us.median, op.us.min, op.us.max,
-                        op_title(op.op, op.place));
+                        op_title(op.op, op.module_path));
   return text;
 }
 
 std::string RepeatedBench::json() const {
   std::vector<Json> steps, ops;
   for (const double value : step_ms) steps.push_back(rounded(value, 4));
-  for (const auto& [node, op, place, phase, algorithm, shape, cost, us] : varying)
+  for (const auto& [node, op, module_path, phase, algorithm, shape, cost, us] : varying)
     ops.push_back(Json::object({{"op", op},
-                                {"place", place},
+                                {"module_path", module_path},
                                 {"phase", phase},
                                 {"us_median", rounded(us.median, 3)},
                                 {"us_min", rounded(us.min, 3)},

@@ -84,10 +84,10 @@ RecomputeProblem training_problem(const Run& training) {
 }
 
 std::string BudgetCurve::text() const {
-  std::string text = fmt::format("{:>12} {:>12} {:>8} {:>12} {:>12}\n", "budget", "needed", "again",
-                                 "more time", "at least");
+  std::string text = fmt::format("{:>12} {:>12} {:>10} {:>12} {:>12}\n", "budget", "needed",
+                                 "recomputed", "more time", "at least");
   for (const Point& point : points)
-    text += fmt::format("{:>12} {:>12} {:>8} {:>10.2f} % {:>10.2f} %\n", byte_text(point.budget),
+    text += fmt::format("{:>12} {:>12} {:>10} {:>10.2f} % {:>10.2f} %\n", byte_text(point.budget),
                         byte_text(point.bytes), point.training.recomputed,
                         percent(point.training.overhead()), percent(point.training.min_overhead()));
   return text + fmt::format(
@@ -101,10 +101,13 @@ std::string BudgetCurve::json() const {
   for (const Point& point : points)
     list.push_back(Json::object({{"budget_bytes", point.budget},
                                  {"need_bytes", point.bytes},
-                                 {"steps_again", point.training.recomputed},
-                                 {"price", rounded(point.training.overhead(), 6)},
-                                 {"least_price", rounded(point.training.min_overhead(), 6)}}));
-  return Json::object({{"title", title}, {"strategy", strategy}, {"points", Json::list(list)}})
+                                 {"recomputed_nodes", point.training.recomputed},
+                                 {"overhead", rounded(point.training.overhead(), 6)},
+                                 {"min_overhead", rounded(point.training.min_overhead(), 6)}}));
+  return Json::object({{"format", "tessera budgets 2"},
+                       {"title", title},
+                       {"strategy", strategy},
+                       {"points", Json::list(list)}})
       .text();
 }
 

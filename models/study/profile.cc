@@ -122,8 +122,8 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
   profile.step_ms = milliseconds(profile.plain_steps);
   profile.observed_ms = milliseconds(profile.observed_steps);
   add_ops(profile, program, times);
-  profile.costs = timed.config().memory.costs;
-  const auto costs = costs_named(profile.costs);
+  profile.costs = timed.config().memory.cost_model;
+  const auto costs = make_cost_model(profile.costs);
   for (const ProfiledOp& op : profile.ops)
     profile.estimate_ms += static_cast<double>(costs->nanoseconds(
                                program.compiled().graph, program.compiled().graph.nodes[op.node])) /
@@ -141,14 +141,14 @@ struct ProfileFile {
   std::vector<std::pair<std::string, std::string>> settings;  // settings that affect times
   double step_ms = 0;
   TimesByOp kinds;
-  TimesByOp ops;  // by name, place and phase, numbered if not unique
+  TimesByOp ops;  // by name, module path and phase, numbered if not unique
 };
 
 ProfileFile read(const std::string& text, const std::string& name) {
   ProfileFile file;
   try {
     const Json root = Json::parse(text);
-    require_profile_format(root);
+    require_format(root, kProfileFormat);
     for (const char* key : {"device", "isa", "kernels", "threads", "batch"})
       file.settings.emplace_back(key, root[key].text());
     file.step_ms = root["step_ms"]["median"].number();
@@ -156,7 +156,7 @@ ProfileFile read(const std::string& text, const std::string& name) {
       file.kinds[kind["op"].string()] = {kind["us"].number(), "", ""};
     std::map<std::string, int> seen;
     for (const Json& op : root["ops"].items()) {
-      std::string title = op_title(op["op"].string(), op["place"].string());
+      std::string title = op_title(op["op"].string(), op["module_path"].string());
       if (op["phase"].string() == "backward") title += ", backward";  // gradients of products
       if (const int n = seen[title]++; n > 0) title += fmt::format(" ({})", n + 1);
       file.ops[title] = {op["us"]["median"].number(), op["algorithm"].string(),
@@ -245,8 +245,8 @@ ProfiledOp describe_op(const Program& program, size_t n) {
   const Graph& graph = program.compiled().graph;
   const Node& node = graph.nodes[n];
   return {.node = n,
-          .op = std::string(node.op->name()) + (node.recomputed ? " again" : ""),
-          .place = location_of(graph, node),
+          .op = std::string(node.op->name()) + (node.recomputed ? " recomputed" : ""),
+          .module_path = location_of(graph, node),
           .phase = phase_name(node.phase),
           .algorithm = program.compiled().algorithms[n],
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
@@ -254,8 +254,8 @@ ProfiledOp describe_op(const Program& program, size_t n) {
           .us = {}};
 }
 
-std::string op_title(const std::string& op, const std::string& place) {
-  return place.empty() ? op : op + " " + place;
+std::string op_title(const std::string& op, const std::string& module_path) {
+  return module_path.empty() ? op : op + " " + module_path;
 }
 
 double Profile::ops_us() const {
@@ -291,7 +291,7 @@ std::string diff_profiles(const std::string& a, const std::string& name_a, const
   text += fmt::format("step {:.3f} => {:.3f} ms, ratio {}\n\n", before.step_ms, after.step_ms,
                       ratio_text(before.step_ms, after.step_ms));
   return text + table(before.kinds, after.kinds, 0, "kind") + "\n" +
-         table(before.ops, after.ops, most, "op, place");
+         table(before.ops, after.ops, most, "op, module");
 }
 
 const std::vector<SampleNetwork>& sample_networks() {

@@ -31,12 +31,12 @@ Spread spread_of(std::vector<double>& values);  // sorts `values`; requires at l
 
 // A node of the program, except views. Includes the ops that were fused into it.
 struct ProfiledOp {
-  size_t node = 0;        // in the program
-  std::string op;         // "conv2d", "conv2d again" if recomputed (memory.budget)
-  std::string place;      // "layer1.0.conv1"; outside of modules the tensor it updates
-  std::string phase;      // forward | backward | update
-  std::string algorithm;  // native | winograd4 | direct | eigen | default | ...
-  std::string shape;      // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
+  size_t node = 0;          // in the program
+  std::string op;           // "conv2d", "conv2d recomputed" if recomputed (memory.budget)
+  std::string module_path;  // "layer1.0.conv1"; outside of modules the tensor it updates
+  std::string phase;        // forward | backward | update
+  std::string algorithm;    // native | winograd4 | direct | eigen | default | ...
+  std::string shape;        // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
   Cost cost;
   Spread us;  // microseconds
 };
@@ -44,7 +44,8 @@ ProfiledOp describe_op(const Program& program, size_t node);  // leaves out the 
 // Returns the run, prepared, with a program whose ops can be timed and that fits into memory.
 // Throws what profile() throws.
 Run run_to_time(const Run& run, const CompileOptions& compile = {});
-std::string op_title(const std::string& op, const std::string& place);  // "conv2d layer1.0.conv1"
+std::string op_title(const std::string& op,
+                     const std::string& module_path);  // "conv2d layer1.0.conv1"
 
 // An interval, in microseconds since the profile began.
 struct TimeSpan {
@@ -60,8 +61,8 @@ struct Profile {
   // to the loss. The difference is the cost of timing.
   Spread step_ms = {}, observed_ms = {};
   Spread ops_ms = {};                // sum over all ops of a step
-  double estimate_ms = 0;            // ops_ms as memory.costs estimates it
-  std::string costs = {};            // memory.costs
+  double estimate_ms = 0;            // ops_ms as memory.cost_model estimates it
+  std::string costs = {};            // memory.cost_model
   std::vector<ProfiledOp> ops = {};  // in execution order
   std::vector<TimeSpan> plain_steps = {}, observed_steps = {};
   std::vector<TimeSpan> op_times = {};  // all ops, step after step
@@ -82,14 +83,14 @@ Profile profile(const Run& run, const ProfileOptions& options);
 
 // Returns the differences of two profiles written as JSON (`trainer profile --json`): the steps,
 // the kinds of ops, and the `most` ops (0: all) with the largest difference of medians, largest
-// first. Ops match by name, place and phase; an op that only one profile has counts with its whole
-// time. The names are for messages. Throws ConfigError if a text is not such a profile or has
+// first. Ops match by name, module path and phase; an op that only one profile has counts with its
+// whole time. The names are for messages. Throws ConfigError if a text is not such a profile or has
 // another format.
 std::string diff_profiles(const std::string& a, const std::string& name_a, const std::string& b,
                           const std::string& name_b, size_t most);
 
-// A network in the profiles from which memory.costs estimates the times of others on this computer
-// (trainer profile --machine).
+// A network in the profiles from which memory.cost_model estimates the times of others on this
+// computer (trainer profile --machine).
 struct SampleNetwork {
   const char* model;
   int64_t image_size, batch;

@@ -91,12 +91,12 @@ std::string ops_text(const Profile& profile, size_t most) {
       longest, [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
   const size_t shown = most == 0 ? longest.size() : std::min(most, longest.size());
   std::string text = fmt::format("{:>10} {:>9} {:>9} {}  {:<12} {:<8} {}\n", "us", "min", "max",
-                                 kRateTitles, "algorithm", "phase", "step, op, place; shape");
+                                 kRateTitles, "algorithm", "phase", "node, op, module; shape");
   for (size_t i = 0; i < shown; ++i) {
     const ProfiledOp& op = *longest[i];
     text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<12} {:<8} {} {}; {}\n", op.us.median,
                         op.us.min, op.us.max, rates_text(profile, work_of(op)), op.algorithm,
-                        op.phase, op.node, op_title(op.op, op.place), op.shape);
+                        op.phase, op.node, op_title(op.op, op.module_path), op.shape);
   }
   if (shown < longest.size())
     text += fmt::format("and {} ops more; --ops 0 shows all\n", longest.size() - shown);
@@ -105,9 +105,9 @@ std::string ops_text(const Profile& profile, size_t most) {
 
 Json op_json(const Profile& profile, const ProfiledOp& op) {
   const Work work = work_of(op);
-  return Json::object({{"step", op.node},
+  return Json::object({{"node", op.node},
                        {"op", op.op},
-                       {"place", op.place},
+                       {"module_path", op.module_path},
                        {"phase", op.phase},
                        {"algorithm", op.algorithm},
                        {"shape", op.shape},
@@ -163,7 +163,7 @@ std::string Profile::text(size_t most) const {
         peaks.gflops, peaks.gflops_of_thread, peaks.copy_gbytes);
   text += fmt::format(
       "step {}\ntimed op by op {}, of which ops {}; the sum of their medians {:.3f} ms\n"
-      "estimated {:.3f} ms (memory.costs: {}), {:+.1f} %\n\n",
+      "estimated {:.3f} ms (memory.cost_model: {}), {:+.1f} %\n\n",
       spread_text(step_ms), spread_text(observed_ms), spread_text(ops_ms), ops_us() / 1000,
       estimate_ms, costs, ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0);
   return text + kinds_text(*this) + "\n" + ops_text(*this, most);
@@ -208,8 +208,8 @@ std::string Profile::trace() const {
     add(event("step, op by op", "step", kStepRow, span, {}));
   for (size_t i = 0; i < op_times.size(); ++i) {
     const ProfiledOp& op = ops[i % ops.size()];
-    add(event(op_title(op.op, op.place), op.phase.c_str(), kOpRow, op_times[i],
-              {{"step", op.node},
+    add(event(op_title(op.op, op.module_path), op.phase.c_str(), kOpRow, op_times[i],
+              {{"node", op.node},
                {"algorithm", op.algorithm},
                {"shape", op.shape},
                {"flops", op.cost.flops},

@@ -22,7 +22,7 @@ constexpr int64_t kMaxTried = int64_t{1} << 20;
 
 // Returns the estimated nanoseconds per image in the first step of the run.
 double time_of_image(const Run& run) {
-  const auto costs = costs_named(run.config().memory.costs);
+  const auto costs = make_cost_model(run.config().memory.cost_model);
   const RunSteps steps = run.steps();
   const Graph& graph = first_step(run.session(), steps).compiled_graph()->graph;
   int64_t sum = 0;

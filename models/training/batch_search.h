@@ -32,7 +32,7 @@ class BatchSearch {
     int64_t nodes = 0;                 // in the first step
   };
   // Plans `run`. All runs passed to one BatchSearch may differ only in the batch, train.accumulate,
-  // the budget, data.read_ahead, data.workers and checkpoint.keep.
+  // the budget, data.prefetch, data.workers and checkpoint.keep.
   Need need(const Run& run);
 
   struct Found {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/config/config_keys.h"
 #include "tessera/models/data/moments.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
@@ -31,9 +32,8 @@ bool may_differ(std::string_view key) {
   if (std::find(std::begin(kOfBits), std::end(kOfBits), key) != std::end(kOfBits)) return false;
   constexpr std::string_view kGroups[] = {"train.",  "eval.",       "cpu.",    "devices.",
                                           "memory.", "checkpoint.", "resume.", "run."};
-  constexpr std::string_view kKeys[] = {"device",          "mode",         "deterministic",
-                                        "threads",         "data.workers", "data.root",
-                                        "data.read_ahead", "data.cache"};
+  constexpr std::string_view kKeys[] = {"device",       "mode",      "deterministic", "threads",
+                                        "data.workers", "data.root", "data.prefetch", "data.cache"};
   return std::any_of(std::begin(kGroups), std::end(kGroups),
                      [&](std::string_view group) { return key.starts_with(group); }) ||
          std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
@@ -97,7 +97,7 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
 
 void check_same_training(const Config& config, const CheckpointFile& checkpoint) {
   const auto now = values_of(print_config(config)), usual = values_of(print_config(Config()));
-  auto then = values_of(checkpoint.config());
+  auto then = values_of(with_current_names(checkpoint.config()));
   add_measured(checkpoint, now, then);
   auto value = [&](const std::map<std::string, std::string>& values, const std::string& key) {
     if (const auto found = values.find(key); found != values.end()) return found->second;

@@ -103,7 +103,7 @@ std::string budget_text(const Config& config, const BudgetRecord& record) {
 
 BudgetTrade::BudgetTrade(const Run& training, std::optional<ByteSize> budget)
     : run_(training.with([](Config& c) { c.memory.budget.reset(), c.mode = Mode::kGraph; })),
-      costs_(costs_named(config().memory.costs)),
+      costs_(make_cost_model(config().memory.cost_model)),
       arena_(arena_of(*first_step(run_.session(), run_.steps()).compiled_graph())) {
   Session& session = run_.session();
   const MemoryNeed need =

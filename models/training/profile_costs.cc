@@ -19,18 +19,18 @@
 namespace tessera {
 namespace {
 
-// The measured and the counted time of some ops.
+// The measured and the roofline time of some ops.
 struct Times {
-  double measured = 0, counted = 0;
+  double measured = 0, roofline = 0;
   void add(const Times& more) {
     measured += more.measured;
-    counted += more.counted;
+    roofline += more.roofline;
   }
-  double ratio() const { return counted > 0 ? measured / counted : 1; }
+  double ratio() const { return roofline > 0 ? measured / roofline : 1; }
 };
 
 // Ops of one kind: for each, its position (operations and bytes, in octaves) and its ratio of
-// measured to counted time. The ratio depends on the position, because of caches and registers.
+// measured to roofline time. The ratio depends on the position, because of caches and registers.
 class Samples {
  public:
   void add(const Cost& cost, double ratio) { all_.push_back({position_of(cost), std::log(ratio)}); }
@@ -93,49 +93,46 @@ class ProfileCosts final : public CostModel {
     const Cost cost = node.op->cost(in);
     return std::max<int64_t>(  // at least 1: an op without cost could be repeated endlessly
         1, std::llround(ratio(graph, node, in, cost) *
-                        static_cast<double>(counted_.nanoseconds(cost))));
+                        static_cast<double>(roofline_.nanoseconds(cost))));
   }
 
  private:
   void add(const Json& profile) {
-    require_profile_format(profile);
+    require_format(profile, kProfileFormat);
     for (const Json& op : profile["ops"].items()) {
       const std::string name = op["op"].string();
       const Cost cost{op["flops"].integer(), op["bytes_read"].integer(),
                       op["bytes_written"].integer()};
       const Times times{1000 * std::max(op["us"]["median"].number(), 1e-3),
-                        static_cast<double>(counted_.nanoseconds(cost))};
-      ops_[key(name, op["place"].string(), op["phase"].string(), cost)].add(times);
+                        static_cast<double>(roofline_.nanoseconds(cost))};
+      ops_[key(name, op["module_path"].string(), op["phase"].string(), cost)].add(times);
       kinds_[kind(name, op["algorithm"].string())].add(cost, times.ratio());
       all_.add(times);
     }
   }
 
   double ratio(const Graph& graph, const Node& node, const Specs& in, const Cost& cost) const {
-    const std::string name = std::string(node.op->name()) + (node.recomputed ? " again" : "");
+    const std::string name = std::string(node.op->name()) + (node.recomputed ? " recomputed" : "");
     const std::string there = key(name, location_of(graph, node), phase_name(node.phase), cost);
     if (const auto op = ops_.find(there); op != ops_.end()) return op->second.ratio();
     const Algorithm chosen = choose_algorithm(*node.op, in, context(node.device).target());
     const auto named = [&](std::string_view algorithm) {
       return kinds_.find(kind(std::string(node.op->name()), std::string(algorithm)));
     };
-    auto like = named(chosen.name);
-    // Older profiles call all other algorithms of a convolution "native".
-    if (like == kinds_.end() && chosen.name != "eigen" && !chosen.name.starts_with("winograd"))
-      like = named("native");
+    const auto like = named(chosen.name);
     return like != kinds_.end() ? like->second.ratio(cost) : all_.ratio();
   }
 
-  static std::string key(const std::string& op, const std::string& place, const std::string& phase,
-                         const Cost& cost) {
-    return fmt::format("{}\n{}\n{}\n{} {} {}", op, place, phase, cost.flops, cost.bytes_read,
+  static std::string key(const std::string& op, const std::string& module_path,
+                         const std::string& phase, const Cost& cost) {
+    return fmt::format("{}\n{}\n{}\n{} {} {}", op, module_path, phase, cost.flops, cost.bytes_read,
                        cost.bytes_written);
   }
   static std::string kind(const std::string& op, const std::string& algorithm) {
     return op + "\n" + algorithm;
   }
 
-  const RooflineCosts counted_;
+  const RooflineCosts roofline_;
   std::map<std::string, Times> ops_;
   std::map<std::string, Samples> kinds_;
   Times all_;
@@ -143,33 +140,27 @@ class ProfileCosts final : public CostModel {
 
 }  // namespace
 
-void require_profile_format(const Json& profile) {
-  if (const std::string format = profile["format"].string(); format != kProfileFormat)
-    throw Error(
-        fmt::format("its format is '{}', not '{}'; write it again", format, kProfileFormat));
-}
-
 std::shared_ptr<const CostModel> profile_costs(const std::string& text, const std::string& name) {
   try {
     return std::make_shared<ProfileCosts>(Json::parse(text));
   } catch (const Error& error) {
-    throw DataError(
-        fmt::format("memory.costs: {}: is no profile as `trainer profile --json` writes it: {}",
-                    name, error.what()));
+    throw DataError(fmt::format(
+        "memory.cost_model: {}: is no profile as `trainer profile --json` writes it: {}", name,
+        error.what()));
   }
 }
 
-std::shared_ptr<const CostModel> costs_named(const std::string& costs) {
-  if (costs == "counted") return std::make_shared<RooflineCosts>();
-  std::ifstream file(costs, std::ios::binary);
+std::shared_ptr<const CostModel> make_cost_model(const std::string& name) {
+  if (name == "roofline") return std::make_shared<RooflineCosts>();
+  std::ifstream file(name, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
   if (!file)
     throw DataError(fmt::format(
-        "memory.costs: cannot read '{0}'; it is counted, or a profile: trainer profile --machine "
-        "> {0}{1}",
-        costs, relative_path_help(costs)));
-  return profile_costs(text.str(), costs);
+        "memory.cost_model: cannot read '{0}'; set roofline, or write a profile: trainer profile "
+        "--machine > {0}{1}",
+        name, relative_path_help(name)));
+  return profile_costs(text.str(), name);
 }
 
 }  // namespace tessera

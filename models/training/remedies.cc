@@ -35,12 +35,12 @@ struct Saving {
 
 constexpr Saving kSavings[] = {
     {"", 0, "", [](Config&) {}},
-    {" data.read_ahead=1", 0.01, "", [](Config& c) { c.data.read_ahead = 1; }},
+    {" data.prefetch=1", 0.01, "", [](Config& c) { c.data.prefetch = 1; }},
     {" data.workers=0", 0.05, "; loads between steps", [](Config& c) { c.data.workers = 0; }},
     {" checkpoint.keep=0", 0.1, "; nothing to resume from",
      [](Config& c) { c.checkpoint.keep = 0; }},
-    {" checkpoint.keep=0 data.read_ahead=1", 0.11, "; nothing to resume from",
-     [](Config& c) { c.checkpoint.keep = 0, c.data.read_ahead = 1; }},
+    {" checkpoint.keep=0 data.prefetch=1", 0.11, "; nothing to resume from",
+     [](Config& c) { c.checkpoint.keep = 0, c.data.prefetch = 1; }},
     {" checkpoint.keep=0 data.workers=0", 0.15, "; nothing to resume from, loads between steps",
      [](Config& c) { c.checkpoint.keep = 0, c.data.workers = 0; }},
 };

@@ -132,7 +132,7 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
   options.recompute = strategy_of(config);
-  if (options.arena_budget >= 0) options.costs = costs_named(config.memory.costs);
+  if (options.arena_budget >= 0) options.costs = make_cost_model(config.memory.cost_model);
   options.cuda_graph = config.gpu.cuda_graph;
   options.arenas = arenas_;
   train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);

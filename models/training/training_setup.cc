@@ -286,9 +286,9 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
     bytes += static_cast<int64_t>(parameter.spec().bytes());
   }
   std::vector<Row> rows;
-  std::map<std::string, int> again;
+  std::map<std::string, int> recomputed;
   for (const Node& s : graph.nodes)
-    if (s.recomputed) ++again[std::string(shortened(s.module_path, depth))];
+    if (s.recomputed) ++recomputed[std::string(shortened(s.module_path, depth))];
   for (const Node& s : graph.nodes) {
     if (s.phase != Phase::forward || s.recomputed) continue;
     const std::string at(shortened(s.module_path, depth));
@@ -304,20 +304,20 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
         rows.back().output = value.spec.text();
     }
   }
-  size_t module_path = 5, ops = 3, output = 6;
+  size_t module_path = 6, ops = 3, output = 6;
   for (const Row& row : rows) {
     module_path = std::max(module_path, row.module_path.size());
     ops = std::max(ops, row.ops.size());
     output = std::max(output, row.output.size());
   }
-  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "place", module_path, "ops",
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "module", module_path, "ops",
                                  ops, "output", output, "parameters");
   for (const Row& row : rows) {
     text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}", row.module_path, module_path, row.ops,
                         ops, row.output, output,
                         row.parameters > 0 ? fmt::format("{}", row.parameters) : "");
-    if (const int steps = std::exchange(again[row.module_path], 0); steps > 0)
-      text += fmt::format("  {} again", steps);
+    if (const int nodes = std::exchange(recomputed[row.module_path], 0); nodes > 0)
+      text += fmt::format("  {} recomputed", nodes);
     text += "\n";
   }
   return text + fmt::format("{} parameters in {} tensors, {:.2f} MiB\n", total, parameters.size(),

@@ -76,7 +76,7 @@ void make_googlenet(NetworkBuilder& net, const ModelOptions& o) {
     net.add<ConvNorm>(name + ".conv", name + ".bn", conv, relu, kGoogLeNetNorm);
   };
   const auto pool = [&](int64_t kernel) {
-    net.max_pool({.kernel = kernel, .stride = Size2(2), .round_up = true});
+    net.max_pool({.kernel = kernel, .stride = Size2(2), .ceil_mode = true});
   };
   unit("conv1", {.in = o.channels, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
   pool(3);

@@ -162,6 +162,11 @@ std::string Json::string() const {
   return value.get<std::string>();
 }
 
+void require_format(const Json& root, std::string_view format) {
+  if (const std::string given = root["format"].string(); given != format)
+    throw Error(fmt::format("its format is '{}', not '{}'; write it again", given, format));
+}
+
 double rounded(double value, int decimals) {
   const double factor = std::pow(10.0, decimals);
   return std::round(value * factor) / factor;

@@ -59,6 +59,10 @@ class Json {
   std::shared_ptr<const void> value_;  // the library's type; may be part of a larger value
 };
 
+// Throws Error unless root["format"], which identifies the format of a file and its version, is
+// `format`.
+void require_format(const Json& root, std::string_view format);
+
 // Returns a value rounded to at most `decimals`, for times and ratios: 0.33 for 1.0 / 3.
 double rounded(double value, int decimals);
 

@@ -57,9 +57,8 @@ std::string nearest_spelling(std::string_view word, const std::vector<std::strin
 
 std::string unknown_name(std::string_view word, const std::vector<std::string>& known) {
   std::string nearest = nearest_spelling(word, known);
-  return fmt::format("'{}' is not known{} (known: {})", word,
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
-                     fmt::join(known, ", "));
+  return fmt::format("'{}' is not one of {}{}", word, fmt::join(known, ", "),
+                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
 }
 
 }  // namespace tessera

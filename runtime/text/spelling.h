@@ -12,7 +12,7 @@ namespace tessera {
 // the longer word.
 std::string nearest_spelling(std::string_view word, const std::vector<std::string>& known);
 
-// Returns "'resnet21' is not known; did you mean 'resnet20'? (known: lenet5, mlp, resnet20)".
+// Returns "'resnet21' is not one of lenet5, mlp, resnet20; did you mean 'resnet20'?".
 std::string unknown_name(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace tessera

@@ -104,14 +104,14 @@ class Plans(unittest.TestCase):
 
     def test_what_was_measured_is_taken_where_it_is_asked_for(self):
         right, _ = self.train("rule")
-        weights, err = self.train("unmeasured", "gpu.plans=tuned")
+        weights, err = self.train("unmeasured", "gpu.plans=autotuned")
         self.assertEqual(weights, right)
         self.assertEqual(err.count("no plan was measured"), 1, err)
         self.assertEqual(self.workspace("unmeasured"), self.workspace("rule"))
 
         self.assertIn("plans measured", self.tune())
         # What the double proposes first takes twice the time, and workspace.
-        self.assertEqual(self.train("tuned", "gpu.plans=tuned")[1], "")
+        self.assertEqual(self.train("tuned", "gpu.plans=autotuned")[1], "")
         self.assertLess(self.workspace("tuned"), self.workspace("rule"))
         self.assertEqual(self.train("measured"), (right, ""), "the rule stays the rule")
 

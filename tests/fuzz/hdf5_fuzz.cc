@@ -2,7 +2,7 @@
 // DataError, or give the pixels and labels of a slow reader of single values. libhdf5 does not run
 // here: arrays replace it.
 //
-//   4 bytes    rank (3 or 4), layout, range, test_part; cache; damage; readers
+//   4 bytes    rank (3 or 4), layout, range, test_fraction; cache; damage; readers
 //   twice      a data set, images and then labels: type, filters, storage, extents, chunk extents
 //   then       the values, over and over again; if `damage` says so, the stored bytes instead
 #include <algorithm>
@@ -269,7 +269,7 @@ void check(const DataSplit& data, const Array& images, const Array& labels,
   std::vector<int64_t> classes;
   for (int64_t i = 0; i < images.info().shape[0]; ++i)
     classes.push_back(static_cast<int64_t>(labels.at(i)));
-  const auto numbers = cut(classes, source.test_part);
+  const auto numbers = cut(classes, source.test_fraction);
   const bool must_read = images.is_sound() && expected.all_inside();
   std::vector<uint8_t> pixels(static_cast<size_t>(data.train->shape().bytes()));
   for (size_t test = 0; test < 2; ++test) {
@@ -300,7 +300,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::vector<double> ranges[] = {{}, {-1, 1}, {0, 65535}, {-1e308, 1e-300}, {-HUGE_VAL, 0}};
   source.range = ranges[in.below(5)];
   if (!source.range.empty() && find_problem(source)) return 0;
-  source.test_part = 1.0 / (2 + in.below(8));
+  source.test_fraction = 1.0 / (2 + in.below(8));
   source.cache = 1 + 64 * static_cast<int64_t>(in.next());
   const unsigned damage_images = in.next() % 4 == 0 ? in.next() : 0;
   const unsigned damage_labels = in.next() % 8 == 0 ? in.next() : 0;

@@ -126,7 +126,7 @@ TEST(PlanGuard, NamesTheStepThatWritesBeyondAResult) {
         return rude(x, Manner::overruns);
       },
       ones({250}));
-  expect_parts(text, {"step 0 (rude at block.mine) wrote beyond the end of %",
+  expect_parts(text, {"node 0 (rude at block.mine) wrote beyond the end of %",
                       " float32[250], its output; this is a bug in the op, not in the plan"});
 }
 
@@ -174,24 +174,24 @@ std::string message_of_middle(Manner manner) {
 
 TEST(PlanGuard, NamesTheOpThatLeavesElementsUnwritten) {
   expect_parts(message_of_middle(Manner::forgets),
-               {"step 1 (rude at block) left 256 of the 256 elements of its output %",
+               {"node 1 (rude at block) left 256 of the 256 elements of its output %",
                 " float32[256] unwritten; this is a bug in the op, not in the plan: "
                 "write each element"});
   expect_parts(message_of_middle(Manner::leaves_some),
-               {"step 1 (rude at block) left 1 of the 256 elements of its output %"});
+               {"node 1 (rude at block) left 1 of the 256 elements of its output %"});
 }
 
 TEST(PlanGuard, NamesTheOpThatReadsAnInputAfterItHasWrittenInItsPlace) {
   expect_parts(
       message_of_middle(Manner::reverses),
-      {"step 1 (rude at block) makes other bits of its output %",
+      {"node 1 (rude at block) makes other bits of its output %",
        " float32[256] in place of its input 0, as may_reuse(0) allows; "
        "this is a bug in the op, not in the plan: read what an element is made of before"});
 }
 
 TEST(PlanGuard, NamesTheOpThatReadsScratchBeforeItIsWritten) {
   expect_parts(message_of_middle(Manner::reads_scratch),
-               {"step 1 (rude at block) makes other bits of its output %",
+               {"node 1 (rude at block) makes other bits of its output %",
                 "from the same inputs when its scratch and its outputs held other bytes before; "
                 "this is a bug in the op, not in the plan: write scratch before"});
 }

@@ -14,9 +14,9 @@ const Pool2dParams kSettings[] = {
     {.kernel = {3, 2}, .stride = Size2(1, 2), .padding = {1, 0}, .count_include_pad = false},
     {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false},
     {.kernel = 2, .stride = Size2(3)},
-    {.kernel = 2, .round_up = true},
-    {.kernel = 3, .stride = Size2(2), .round_up = true},
-    {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false, .round_up = true},
+    {.kernel = 2, .ceil_mode = true},
+    {.kernel = 3, .stride = Size2(2), .ceil_mode = true},
+    {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false, .ceil_mode = true},
 };
 
 // Channels in packs and not; more pixels than a block has threads.

@@ -110,7 +110,7 @@ Pool2dParams pool_params(const Case& c) {
           .padding = c.integer("padding"),
           .count_include_pad =
               !file().has_attribute(c.name, "count_include_pad") || c.integer("count_include_pad"),
-          .round_up = file().has_attribute(c.name, "round_up")};
+          .ceil_mode = file().has_attribute(c.name, "round_up")};
 }
 
 std::vector<int> axes_of(const Case& c) {

@@ -47,7 +47,7 @@ const std::map<std::string, Make>& optimizers() {
     params.momentum = 0.8;
     return params;
   };
-  const LarsParams lars{.trust = 0.02, .weight_decay = 0.1};
+  const LarsParams lars{.trust_coefficient = 0.02, .weight_decay = 0.1};
   static const std::map<std::string, Make> all{
       {"adam",
        of<AdamW>(AdamWParams{
@@ -60,7 +60,8 @@ const std::map<std::string, Make>& optimizers() {
       {"lamb", of<Lamb>(LambParams{.weight_decay = 0.1})},
       {"lamb_plain", of<Lamb>(LambParams{.weight_decay = 0})},
       {"lars", of<Lars>(lars)},
-      {"lars_nesterov", of<Lars>(LarsParams{.nesterov = true, .trust = 0.02, .weight_decay = 0.1})},
+      {"lars_nesterov",
+       of<Lars>(LarsParams{.nesterov = true, .trust_coefficient = 0.02, .weight_decay = 0.1})},
       {"muon", of<Muon>(MuonParams{})},
       {"muon_match",
        of<Muon>(MuonParams{.momentum = 0.9, .nesterov = false, .steps = 3, .match_adamw = true})},
@@ -219,7 +220,7 @@ TEST(Updates, SettingsThatMakeNoSenseAreErrors) {
   EXPECT_THROW(Rmsprop(store, {}, {.epsilon = 0}), ConfigError);
   EXPECT_THROW(Lion(store, {}, {.beta1 = -0.1}), ConfigError);
   EXPECT_THROW(Lamb(store, {}, {.weight_decay = -1}), ConfigError);
-  EXPECT_THROW(Lars(store, {}, {.trust = 0}), ConfigError);
+  EXPECT_THROW(Lars(store, {}, {.trust_coefficient = 0}), ConfigError);
   EXPECT_THROW(Muon(store, {}, {.steps = 0}), ConfigError);
   EXPECT_THROW(Ema(store, {.decay = 1}), ConfigError);
 }

@@ -18,9 +18,9 @@ const Pool2dParams kSettings[] = {
     {.kernel = {3, 2}, .stride = Size2(1, 2), .padding = {1, 0}, .count_include_pad = false},
     {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false},
     {.kernel = 2, .stride = Size2(3)},
-    {.kernel = 2, .round_up = true},
-    {.kernel = 3, .stride = Size2(2), .round_up = true},
-    {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false, .round_up = true},
+    {.kernel = 2, .ceil_mode = true},
+    {.kernel = 3, .stride = Size2(2), .ceil_mode = true},
+    {.kernel = 3, .stride = Size2(2), .padding = 1, .count_include_pad = false, .ceil_mode = true},
 };
 
 TEST(Pool2d, HandComputedMaximum) {
@@ -46,12 +46,12 @@ TEST(Pool2d, HandComputedAverage) {
 
 TEST(Pool2d, RoundingUpKeepsWhatIsLeftOver) {
   const Tensor x = from_vector<double>({1, 1, 5, 1}, {1, 2, 3, 4, 5});
-  const Pool2dParams up{.kernel = {1, 2}, .round_up = true};
+  const Pool2dParams up{.kernel = {1, 2}, .ceil_mode = true};
   expect_near(max_pool2d(x, up), {2, 4, 5});
   expect_near(average_pool2d(x, up), {1.5, 3.5, 5});  // pixels outside of the image do not count
   // A third window would begin in the padding after the image.
   const Pool2dParams padded{
-      .kernel = {1, 2}, .stride = Size2(1, 3), .padding = {0, 1}, .round_up = true};
+      .kernel = {1, 2}, .stride = Size2(1, 3), .padding = {0, 1}, .ceil_mode = true};
   expect_near(max_pool2d(x, padded), {1, 4});
 }
 

@@ -14,7 +14,7 @@ PlanPicture small_picture() {
                              {.lower = 3, .upper = 3, .size = 32, .id = "never live"}};
   picture.plan = {{0, 64, 0}, 96};
   picture.labels = {{"%1 relu", "activations", "read by\nconv"}, {}, {}};
-  picture.steps = {"relu", "conv", "add"};
+  picture.nodes = {"relu", "conv", "add"};
   picture.forward_ends = 2;
   return picture;
 }

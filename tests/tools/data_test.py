@@ -211,15 +211,15 @@ class Test(unittest.TestCase):
         self.named("train", words=["run.dir=other", "data.name=synthetic", "model.classes=10"])  # resets the file's keys
 
     def test_what_is_wrong_with_a_file_of_another_program_is_named(self):
-        wrong = ["data.images=wrong", "data.labels=y/int64", "data.test_part=0.25"]
+        wrong = ["data.images=wrong", "data.labels=y/int64", "data.test_fraction=0.25"]
         said = self.named("train", words=[*wrong, "run.dir=bad"], file="types.h5", code=3)
         self.assertIn("'wrong': image 7 has a value of 300, outside [0, 255]", said)
         self.assertIn("no such data set", self.named("data", "inspect", words=["data.images=/{split}/none"], code=3))
         for words, text in ((["data.range=[1]"], "data.range: two numbers are needed"),
                             (["data.labels=y"], "{split} stands in both or in none"),
                             (["data.layout=nchw"], "known: hwc, chw, cwh"),
-                            (["data.test_part=0.2"], "it applies only to hdf5 with data.images without {split}"),
-                            (["data.test_part=1"], "data.test_part: must be"),
+                            (["data.test_fraction=0.2"], "it applies only to hdf5 with data.images without {split}"),
+                            (["data.test_fraction=1"], "data.test_fraction: must be"),
                             (["~data.images"], "data.labels: "),
                             (["data.name=cifar100", "data.labels=corse", "model.classes=100"], "did you mean 'coarse'"),
                             (["data.name=synthetic", "data.layout=chw", "model.classes=10"], "data.layout: chw has no effect")):

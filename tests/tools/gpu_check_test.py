@@ -52,11 +52,11 @@ elif arguments[0] == "tune":
         sys.exit("trainer: no memory")
     pathlib.Path(os.environ["TESSERA_CACHE"], "".join(arguments[3:]).replace("/", "")).touch()
     print("forward x 1x1: engine 1 2.0 us\n33 convolutions, 70 plans measured; those of a training "
-          "step take 9.5 ms as cuDNN proposes, 9.1 ms with gpu.plans=tuned; kept in a cache")
+          "step take 9.5 ms as cuDNN proposes, 9.1 ms with gpu.plans=autotuned; kept in a cache")
 elif arguments[0] == "bench":
     speed = 1500.0 if "gpu.cuda_graph=false" not in arguments else 1200.0
-    if "gpu.plans=tuned" in arguments:  # of the same settings, in the same cache
-        arguments.remove("gpu.plans=tuned")
+    if "gpu.plans=autotuned" in arguments:  # of the same settings, in the same cache
+        arguments.remove("gpu.plans=autotuned")
         kept = "".join(arguments[6:]).replace("/", "")
         speed = 1800.0 if pathlib.Path(os.environ["TESSERA_CACHE"], kept).exists() else 1.0
     print(json.dumps({"images_per_second": speed, "step_ms_p50": 2.0, "step_ms_p95": 2.1}))
@@ -123,9 +123,9 @@ def check_pages(folder):
                  "| ResNet-50 224, TF32 | PyTorch, eager | 1 | 500 | 4.00 | 5.00 | 1.250 |  |",
                  "- did not run: ResNet-50 224, float32, compile: exit 1: RuntimeError: no compiler",
                  "| ResNet-50 224, TF32 | 33 convolutions, 70 plans measured; those of a training step take "
-                 "9.5 ms as cuDNN proposes, 9.1 ms with gpu.plans=tuned | 0 s |",
-                 "| ResNet-50 224, float32 | `gpu.plans=rule` | 3 | 1500 | 1.000 |",
-                 "| ResNet-18-CIFAR, TF32 | `gpu.plans=tuned` | 3 | 1800 | 1.200 |",
+                 "9.5 ms as cuDNN proposes, 9.1 ms with gpu.plans=autotuned | 0 s |",
+                 "| ResNet-50 224, float32 | `gpu.plans=heuristic` | 3 | 1500 | 1.000 |",
+                 "| ResNet-18-CIFAR, TF32 | `gpu.plans=autotuned` | 3 | 1800 | 1.200 |",
                  "| ResNet-18-CIFAR, float32 | `gpu.cuda_graph=false` | 1 | 1200 | 0.800 |"):
         check("the page", line in text.splitlines(), f"{line!r} is not in\n{text}")
     profile = (folder / "out" / "device.json").read_text()

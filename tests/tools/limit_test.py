@@ -148,7 +148,7 @@ class Limit(ProgramTest):
         cases = {
             "hdf5": ["data.name=hdf5", f"data.root={packed}", "data.image_size=0", *small],
             "hdf5_gzip": ["data.name=hdf5", f"data.root={gzipped}", "data.cache=64KiB", *small],
-            "hdf5_cut": [*named, "data.images=chunked", "data.test_part=0.3", "data.train_count=0",
+            "hdf5_cut": [*named, "data.images=chunked", "data.test_fraction=0.3", "data.train_count=0",
                          "data.test_count=0", "data.workers=3", "model.name=mlp", "model.widths=[8]"],
             "image_folder": [*folder, *small],
             "resize_crop": [*folder, "data.train_count=0", "data.test_count=0",

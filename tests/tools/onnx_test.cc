@@ -170,7 +170,7 @@ model:
     - {average_pool: {size: 3, stride: 2, padding: 1}}
     - {residual: [{conv: {filters: 6, kernel: 3, padding: 1}}, silu]}
     - {max_pool: {size: 2, stride: 2, padding: 1}}
-    - {max_pool: {size: 3, stride: 2, round_up: true}}
+    - {max_pool: {size: 3, stride: 2, ceil_mode: true}}
     - {scale: {factor: 0.5}}
     - tanh
     - flatten
@@ -201,14 +201,14 @@ TEST(Onnx, AnOpThatCannotBeWrittenIsNamed) {
   const auto trained = network_of(R"(
 model:
   classes: 10
-  layers: [{average_pool: {size: 3, stride: 2, round_up: true}}, flatten, {linear: {units: 10}}]
+  layers: [{average_pool: {size: 3, stride: 2, ceil_mode: true}}, flatten, {linear: {units: 10}}]
 )",
                                   {8, 8, 3});
   try {
     onnx_text(*trained, 0);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("at average_pool0 has round_up"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("at average_pool0 has ceil_mode"), std::string::npos)
         << error.what();
   }
 }

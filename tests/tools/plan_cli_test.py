@@ -90,32 +90,32 @@ class Plan(Test):
         self.assertEqual(len(points), 20)
         for one, next_one in zip(points, points[1:]):
             self.assertLess(one["budget_bytes"], next_one["budget_bytes"])
-            self.assertGreaterEqual(one["price"], next_one["price"])
+            self.assertGreaterEqual(one["overhead"], next_one["overhead"])
         for point in points:
             self.assertLessEqual(point["need_bytes"], point["budget_bytes"])
-            self.assertLessEqual(point["least_price"], point["price"])
-        self.assertEqual(points[-1]["price"], 0)
+            self.assertLessEqual(point["min_overhead"], point["overhead"])
+        self.assertEqual(points[-1]["overhead"], 0)
         self.assertTrue((self.folder / "b.svg").read_text(encoding="utf-8").startswith("<svg xmlns"))
         self.assertIn("<svg", (self.folder / "b.html").read_text(encoding="utf-8"))
         # A budget of this size gives what the point promises.
         for point in (points[0], points[7]):
             need = json.loads(self.plan("--json", f"memory.budget={point['budget_bytes']}B")[0])
             self.assertLessEqual(need["need_bytes"], point["budget_bytes"])
-            self.assertLessEqual(need["budget"]["price"], point["price"] + 1e-6)
+            self.assertLessEqual(need["budget"]["overhead"], point["overhead"] + 1e-6)
 
     def test_a_budget_below_what_is_reachable_names_the_one_to_write(self):
         _, err = self.plan("memory.budget=1MiB", code=NO_MEMORY)
         self.assertRegex(err, r"memory.budget: this training needs at least .*; set memory.budget=\S+")
         budget = re.search(r"set memory.budget=(\S+)", err).group(1)
         out, _ = self.plan(f"memory.budget={budget}")
-        self.assertRegex(out, r"budget .* steps run again, [\d.]+ % of a step by estimate")
+        self.assertRegex(out, r"budget .* nodes recomputed, [\d.]+ % of a step by estimate")
 
     def test_a_larger_batch_for_a_slower_step(self):
         plain = json.loads(self.plan("--max-batch", "--limit", "6MiB", "--json", "data.batch=8")[0])
         slower = json.loads(self.plan("--max-batch", "--limit", "6MiB", "--slowdown", "20%", "--json",
                                       "data.batch=8")[0])
         self.assertGreater(slower["max_batch"], plain["max_batch"])
-        self.assertLessEqual(slower["price"], 0.2)
+        self.assertLessEqual(slower["overhead"], 0.2)
         self.assertLessEqual(slower[f"bytes_at_batch_{slower['max_batch']}"], 6 << 20)
         self.refused(["plan", "--config", "s.yaml", "--max-batch", "--limit", "6MiB", "--slowdown", "0.2"],
                      "--slowdown", "write 5%")
@@ -239,7 +239,7 @@ class Words(Test):
         self.refused(["data", "foo"], "'foo'", "fetch")
         self.refused(["config", "foo"], "'foo'", "schema")
         self.refused(["--print-config", "s.yaml"], "--config is required", "did you mean '--config s.yaml'")
-        self.refused(["config", "init", "--model", "foo"], "'foo' is not known (known: ")
+        self.refused(["config", "init", "--model", "foo"], "'foo' is not one of ")
         self.refused(["eval", "--run", "run", "train.steps=2"], "'train.steps=2' has no effect")
 
     def test_version(self):

@@ -106,19 +106,19 @@ class PlanPage(unittest.TestCase):
         self.assertEqual(lows[0], lows[1])
         self.assertGreater(lows[0] - tops[0], 2 * (lows[1] - tops[1]))
 
-    def test_other_numbers_of_steps_have_scales_of_their_own(self):
+    def test_other_numbers_of_nodes_have_scales_of_their_own(self):
         whole = self.look_at("data.batch=8", "--beside", "mode=eager")["whole"]
         self.assertEqual(*(self.labels(whole, view, r"[\d.,]+ ([KM]i)?B") for view in (0, 1)))
         self.assertNotEqual(*(self.labels(whole, view, r"\d+") for view in (0, 1)))
         for view in (0, 1):
             self.assertGreater(max(b[1] + b[3] for b in whole["boxes"] if b[0] == view), 700)
 
-    def test_boxes_have_names_and_the_axis_has_places(self):
+    def test_boxes_have_names_and_the_axis_has_modules(self):
         seen = self.look_at("model.name=lenet5", "~model.widths", "data.batch=64")
         words = [word[1] for word in seen["whole"]["words"]]
         self.assertTrue([word for word in words if re.fullmatch(r"%\d+ conv2d.*", word)], words)
         self.assertTrue([word for word in words if re.fullmatch(r"float32\[.*  conv1", word)], words)
-        self.assertIn("place", words)
+        self.assertIn("module", words)
         self.assertIn("conv1", words)
         self.assertIn("forward ends", seen["legend"])
 

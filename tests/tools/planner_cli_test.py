@@ -119,7 +119,7 @@ class Recompute(Test):
         self.assertIn("again.txt: 5 steps, 5 values, peak 65 without recomputation, at least 36, "
                       "budget 45", said)
         self.assertRegex(said, r"best +45 +28.00 % +1 +[0-9.]+  optimal")
-        self.assertEqual(self.read("runs.txt"), "A\nB\nC\nD\nB again\nE\n")
+        self.assertEqual(self.read("runs.txt"), "A\nB\nC\nD\nB recomputed\nE\n")
         self.assertEqual(self.succeed("recompute", "again.txt", "--budget", 45, "-o", "-"),
                          self.read("runs.txt"))
         self.write("limited.txt", "budget 45\n" + AGAIN)
@@ -272,7 +272,7 @@ class Compare(Test):
         self.assertEqual([p["name"] for p in told["problems"]], ["holes", "tiny"])
         best = next(p for p in told["planners"] if p["name"] == "best")
         self.assertEqual([r["bytes"] for r in best["results"]], [11, 13])
-        self.assertEqual([r["verdict"] for r in best["results"]], ["optimal"] * 2)
+        self.assertEqual([r["status"] for r in best["results"]], ["optimal"] * 2)
         none = next(p for p in told["planners"] if p["name"] == "none")
         product = none["results"][0]["ratio"] * none["results"][1]["ratio"]
         self.assertAlmostEqual(none["mean_ratio"], product ** 0.5, places=5)

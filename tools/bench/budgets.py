@@ -1,11 +1,11 @@
 """What memory budgets cost for real, beside what they cost by estimate.
 
     python budgets.py --trainer build/release/bin/trainer --config models/configs/resnet50_224.yaml \\
-        [--rounds 5] [--prices 1,2,5,7,12] [KEY=VALUE ...]
+        [--rounds 5] [--overheads 1,2,5,7,12] [KEY=VALUE ...]
 
-Takes from `trainer plan --budgets` the budgets whose price, counted, is nearest to each of --prices,
+Takes from `trainer plan --budgets` the budgets whose estimated overhead is nearest to each of --overheads,
 and times the training step with each of them and without, in turn: a round is a `trainer bench` for
-each. Prints the price by both estimates, counted and from a profile of this machine (memory.costs), and
+each. Prints the overhead by both estimates, roofline and from a profile of this machine (memory.cost_model), and
 the measured one: of the medians over the rounds.
 """
 
@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--config", type=pathlib.Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="of each timing")
-    parser.add_argument("--prices", default="1,2,5,7,12", help="in per cent")
+    parser.add_argument("--overheads", default="1,2,5,7,12", help="in per cent")
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     given = ["--json", "--config", arguments.config, *arguments.overrides]
@@ -38,17 +38,17 @@ def main():
     def plan(*more):
         return run(arguments.trainer, "plan", "--budgets", *given, *more)["points"]
 
-    points = [point for point in plan() if point["price"] > 0]
+    points = [point for point in plan() if point["overhead"] > 0]
     chosen = []
-    for price in arguments.prices.split(","):
-        nearest = min(points, key=lambda point: abs(100 * point["price"] - float(price)))
+    for overhead in arguments.overheads.split(","):
+        nearest = min(points, key=lambda point: abs(100 * point["overhead"] - float(overhead)))
         if nearest not in chosen:
             chosen.append(nearest)
     with tempfile.TemporaryDirectory() as folder:
         times = pathlib.Path(folder) / "times.json"
         times.write_text(json.dumps(run(arguments.trainer, "profile", *given, "--steps", 5)), encoding="utf-8")
         measured = [run(arguments.trainer, "plan", "--json", "--config", arguments.config, *arguments.overrides,
-                        f"memory.costs={times}", f"memory.budget={point['budget_bytes']}B") for point in chosen]
+                        f"memory.cost_model={times}", f"memory.budget={point['budget_bytes']}B") for point in chosen]
     kinds = [[], *([f"memory.budget={point['budget_bytes']}B"] for point in chosen)]
     took = [[] for _ in kinds]
     for _ in range(arguments.rounds):
@@ -56,11 +56,11 @@ def main():
             list_of.append(run(arguments.trainer, "bench", "--steps", arguments.steps, *given, *budget)["step_ms_p50"])
     without = statistics.median(took[0])
     print(f"without a budget {without:.1f} ms ({min(took[0]):.1f} to {max(took[0]):.1f})")
-    print(f"{'budget, MiB':>12}{'again':>7}{'counted':>10}{'profiled':>10}{'measured':>10}")
+    print(f"{'budget, MiB':>12}{'recomputed':>12}{'roofline':>10}{'profiled':>10}{'measured':>10}")
     for point, plan_of, times in zip(chosen, measured, took[1:]):
         real = statistics.median(times) / without - 1
-        print(f"{point['budget_bytes'] / 2**20:12.1f}{point['steps_again']:7}{point['price']:10.2%}"
-              f"{plan_of['budget']['price']:10.2%}{real:10.2%}", flush=True)
+        print(f"{point['budget_bytes'] / 2**20:12.1f}{point['recomputed_nodes']:12}{point['overhead']:10.2%}"
+              f"{plan_of['budget']['overhead']:10.2%}{real:10.2%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How far memory.costs is off: what steps of networks of the zoo take, estimated and measured.
+"""How far memory.cost_model is off: what steps of networks of the zoo take, estimated and measured.
 
     trainer profile --machine > costs.json
     tools/bench/estimates.py --trainer build/release/bin/trainer --costs costs.json
 
-Each network is profiled on generated images: `trainer profile memory.costs=...` has the estimate and what
+Each network is profiled on generated images: `trainer profile memory.cost_model=...` has the estimate and what
 the steps took, of which the median of all rounds counts.
 """
 
@@ -30,7 +30,7 @@ NETWORKS = [  # name, side of the images, images
 
 def profile(trainer, name, size, batch, costs, steps):
     keys = [f"model.name={name}", "data.name=synthetic", f"data.image_size={size}",
-            f"data.batch={batch}", f"memory.costs={costs}"]
+            f"data.batch={batch}", f"memory.cost_model={costs}"]
     done = subprocess.run([trainer, "profile", "--config", "/dev/null", "--json", "--steps",
                            str(steps), *keys], capture_output=True, text=True)
     if done.returncode != 0:

@@ -236,7 +236,7 @@ def tune_case(machine, network, tf32, options, share, **cache):
                                    *settings_of(network, tf32), seconds=share / 2, **cache)
     last = said.strip().splitlines()[-1:] or [""]
     case = {"network": network, "tf32": tf32, "code": code, "seconds": took, "said": last[0],
-            "settings": {"gpu.plans=rule": [], "gpu.plans=tuned": []}}
+            "settings": {"gpu.plans=heuristic": [], "gpu.plans=autotuned": []}}
     longest = 0.0
     for number in range(options.rounds):
         begun = time.monotonic()

@@ -95,7 +95,7 @@ def tune(found):
         said = case["said"].partition("; kept in ")[0] if case["code"] == 0 else \
             "time was up" if case["code"] == 124 else f"exit {case['code']}: {case['said'][:200]}"
         tunings.append((name, said, f"{case['seconds']:.0f} s"))
-        rule = speeds(case["settings"]["gpu.plans=rule"])
+        rule = speeds(case["settings"]["gpu.plans=heuristic"])
         for setting, results in case["settings"].items():
             ran, faulty = speeds(results), faults(results)
             good &= not faulty

@@ -150,9 +150,9 @@ void write_pool(const Writing& w) {
   std::vector<OnnxAttribute> attributes = {{"kernel_shape", w.setting("kernel")},
                                            {"strides", w.setting("stride")},
                                            {"pads", both_sides(w.setting("padding"))}};
-  if (w.setting("round_up")[0] != 0) {
+  if (w.setting("ceil_mode")[0] != 0) {
     // Runtimes do not agree on the divisor of a clipped window.
-    if (!is_max) refuse(w.node, "has round_up");
+    if (!is_max) refuse(w.node, "has ceil_mode");
     attributes.push_back({"ceil_mode", {1}, false});
   }
   if (!is_max) attributes.push_back({"count_include_pad", w.setting("count_include_pad"), false});

@@ -37,9 +37,10 @@ void note_unmeasured(const ConvRequest& request) {
   static std::once_flag noted;
   std::call_once(noted, [&] {
     log(LogLevel::warning,
-        fmt::format("gpu.plans: tuned, but no plan was measured here for {}; cuDNN's own choice is "
-                    "taken for it and its like: trainer tune measures them",
-                    conv_text(request)));
+        fmt::format(
+            "gpu.plans: autotuned, but no plan was measured here for {}; cuDNN's own choice is "
+            "taken for it and its like: trainer tune measures them",
+            conv_text(request)));
   });
 }
 
@@ -51,13 +52,13 @@ PlansPtr answer(const ConvRequest& request, const DeviceProperties& properties,
   const std::string what = conv_plan_text(request);
   const std::string key = fmt::format(
       "{} {} {} {} {} {} {}", what, settings.workspace, settings.deterministic, settings.tf32,
-      settings.plans == GpuPlans::tuned, properties.index, properties.description);
+      settings.plans == GpuPlans::autotuned, properties.index, properties.description);
   std::lock_guard lock(mutex);
   PlansPtr& found = (*answers)[key];
   if (!found) {
     CachedPlans plans = kept_dnn_plans(
         what, [&] { return conv_graph(request); }, properties, settings);
-    if (settings.plans == GpuPlans::tuned) prefer_measured(plans);
+    if (settings.plans == GpuPlans::autotuned) prefer_measured(plans);
     found = std::make_shared<CachedPlans>(std::move(plans));
   }
   return found;
@@ -108,7 +109,7 @@ class DnnConvKernel final : public Kernel {
       : request_(request),
         plans_(std::move(plans)),
         properties_(*target.properties),
-        tuned_(target.gpu.plans == GpuPlans::tuned),
+        tuned_(target.gpu.plans == GpuPlans::autotuned),
         place_(op_at(current_op(), current_module_path())) {
     make_plan();
   }

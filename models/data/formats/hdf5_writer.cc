@@ -44,7 +44,7 @@ Hdf5Id type_of(const ArraySpec& array) {
                                                  {"float64", H5T_IEEE_F64LE}};
   for (const auto& [name, type] : known)
     if (array.dtype == name) return Hdf5Id(H5Tcopy(type));
-  throw Error(fmt::format("'{}': dtype '{}' is not known", array.name, array.dtype));
+  throw Error(fmt::format("'{}': dtype '{}' is not supported", array.name, array.dtype));
 }
 
 // Returns the array's shape; one element for a string.

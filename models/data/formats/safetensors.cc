@@ -155,7 +155,7 @@ class Header final : public JsonListener {
   void finish_tensor() {
     const uint64_t size = bytes_of(tensor_.dtype);
     if (size == 0)
-      fail(fmt::format("{} has the dtype {}, which is not known here; convert the file to float32",
+      fail(fmt::format("{} has the dtype {}, which is not supported; convert the file to float32",
                        where_tensor(), in_quotes(tensor_.dtype)));
     if (begin_ > end_)
       fail(fmt::format("{} ends at {}, before its beginning at {}", where_tensor(), end_, begin_));

@@ -301,8 +301,9 @@ std::vector<bool> cut_off(const Hdf5DataInfo& info, const std::vector<int32_t>& 
     cut[i] = any = true;
   }
   if (!any)
-    fail(info, fmt::format("data.test_part: {} of its {} images, class by class, is none; raise it",
-                           part, labels.size()));
+    fail(info,
+         fmt::format("data.test_fraction: {} of its {} images, class by class, is none; raise it",
+                     part, labels.size()));
   return cut;
 }
 
@@ -380,7 +381,7 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
   info.classes = class_names.empty() ? *std::ranges::max_element(classes) + 1
                                      : static_cast<int>(class_names.size());
   check_labels(labels, classes, info.classes);
-  if (!test) return cut_in_two(info, images, pictures, classes, source.test_part);
+  if (!test) return cut_in_two(info, images, pictures, classes, source.test_fraction);
   auto others = std::make_shared<Images>(test->images, source, readers, 0, wanted.test);
   if (others->shape() != pictures->shape())
     fail(test->images->info(),

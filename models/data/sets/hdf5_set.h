@@ -10,9 +10,9 @@
 // instead of test if a file has `val` and no `test`.
 //
 // Without {split} the file is divided: the last images of each class, in the order of the file,
-// become the test set, round(n `test_part`) of a class of n. The test set is the same in every run
-// and with every seed, and in proportion to the classes. Neighbours, such as frames of one film,
-// are separated at one position per class.
+// become the test set, round(n `test_fraction`) of a class of n. The test set is the same in every
+// run and with every seed, and in proportion to the classes. Neighbours, such as frames of one
+// film, are separated at one position per class.
 //
 // The reading threads decode images in whole rows of chunks and keep them as uint8 in `cache`. If
 // all images fit, each chunk is decoded once in a run, and a random order costs nothing. Otherwise

@@ -290,8 +290,8 @@ DataSplit open_data(const DataSource& source) {
     const HeldOut parts = hold_out(split.train, source.validation, source.seed);
     return {parts.train, split.test, parts.validation};
   }
-  throw ConfigError(fmt::format("data.name: '{}' is not known; known are {}", source.name,
-                                fmt::join(data_names(), ", ")));
+  throw ConfigError(
+      fmt::format("data.name: '{}' is not one of {}", source.name, fmt::join(data_names(), ", ")));
 }
 
 DataNeed data_need(const DataSplit& data) {

@@ -82,7 +82,7 @@ void read_images(const Dataset& data, int64_t batch, int workers,
   LoaderOptions options;
   options.batch = batch;
   options.workers = workers;
-  options.read_ahead = 2;
+  options.prefetch = 2;
   Loader loader(std::shared_ptr<const Dataset>(std::shared_ptr<const Dataset>(), &data), options);
   for (int64_t i = 0, done = 0; i < loader.batches(); ++i) {
     const Batch& images = loader.next();

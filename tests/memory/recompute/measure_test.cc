@@ -164,13 +164,13 @@ TEST(RecomputeCheck, FindsWhatIsWrong) {
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { ++p.extra; }),
             "the runs cost 23, 7 of it extra; the plan says 23 and 8");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.status = SolveStatus::kInfeasible; }),
-            "the peak is 16 bytes of -1, the verdict says it does not fit");
+            "the peak is 16 bytes of -1, the status says it does not fit");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.lowest = 17; }),
             "the peak of 16 bytes is below what no peak is below, 17");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.bound = 24; }),
             "the cost of 23 is below its bound, 24");
   problem.budget = 15;
-  EXPECT_EQ(fault(good, same), "the peak is 16 bytes of 15, the verdict says it fits");
+  EXPECT_EQ(fault(good, same), "the peak is 16 bytes of 15, the status says it fits");
   problem.budget = -1;
   problem.steps[1].recomputable = false;
   EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it must not run again");

@@ -21,7 +21,7 @@ constexpr const char* kExample =
     "budget 4096\n"
     "value x 0\n"
     "value y 1024\n"
-    "value z 1024 takes=y\n"
+    "value z 1024 may_reuse=y\n"
     "value w 0\n"
     "value g 64 result\n"
     "\n"
@@ -74,14 +74,14 @@ TEST(RecomputeText, SaysWhereItIsWrong) {
             "f:1:9: a number must fit 62 bits, this is '4611686018427387904'");
   EXPECT_EQ(error_of("value a 1\nvalue a 2\n"), "f:2:7: there is a value 'a' already");
   EXPECT_EQ(error_of("value a 1 cheap\n"),
-            "f:1:11: 'cheap' is not known here; known are takes=A,B and result");
+            "f:1:11: 'cheap' is not one of may_reuse=A,B and result");
   EXPECT_EQ(error_of("value a 1 result result\n"), "f:1:18: 'result' appears twice");
   EXPECT_EQ(error_of(values + "step s 1 reads=a,,b\n"), "f:3:18: there is no value ''");
   EXPECT_EQ(error_of(values + "step s 1 reads=a,c\n"), "f:3:18: there is no value 'c'");
   EXPECT_EQ(error_of(values + "step s 1 twice\n"),
-            "f:3:10: 'twice' is not known here; known are reads=, makes=, overwrites=, scratch=, "
+            "f:3:10: 'twice' is not one of reads=, makes=, overwrites=, scratch=, "
             "once and cheap");
-  EXPECT_EQ(error_of("value a 1 takes=q\nstep s 1 makes=a\n"), "f:1:17: there is no value 'q'");
+  EXPECT_EQ(error_of("value a 1 may_reuse=q\nstep s 1 makes=a\n"), "f:1:21: there is no value 'q'");
   EXPECT_EQ(error_of("budget 1\nbudget 2\n"), "f:2:1: there is a budget already");
   EXPECT_EQ(error_of("budget 1 2\n"), "f:1:10: nothing may follow a budget");
   EXPECT_EQ(error_of(std::string("value a\0 1\n", 11)),
@@ -96,8 +96,9 @@ TEST(RecomputeText, NamesTheLineOfWhatDoesNotFit) {
             "f:4:1: step 't': it makes value 'a', which step 's' makes");
   EXPECT_EQ(error_of("value a 4611686018427387000\nvalue b 4611686018427387000\nstep s 1\n"),
             "f:2:1: value 'b': with it the sizes add up to more than 62 bits");
-  EXPECT_EQ(error_of("value a 1\nvalue b 2 takes=a\nstep s 1 makes=a\nstep t 1 reads=a makes=b\n"),
-            "f:2:1: value 'b': it may take value 'a', and has 2 bytes where that has 1");
+  EXPECT_EQ(
+      error_of("value a 1\nvalue b 2 may_reuse=a\nstep s 1 makes=a\nstep t 1 reads=a makes=b\n"),
+      "f:2:1: value 'b': it may take value 'a', and has 2 bytes where that has 1");
 }
 
 }  // namespace

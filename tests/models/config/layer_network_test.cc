@@ -39,7 +39,7 @@ model:
   layers:
     - {conv: {filters: 8, kernel: 7, padding: 3}}
     - hard_swish
-    - {max_pool: {size: 3, stride: 2, round_up: true}}
+    - {max_pool: {size: 3, stride: 2, ceil_mode: true}}
     - {local_response_norm: {size: 3, alpha: 0.1, beta: 0.5, k: 2}}
     - {squeeze_excitation: {squeeze: 2, activation: silu, gate: hard_sigmoid}}
     - prelu

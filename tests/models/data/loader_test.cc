@@ -43,13 +43,13 @@ class Hashed : public Dataset {
   int64_t do_label(int64_t index) const override { return index % 7; }
 };
 
-LoaderOptions training(int workers, int read_ahead = 3) {
+LoaderOptions training(int workers, int prefetch = 3) {
   LoaderOptions options;
   options.batch = 8;
   options.shuffle = true;
   options.seed = 5;
   options.workers = workers;
-  options.read_ahead = read_ahead;
+  options.prefetch = prefetch;
   options.augment = {crop(2), flip_horizontal()};
   return options;
 }
@@ -166,9 +166,9 @@ TEST(LoaderTest, SameBitsForAnyNumberOfWorkers) {
   std::vector<Copy> expected = take(plain, 4 * plain.batches());
   EXPECT_EQ(expected.back().epoch, 3);
   for (int workers : {1, 2, 3, 4}) {
-    for (int read_ahead : {1, 2, 9}) {
-      Loader loader(data, training(workers, read_ahead));
-      EXPECT_EQ(take(loader, 4 * loader.batches()), expected) << workers << " " << read_ahead;
+    for (int prefetch : {1, 2, 9}) {
+      Loader loader(data, training(workers, prefetch));
+      EXPECT_EQ(take(loader, 4 * loader.batches()), expected) << workers << " " << prefetch;
     }
   }
 }
@@ -327,7 +327,7 @@ TEST(LoaderTest, BadOptions) {
   };
   bad([](LoaderOptions& o) { o.batch = 0; }, {"loader: batch is 0"});
   bad([](LoaderOptions& o) { o.workers = -1; }, {"loader: workers is -1, it must be in [0, 256]"});
-  bad([](LoaderOptions& o) { o.read_ahead = 0; }, {"read_ahead is 0"});
+  bad([](LoaderOptions& o) { o.prefetch = 0; }, {"prefetch is 0"});
   bad([](LoaderOptions& o) { o.rank = 1; }, {"rank is 1"});
   bad([](LoaderOptions& o) { o.world = 11; }, {"hashed has 10 images, too few for 11 process"});
   bad([](LoaderOptions& o) { o.drop_last = true; }, {"batches of 128 when an incomplete batch"});

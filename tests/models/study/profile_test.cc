@@ -143,7 +143,7 @@ TEST(Profile, TheFileHasTheSame) {
   EXPECT_EQ(json["step_ms"]["median"].number(), 5);
   EXPECT_EQ(json["ops_us"].number(), 4000);
   const Json conv = json["ops"].items().at(0);
-  EXPECT_EQ(conv["place"].string(), "layer1");
+  EXPECT_EQ(conv["module_path"].string(), "layer1");
   EXPECT_EQ(conv["us"]["min"].number(), 900);
   EXPECT_EQ(conv["flops"].integer(), 10'000'000);
   EXPECT_EQ(conv["gflops"].number(), 10);

@@ -150,11 +150,11 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
   const double now = search.need(config).time;
   double best = INFINITY;
   for (const auto& [words, price] : {std::pair("", 0.0),
-                                     {"data.read_ahead=1", 0.01},
+                                     {"data.prefetch=1", 0.01},
 
                                      {"data.workers=0", 0.05},
                                      {"checkpoint.keep=0", 0.1},
-                                     {"checkpoint.keep=0 data.read_ahead=1", 0.11},
+                                     {"checkpoint.keep=0 data.prefetch=1", 0.11},
                                      {"checkpoint.keep=0 data.workers=0", 0.15}}) {
     Config saved;
     try {

@@ -1,4 +1,4 @@
-// memory.costs: times of a profile replace counted costs.
+// memory.cost_model: times of a profile replace counted costs.
 #include "tessera/models/training/profile_costs.h"
 
 #include <algorithm>
@@ -176,7 +176,7 @@ TEST(ProfileCosts, ChoosesByThem) {
   Config config = small(8);
   config.checkpoint.keep = 0;
   const int64_t without = memory_need(config).bytes();
-  config.memory.costs = path;
+  config.memory.cost_model = path;
   config.memory.budget = ByteSize{without - 20'000};
   const MemoryNeed need = memory_need(config);
   EXPECT_LE(need.bytes(), without - 20'000);
@@ -184,7 +184,7 @@ TEST(ProfileCosts, ChoosesByThem) {
 }
 
 TEST(ProfileCosts, WhatIsNoProfileIsNamed) {
-  EXPECT_THROW(costs_named("/nowhere/p.json"), DataError);
+  EXPECT_THROW(make_cost_model("/nowhere/p.json"), DataError);
   for (const char* text :
        {"", "{}", "{\"format\":\"other\"}", "{\"format\":\"tessera machine 1\",\"profiles\":[]}",
         "{\"format\":\"tessera machine 1\",\"profiles\":[{}]}",

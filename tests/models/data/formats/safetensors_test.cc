@@ -130,7 +130,7 @@ TEST(Safetensors, ShapesThatOverflowOrDoNotFitAreRefused) {
             "'shape' of tensor 'w' has more than 8 numbers");
   EXPECT_EQ(one("F32", "2", "0,8,9"), "'data_offsets' of tensor 'w' must be two numbers, are 3");
   EXPECT_EQ(one("F4", "2", "0,8"),
-            "tensor 'w' has the dtype 'F4', which is not known here; convert the file to float32");
+            "tensor 'w' has the dtype 'F4', which is not supported; convert the file to float32");
 }
 
 TEST(Safetensors, HeadersOfAnotherFormAreRefused) {

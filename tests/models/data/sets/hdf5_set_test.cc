@@ -81,7 +81,7 @@ void expect_cut(
 
 Hdf5Source quarter(const std::string& images, const std::string& labels) {
   Hdf5Source source = source_of(images, labels);
-  source.test_part = 0.25;
+  source.test_fraction = 0.25;
   return source;
 }
 
@@ -277,8 +277,9 @@ TEST(Hdf5SetTest, SettingsThatCannotBe) {
     refused(source, {"data.range: two numbers"});
   }
   source.range = {};
-  source.test_part = 0.01;
-  expect_error<DataError>([&] { open("h5py.h5", source); }, {"data.test_part: 0.01", "raise it"});
+  source.test_fraction = 0.01;
+  expect_error<DataError>([&] { open("h5py.h5", source); },
+                          {"data.test_fraction: 0.01", "raise it"});
   source.layout = "chw";
   expect_error<DataError>([&] { open("h5py.h5", source); },
                           {"data.layout: chw has 6; data.layout: hwc"});

@@ -23,7 +23,7 @@ DataSource source(const std::string& name, const std::string& root) {
 TEST(OpenDataTest, UnknownNameListsTheKnown) {
   expect_error<ConfigError>(
       [] { open_data(source("imagenet", "")); },
-      {"data.name: 'imagenet' is not known",
+      {"data.name: 'imagenet' is not one of",
        "cifar10, cifar100, fashion_mnist, hdf5, image_folder, mnist, synthetic"});
   EXPECT_EQ(data_names().size(), 7u);
 }
