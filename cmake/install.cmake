@@ -1,5 +1,5 @@
 # The install target and the files that find_package(tessera) reads. Headers keep their spelling,
-# "tessera/..."; each tier installs its own (cmake/floors.cmake).
+# "tessera/..."; each tier installs its own (cmake/tiers.cmake).
 
 include(CMakePackageConfigHelpers)
 

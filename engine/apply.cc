@@ -35,14 +35,14 @@ class RunKernel final : public Kernel {
 void check_devices(const Op& op, std::span<const Tensor> inputs, Device device) {
   if (!op.runs_on(device.kind) && !is_described(device))
     throw DeviceError(
-        fmt::format("{}: there is no kernel for {}; open a DeviceScope(\"cpu:0\") "
-                    "around it and copy its inputs there",
+        fmt::format("{}: this op has no kernel for {}; run it in a DeviceScope(\"cpu:0\") and copy "
+                    "its inputs to cpu:0",
                     op.name(), device.name()));
   if (op.crosses_devices()) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].device() != device)
       throw DeviceError(
-          fmt::format("{}: input {} stands on {}, but the op runs on {}; use copy(x, device)",
+          fmt::format("{}: input {} is on {}, but the op runs on {}; use copy(x, device)",
                       op.name(), i, inputs[i].device().name(), device.name()));
   }
 }
@@ -113,7 +113,7 @@ std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const
 }
 
 constexpr char kNoKernel[] =
-    "{}: runs_on() says that it has a kernel, but it has none; override run({}&, ...) or prepare()";
+    "{}: runs_on() returns true, but this op has no kernel; override run({}&, ...) or prepare()";
 
 void Op::run(CpuContext&, Buffers, Buffers, Buffer) const {
   throw DeviceError(fmt::format(kNoKernel, name(), "CpuContext"));
@@ -124,7 +124,7 @@ void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
 }
 
 Tensors Op::grad(const GradArgs&) const {
-  throw Error(fmt::format("{}: has no gradient; use detach() on its result", name()));
+  throw Error(fmt::format("{}: this op has no gradient; use detach() on its result", name()));
 }
 
 std::optional<FusedOp> Op::simplified(std::span<const TensorSpec>) const { return std::nullopt; }
@@ -162,7 +162,7 @@ std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scra
   } catch (OutOfMemory& error) {
     error.locate(current_module_path(), current_op());
     if (const std::string held = largest_allocations(device); !held.empty())
-      error.append("\nheld by eager tensors, the largest:" + held);
+      error.append("\nmemory of eager tensors, largest first:" + held);
     throw;
   }
   storage->owner = &allocator;

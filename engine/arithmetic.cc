@@ -49,9 +49,10 @@ Tensor integers(const char* name, ScalarOp op, const Tensor& a, const Tensor& b)
     case ScalarOp::min:
       return integer_arithmetic(IntegerOp::minimum, a, b);
     default:
-      throw ShapeError(fmt::format(
-          "{}: of integers ({} and {}) it is not an integer; use floor_divide(), or cast() them",
-          name, a.spec().text(), b.spec().text()));
+      throw ShapeError(
+          fmt::format("{}: the result of integers ({} and {}) is not an integer; use "
+                      "floor_divide(), or cast() them",
+                      name, a.spec().text(), b.spec().text()));
   }
 }
 

@@ -152,7 +152,7 @@ class Backward {
     if (!impl->tracked())
       throw Error(
           fmt::format("gradients: the loss ({}) depends on no tracked tensor; it was computed in a "
-                      "NoGradScope, or from values alone",
+                      "NoGradScope or from untracked tensors only",
                       loss.spec().text()));
     if (impl->node) reach_.visit(impl->node.get());
     arrive(edge_of(impl), upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
@@ -204,9 +204,9 @@ class Backward {
       for (size_t other = 0; node.is_function && other < grads.size(); ++other)
         if (other != o && grads[other].defined())
           throw Error(
-              "gradients: with respect to one result of a compiled function, of another result of "
-              "the same call, which is a single op here; take them in the function and return "
-              "them");
+              "gradients: one result of a compiled function cannot be differentiated with respect "
+              "to another result of the same call, which is a single op on the tape; compute the "
+              "gradients in the function and return them");
     }
     return any;
   }
@@ -243,14 +243,15 @@ class Backward {
       if (!args.needs(static_cast<int>(i))) continue;
       if (!input_grads[i].defined())
         throw Error(
-            fmt::format("{}: its grad() gives nothing for input {} ({}), though that is asked for",
+            fmt::format("{}: its grad() must return a gradient for input {} ({}), but returns an "
+                        "undefined tensor",
                         op_at(node.op->name(), node.module_path), i, node.input_specs[i].text()));
       const TensorSpec &given = input_grads[i].spec(), &input = node.input_specs[i];
       if (given.shape != input.shape || given.dtype != input.dtype)
-        throw ShapeError(fmt::format(
-            "{}: its grad() must give input {} a gradient like it, {}, but gives {}; sum or cast() "
-            "it to that",
-            op_at(node.op->name(), node.module_path), i, input.text(), given.text()));
+        throw ShapeError(
+            fmt::format("{}: its grad() must return a gradient like input {}, {}, but returns {}; "
+                        "sum or cast() the gradient",
+                        op_at(node.op->name(), node.module_path), i, input.text(), given.text()));
       arrive(edges[i], input_grads[i]);
       input_grads[i] = Tensor();
     }
@@ -308,7 +309,7 @@ void record_on_tape(const OpPtr& op, std::span<const Tensor> inputs,
   for (size_t i = 0; i < outputs.size(); ++i) {
     node->output_specs.push_back(outputs[i].spec());
     if (!is_float(outputs[i].dtype())) {
-      outputs[i].impl()->stop = stop_of(*op, "makes integers, which have no gradient");
+      outputs[i].impl()->stop = stop_of(*op, "returns integers, which have no gradient");
       continue;
     }
     outputs[i].impl()->node = node;
@@ -346,13 +347,13 @@ LeafDependencies leaves_of(const Tensor& tensor) {
 Tensor requires_grad(const Tensor& x) {
   if (!is_float(x.dtype()))
     throw ShapeError(fmt::format(
-        "requires_grad: only floating-point tensors have gradients, given {}", x.spec().text()));
+        "requires_grad: only floating-point tensors have gradients, but x is {}", x.spec().text()));
   if (x.impl()->leaf) return x;
   if (x.impl()->node || x.impl()->stop)
-    throw Error(fmt::format(
-        "requires_grad: {} depends on tracked tensors already, whose gradients would end here; "
-        "give it to gradients() as it is, or detach() it first",
-        x.spec().text()));
+    throw Error(
+        fmt::format("requires_grad: {} already depends on tracked tensors, whose gradients would "
+                    "stop here; pass it to gradients() as it is, or detach() it first",
+                    x.spec().text()));
   Tensor handle = detach(x);
   handle.impl()->leaf = true;
   return handle;
@@ -371,8 +372,8 @@ Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstre
   for (size_t i = 0; i < outputs.size(); ++i) backward.start(outputs[i], upstream[i]);
   backward.run();
   static const auto untracked = make_gradient_stop(
-      "it depends on the result of an earlier gradients(), which was taken without "
-      "CreateGraph::yes; take it with that, or detach() it");
+      "the tensor depends on the result of an earlier gradients() without CreateGraph::yes; pass "
+      "CreateGraph::yes to the earlier call, or detach() its result");
   Tensors result;
   for (const Tensor& leaf : wrt) {
     Tensor grad = backward.gradient_of(leaf);
@@ -391,13 +392,12 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
                   CreateGraph create_graph) {
   if (!upstream.defined() && loss.elements() != 1)
     throw ShapeError(
-        fmt::format("gradients: the loss must have one element, it is {}; give an "
-                    "upstream gradient, or take the mean",
+        fmt::format("gradients: the loss must have one element, but is {}; pass an upstream "
+                    "gradient, or take the mean",
                     loss.spec().text()));
   if (upstream.defined() && upstream.spec() != loss.spec())
     throw ShapeError(
-        fmt::format("gradients: the upstream gradient must be shaped like the loss "
-                    "({}), it is {}",
+        fmt::format("gradients: the upstream gradient must be like the loss ({}), but is {}",
                     loss.spec().text(), upstream.spec().text()));
   for (const Tensor& x : wrt) {
     if (x.impl()->stop) throw Error("gradients: " + x.impl()->stop->reason);

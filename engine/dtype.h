@@ -28,7 +28,7 @@ constexpr std::string_view name_of(DType type) { return kDTypeNames[static_cast<
 
 template <class T, class... All>
 constexpr DType dtype_in(TypeList<All...>) {
-  static_assert((std::is_same_v<T, All> || ...), "no element type");
+  static_assert((std::is_same_v<T, All> || ...), "T is not an element type");
   uint8_t index = 0;
   static_cast<void>(((std::is_same_v<T, All> || (++index, false)) || ...));
   return static_cast<DType>(index);

@@ -48,7 +48,7 @@ Made make(Device device, std::string_view name, const AllocatorSettings& setting
   made.allocator = make_allocator(name, made.memory ? *made.memory : machine, settings);
   if (!made.allocator)
     throw ConfigError(
-        fmt::format("eager allocator: there is no '{}'; there are {}", name, allocator_names()));
+        fmt::format("eager allocator: '{}' is not one of {}", name, allocator_names()));
   return made;
 }
 
@@ -81,7 +81,7 @@ void set_eager_allocator(Device device, std::string_view name, const AllocatorSe
 }
 
 void set_eager_allocator(Device device, std::unique_ptr<Allocator> allocator) {
-  if (!allocator) throw ConfigError("eager allocator: none is given");
+  if (!allocator) throw ConfigError("eager allocator: the allocator must not be null");
   eager_allocator(device).trim();
   use(device, {nullptr, std::move(allocator)});
 }

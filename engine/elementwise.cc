@@ -30,8 +30,9 @@ Shape common_shape(std::string_view op_name, std::span<const TensorSpec> in) {
   Shape shape = in[0].shape;
   for (const TensorSpec& x : in) {
     if (x.dtype != in[0].dtype)
-      throw ShapeError(fmt::format("{}: both must be of one dtype, given {} and {}; use cast()",
-                                   op_name, in[0].text(), x.text()));
+      throw ShapeError(
+          fmt::format("{}: both inputs must have the same dtype, but are {} and {}; use cast()",
+                      op_name, in[0].text(), x.text()));
     shape = broadcast(shape, x.shape, op_name);
   }
   return shape;
@@ -114,8 +115,9 @@ class Where final : public OpBase<Where> {
   std::string_view name() const override { return "where"; }
   Specs infer(std::span<const TensorSpec> in) const override {
     if (in[0].dtype != DType::u8)
-      throw ShapeError(fmt::format(
-          "where: the condition must be uint8, as comparisons give it, is {}", in[0].text()));
+      throw ShapeError(
+          fmt::format("where: the condition must be uint8 (the result of a comparison), but is {}",
+                      in[0].text()));
     return {{in[1].dtype, broadcast(in[0].shape, common_shape(name(), in.subspan(1)), name()), {}}};
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -171,8 +173,9 @@ Tensor scalar_like(const char* op_name, const Tensor& x, double value) {
              value < 0x1p63;
     });
   if (!fits)
-    throw ShapeError(fmt::format("{}: {} is no {}, which x is ({}); use cast()", op_name, value,
-                                 name_of(x.dtype()), x.spec().text()));
+    throw ShapeError(
+        fmt::format("{}: {} cannot be represented as {}, the dtype of x ({}); use cast()", op_name,
+                    value, name_of(x.dtype()), x.spec().text()));
   return full({}, value, x.dtype());
 }
 
@@ -181,8 +184,9 @@ namespace {
 Tensor divided(IntegerOp op, const Tensor& a, const Tensor& b) {
   for (const Tensor* x : {&a, &b})
     if (is_float(x->dtype()))
-      throw ShapeError(fmt::format("{}: both must be integers, given {}; use / or cast()",
-                                   name_of(op), x->spec().text()));
+      throw ShapeError(
+          fmt::format("{}: both inputs must be integers, but one is {}; use / or cast()",
+                      name_of(op), x->spec().text()));
   return integer_arithmetic(op, a, b);
 }
 

@@ -62,8 +62,8 @@ GradientCheckResult check_gradients(const std::function<Tensor(const Tensors&)>&
     if (x.empty()) continue;
     result.worst = std::max(result.worst, std::isnan(error) ? INFINITY : error);
     result.report += fmt::format(
-        "gradient {} ({}): relative error {:.3g}; furthest at element {}: analytic {:.9g}, numeric "
-        "{:.9g}\n",
+        "gradient {} ({}): relative error {:.3g}; largest difference at element {}: analytic "
+        "{:.9g}, numeric {:.9g}\n",
         k, wrt[k].spec().text(), error, furthest, a[furthest], numeric[furthest]);
   }
   result.passed = result.worst <= settings.tolerance;

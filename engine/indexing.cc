@@ -19,7 +19,7 @@ namespace {
 
 int positive_axis(std::string_view op_name, int axis, int rank, const TensorSpec& x) {
   if (axis < -rank || axis >= rank)
-    throw ShapeError(fmt::format("{}: there is no axis {} (x {})", op_name, axis, x.text()));
+    throw ShapeError(fmt::format("{}: axis {} does not exist (x {})", op_name, axis, x.text()));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -115,7 +115,7 @@ void check_indices(std::string_view op_name, std::span<const TensorSpec> in, int
   for (int i = 0; fits && i < x.shape.rank(); ++i) fits = i == axis || index.shape[i] == x.shape[i];
   if (!fits)
     throw ShapeError(fmt::format(
-        "{}: the indices must be integers, shaped like x but for axis {} (x {}, indices {})",
+        "{}: the indices must be integers, shaped like x except on axis {} (x {}, indices {})",
         op_name, axis, x.text(), index.text()));
 }
 
@@ -218,7 +218,7 @@ class OneHot final : public OpBase<OneHot> {
   std::string_view name() const override { return "one_hot"; }
   Specs infer(std::span<const TensorSpec> in) const override {
     if (is_float(in[0].dtype))
-      throw ShapeError(fmt::format("one_hot: labels must be integers, given {}", in[0].text()));
+      throw ShapeError(fmt::format("one_hot: labels must be integers, but are {}", in[0].text()));
     std::vector<int64_t> sizes(in[0].shape.begin(), in[0].shape.end());
     sizes.push_back(params.classes);
     return {{params.dtype, Shape(sizes), {}}};
@@ -270,7 +270,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& axes) {
     params.axes.push_back(positive);
   }
   if (std::ssize(params.axes) != rank)
-    throw ShapeError(fmt::format("permute: {} axes are named, x has {} ({})", axes.size(), rank,
+    throw ShapeError(fmt::format("permute: {} axes are named, but x has {} ({})", axes.size(), rank,
                                  x.spec().text()));
   return apply1(std::make_shared<Permute>(std::move(params)), {x});
 }
@@ -294,7 +294,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
 
 Tensor one_hot(const Tensor& labels, int64_t classes, DType dtype) {
   if (classes < 1)
-    throw ShapeError(fmt::format("one_hot: {} classes; there is at least 1", classes));
+    throw ShapeError(fmt::format("one_hot: classes must be at least 1, but is {}", classes));
   Tensor y = apply1(std::make_shared<OneHot>(OneHotParams{classes, dtype}), {labels});
   check_values("one_hot", labels, classes);
   return y;

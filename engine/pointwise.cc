@@ -163,24 +163,23 @@ constexpr int64_t kChunk = 1 << 14;
 Broadcast broadcast_or_throw(const std::string& op_name, const Shape& in, const Shape& out) {
   Broadcast broadcast;
   if (!broadcast_of(in, out, &broadcast))
-    throw ShapeError(fmt::format(
-        "{}: an input of shape {} cannot be read along {}: its axes that are not 1 must stand side "
-        "by side; use expand() first",
-        op_name, in.text(), out.text()));
+    throw ShapeError(
+        fmt::format("{}: an input of shape {} cannot be broadcast to {}: its axes with sizes other "
+                    "than 1 must be adjacent; use expand() first",
+                    op_name, in.text(), out.text()));
   return broadcast;
 }
 
 Specs infer_pointwise(const PointwiseParams& params, std::span<const TensorSpec> in) {
   if (in.size() != static_cast<size_t>(params.program.inputs))
-    throw ShapeError(fmt::format("{}: expects {} inputs, given {}", params.name,
+    throw ShapeError(fmt::format("{}: expects {} inputs, but got {}", params.name,
                                  params.program.inputs, in.size()));
   Shape out = in[0].shape;
   for (const TensorSpec& x : in) {
     if (!is_float(x.dtype) || x.dtype != in[0].dtype)
-      throw ShapeError(
-          fmt::format("{}: inputs must be of one floating-point dtype, given {} and "
-                      "{}; use cast()",
-                      params.name, in[0].text(), x.text()));
+      throw ShapeError(fmt::format(
+          "{}: inputs must have the same floating-point dtype, but are {} and {}; use cast()",
+          params.name, in[0].text(), x.text()));
     out = broadcast(out, x.shape, params.name);
   }
   for (const TensorSpec& x : in) broadcast_or_throw(params.name, x.shape, out);
@@ -258,8 +257,9 @@ class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
   Specs infer(std::span<const TensorSpec> in) const override {
     const Specs out = infer_pointwise(params, in);
     if (out[0].shape != in[0].shape)
-      throw ShapeError(fmt::format("{}: what becomes {} must not be larger, is {}", params.name,
-                                   in[0].text(), out[0].text()));
+      throw ShapeError(
+          fmt::format("{}: the result must have the shape of the updated tensor ({}), but is {}",
+                      params.name, in[0].text(), out[0].text()));
     return {in[0]};
   }
   bool runs_on(DeviceKind kind) const override { return kCuda || kind == DeviceKind::cpu; }

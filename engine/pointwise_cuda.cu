@@ -110,7 +110,7 @@ std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
   for (const TensorSpec& x : in) {
     Broadcast broadcast;
     if (!broadcast_of(x.shape, out, &broadcast))
-      throw InternalError("a pointwise kernel was asked for a broadcast it cannot read");
+      throw InternalError("a pointwise kernel does not support this broadcast of its inputs");
     reads.push_back({.repeat = broadcast.repeat, .period = broadcast.period});
   }
   return pointwise_cuda(program, in[0].dtype, out.elements(), reads);

@@ -51,7 +51,8 @@ std::string ScalarProgram::text() const {
 
 ScalarBuilder::Register ScalarBuilder::push(const Instruction& instruction) {
   if (program_.registers() >= kMaxScalarRegisters)
-    throw ShapeError(fmt::format("scalar program: at most {} registers", kMaxScalarRegisters));
+    throw ShapeError(
+        fmt::format("scalar program: at most {} registers are supported", kMaxScalarRegisters));
   program_.code.push_back(instruction);
   return static_cast<Register>(program_.registers() - 1);
 }

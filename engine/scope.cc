@@ -34,7 +34,7 @@ RandomScope::RandomScope(uint64_t seed, const Tensor& position)
     : outer_(random_scope), seed_(seed), position_(position) {
   if (position.dtype() != DType::i64 || position.elements() != 2)
     throw ShapeError(
-        fmt::format("RandomScope: position must be int64[2], given {}", position.spec().text()));
+        fmt::format("RandomScope: position must be int64[2], but is {}", position.spec().text()));
   random_scope = this;
 }
 RandomScope::~RandomScope() { random_scope = outer_; }
@@ -42,10 +42,10 @@ RandomScope::~RandomScope() { random_scope = outer_; }
 RandomCall next_random_call(std::string_view op_name) {
   RandomScope* scope = random_scope;
   if (scope == nullptr)
-    throw Error(fmt::format(
-        "{}: there is no RandomScope to draw from; open one around the step, with a seed and an "
-        "int64[2] tensor of step and first sample",
-        op_name));
+    throw Error(
+        fmt::format("{}: no RandomScope is open; open a RandomScope around the step, with a seed "
+                    "and an int64[2] tensor of step and first sample",
+                    op_name));
   std::string name = fmt::format("{}#{}", module_path, scope->calls_++);
   return {random_key(scope->seed_, name), scope->position_};
 }

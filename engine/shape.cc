@@ -11,11 +11,12 @@ namespace tessera {
 
 Shape::Shape(std::span<const int64_t> sizes) : rank_(static_cast<int>(sizes.size())) {
   if (sizes.size() > kMaxRank)
-    throw ShapeError(fmt::format("shape: at most {} axes, given {}", kMaxRank, sizes.size()));
+    throw ShapeError(
+        fmt::format("shape: at most {} axes are supported, but got {}", kMaxRank, sizes.size()));
   for (int i = 0; i < rank_; ++i) {
     if (sizes[i] < 0)
       throw ShapeError(
-          fmt::format("shape: a size must not be negative, given [{}]", fmt::join(sizes, "x")));
+          fmt::format("shape: a size must not be negative, but got [{}]", fmt::join(sizes, "x")));
     sizes_[i] = sizes[i];
   }
 }
@@ -39,9 +40,10 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view op_name) {
   for (int i = 1; i <= rank; ++i) {
     int64_t x = i <= a.rank() ? a[-i] : 1, y = i <= b.rank() ? b[-i] : 1;
     if (x != y && x != 1 && y != 1)
-      throw ShapeError(fmt::format(
-          "{}: shapes must be equal or 1 on every axis, counted from the last; given {} and {}",
-          op_name, a.text(), b.text()));
+      throw ShapeError(
+          fmt::format("{}: sizes must be equal or 1 on every axis, counted from the last, but the "
+                      "shapes are {} and {}",
+                      op_name, a.text(), b.text()));
     sizes[rank - i] = x == 1 ? y : x;
   }
   return Shape(std::span(sizes.data(), static_cast<size_t>(rank)));

@@ -111,18 +111,17 @@ Tensor Store::declare(const std::string& name, const Shape& shape, Initializer i
                     "declare all tensors before the first step",
                     name));
   if (by_name_.count(name) != 0)
-    throw Error(fmt::format("store: there is a tensor '{}' already; names must differ", name));
+    throw Error(fmt::format("store: a tensor '{}' already exists; use another name", name));
   TensorSpec spec{dtype, shape, current_device()};
   if (!entries_.empty() && entries_.front().tensor.device() != spec.device)
-    throw DeviceError(
-        fmt::format("store: '{}' is declared on {}, the others on {}; one store has "
-                    "one device",
-                    name, spec.device.name(), entries_.front().tensor.device().name()));
+    throw DeviceError(fmt::format(
+        "store: '{}' is declared on {}, but the other tensors are on {}; use one store per device",
+        name, spec.device.name(), entries_.front().tensor.device().name()));
   size_t bytes = bytes_;
   const size_t rounded = round_to_alignment(spec.bytes(), alignment_of(spec.device));
   if (__builtin_add_overflow(bytes, rounded, &bytes))
-    throw ShapeError(fmt::format("store: with '{}' {} there are more bytes than 64 bits can count",
-                                 name, spec.text()));
+    throw ShapeError(fmt::format(
+        "store: with '{}' {} the store has more bytes than 64 bits can count", name, spec.text()));
   auto storage = std::make_shared<Storage>(spec.bytes(), spec.device);
   storage->role = role;
   storage->name = name;
@@ -161,8 +160,9 @@ Tensor Store::average_of(const std::string& name, const Shape& shape, DType dtyp
   const auto found = by_name_.find(name);
   if (found == by_name_.end() || entries_[found->second].tensor.shape() != shape ||
       entries_[found->second].tensor.dtype() != dtype)
-    throw Error(
-        fmt::format("store: there is no tensor '{}' of shape {} to average", name, shape.text()));
+    throw Error(fmt::format(
+        "store: '{}' cannot be averaged: no tensor has this name, shape {} and this dtype", name,
+        shape.text()));
   const Entry& of = entries_[found->second];
   const Tensor value = of.tensor;
   if (!is_float(dtype) || of.frozen) return value;
@@ -178,7 +178,7 @@ void Store::freeze(const std::string& name) {
   if (found == parameters_.end() || materialized())
     throw Error(fmt::format(
         "store: '{}' cannot be frozen: {}", name,
-        materialized() ? "the tensors already have their bytes" : "there is no such parameter"));
+        materialized() ? "the store is already materialized" : "no parameter has this name"));
   Entry& entry = entries_[by_name_.at(name)];
   entry.frozen = true;
   entry.tensor.impl()->leaf = false;
@@ -230,11 +230,10 @@ std::string Store::largest() const {
 
 void Store::materialize(Region region) {
   if (materialized())
-    throw Error("store: the tensors already have their bytes; bring memory before the first use");
+    throw Error("store: the store is already materialized; provide memory before the first use");
   if (region.bytes() < bytes_)
     throw OutOfMemory(
-        fmt::format("store: the region '{}' has {} bytes, the persistent tensors "
-                    "need {}",
+        fmt::format("store: the region '{}' has {} bytes, but the persistent tensors need {}",
                     region.label(), region.bytes(), bytes_));
   region_ = std::move(region);
   materialized_ = true;

@@ -153,7 +153,7 @@ class Expand final : public OpBase<Expand> {
   Specs infer(std::span<const TensorSpec> in) const override {
     if (in[0].shape.rank() > params.shape.rank() ||
         broadcast(in[0].shape, params.shape, "expand") != params.shape)
-      throw ShapeError(fmt::format("expand: {} cannot be repeated up to {}", in[0].shape.text(),
+      throw ShapeError(fmt::format("expand: {} cannot be expanded to {}", in[0].shape.text(),
                                    params.shape.text()));
     return {{in[0].dtype, params.shape, {}}};
   }
@@ -305,8 +305,8 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
   const int64_t others = Shape(known).elements();  // a second -1 throws here
   if (others == 0 || x.elements() % others != 0)
     throw ShapeError(
-        fmt::format("reshape: -1 stands for no size: {} has {} elements, the other "
-                    "sizes make {}",
+        fmt::format("reshape: no size fits for -1: {} has {} elements, and the product of the "
+                    "other sizes is {}",
                     x.shape().text(), x.elements(), others));
   *open = x.elements() / others;
   return reshape(x, Shape(known));
@@ -314,7 +314,7 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
 
 Tensor flatten(const Tensor& x) {
   if (x.shape().rank() < 1)
-    throw ShapeError("flatten: x needs a first axis for the samples, it is a scalar");
+    throw ShapeError("flatten: x needs a first axis for the samples, but is a scalar");
   return reshape(x, {x.shape()[0], x.shape().elements(1, x.shape().rank())});
 }
 
@@ -340,7 +340,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (shape == x.shape()) return x;
   if (shape.rank() > x.shape().rank() || broadcast(shape, x.shape(), "sum_to") != x.shape())
     throw ShapeError(
-        fmt::format("sum_to: {} cannot be summed down to {}", x.shape().text(), shape.text()));
+        fmt::format("sum_to: {} cannot be summed to {}", x.shape().text(), shape.text()));
   // Sums one run of axes at a time, from the last.
   Tensor y = x;
   int rank = x.shape().rank();
@@ -381,7 +381,7 @@ Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DTyp
 
 void check_mean(const char* op_name, const Tensor& x) {
   if (!is_float(x.dtype()))
-    throw ShapeError(fmt::format("{}: x must be floating point, given {}; use cast()", op_name,
+    throw ShapeError(fmt::format("{}: x must be floating point, but is {}; use cast()", op_name,
                                  x.spec().text()));
 }
 
@@ -401,9 +401,10 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   for (int axis : axes) {
     const int positive = axis < 0 ? axis + rank : axis;
     if (positive < 0 || positive >= rank || summed[static_cast<size_t>(positive)])
-      throw ShapeError(fmt::format(
-          "sum: axis {} {} (x {})", axis,
-          positive < 0 || positive >= rank ? "is none of x's" : "is named twice", x.spec().text()));
+      throw ShapeError(
+          fmt::format("sum: axis {} {} (x {})", axis,
+                      positive < 0 || positive >= rank ? "is out of range" : "is named twice",
+                      x.spec().text()));
     summed[static_cast<size_t>(positive)] = true;
     kept[positive] = 1;
   }

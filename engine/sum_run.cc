@@ -58,7 +58,7 @@ class SumRun final : public OpBase<SumRun>, public HasAttributes {
     const TensorSpec& x = in[0];
     if (!is_float(x.dtype) && x.dtype != DType::i64)
       throw ShapeError(
-          fmt::format("sum: x must be floating point or int64, given {}; use cast()", x.text()));
+          fmt::format("sum: x must be floating point or int64, but is {}; use cast()", x.text()));
     Shape shape = x.shape;
     for (int axis = params.first; axis < params.last; ++axis) shape[axis] = 1;
     return {{x.dtype, shape, {}}};

@@ -32,14 +32,14 @@ size_t TensorSpec::bytes() const {
 
 void check_element_count(const Shape& shape, size_t given) {
   if (static_cast<size_t>(shape.elements()) != given)
-    throw ShapeError(fmt::format("tensor: shape {} has {} elements, given {} values", shape.text(),
-                                 shape.elements(), given));
+    throw ShapeError(fmt::format("tensor: shape {} has {} elements, but got {} values",
+                                 shape.text(), shape.elements(), given));
 }
 
 void Tensor::read(void* host, DType type) const {
   if (type != dtype())
-    throw ShapeError(
-        fmt::format("tensor: the values are {}, asked for as {}", name_of(dtype()), name_of(type)));
+    throw ShapeError(fmt::format("tensor: the dtype is {}, but the values are read as {}",
+                                 name_of(dtype()), name_of(type)));
   if (elements() == 0) return;
   const char* bytes = impl_->data();
   context(device()).copy_to_host(host, bytes, spec().bytes());
@@ -48,8 +48,8 @@ void Tensor::read(void* host, DType type) const {
 void Tensor::write(const void* host, size_t count, DType type) {
   check_element_count(shape(), count);
   if (type != dtype())
-    throw ShapeError(
-        fmt::format("tensor: the values are {}, given {}", name_of(dtype()), name_of(type)));
+    throw ShapeError(fmt::format("tensor: the dtype is {}, but the written values are {}",
+                                 name_of(dtype()), name_of(type)));
   char* bytes = impl_->data();
   if (count > 0) context(device()).copy_from_host(bytes, host, spec().bytes());
   ++impl_->storage->version;
@@ -58,7 +58,7 @@ void Tensor::write(const void* host, size_t count, DType type) {
 double Tensor::item_as_double() const {
   if (elements() != 1)
     throw ShapeError(
-        fmt::format("item: the tensor must have one element, it is {}", spec().text()));
+        fmt::format("item: the tensor must have one element, but is {}", spec().text()));
   switch (dtype()) {
     case DType::f32: {
       float v;
@@ -114,7 +114,7 @@ void Tensor::assign_scalar(double value) {
 
 Tensor empty(const TensorSpec& spec) {
   if (current_recorder() != nullptr)
-    throw Error("empty: memory cannot be taken while a step is being captured; use full()");
+    throw Error("empty: memory cannot be allocated while a step is being captured; use full()");
   return make_tensor(spec, allocate_storage(spec.bytes(), spec.device));
 }
 
@@ -137,9 +137,10 @@ Tensor arange(int64_t count, DType dtype) {
 Tensor arange(double first, double last, double step, DType dtype) {
   const double count = std::ceil((last - first) / step);
   if (!(count >= 0 && count < 0x1p53))
-    throw ShapeError(fmt::format(
-        "arange: {} does not lead from {} to {}; give the step the sign of last - first", step,
-        first, last));
+    throw ShapeError(
+        fmt::format("arange: a step of {} does not lead from {} to {}; use a step with the sign of "
+                    "last - first",
+                    step, first, last));
   std::vector<double> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<double>(i) * step;
   return cast(from_vector({std::ssize(values)}, values), dtype);

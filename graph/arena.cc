@@ -13,12 +13,11 @@ ArenasInUse::ArenasInUse(Arenas& arenas, const Specs& arguments) : user_(arenas.
   std::string texts;
   for (const TensorSpec& spec : arguments)
     texts += fmt::format("{}{}", texts.empty() ? "" : ", ", spec.text());
-  throw ConcurrentCall(fmt::format(
-      "compiled function of ({}): one thread at a time may run it, but another runs it, or one "
-      "that "
-      "shares its arenas; give each thread a compiled function of its own, or hold a lock around "
-      "each call and its gradients",
-      texts));
+  throw ConcurrentCall(
+      fmt::format("compiled function of ({}): only one thread at a time may run it, but another "
+                  "thread is running it or a function that shares its arenas; use one compiled "
+                  "function per thread, or hold a lock around each call and its gradients",
+                  texts));
 }
 
 ArenasInUse::~ArenasInUse() {

@@ -29,7 +29,7 @@ class Arena {
   // Uses memory of the embedding program, at least bytes(). Throws Error after the first run.
   void bring(ExternalMemory external) {
     if (region_.bytes() > 0)
-      throw Error("arena: its bytes are in use already; bring memory before the first run");
+      throw Error("arena: its memory is already in use; provide memory before the first run");
     external_ = external;
   }
 
@@ -80,7 +80,8 @@ class Arenas {
   Arena& add(Device device, Arena arena) {
     for (const auto& entry : arenas_)
       if (entry.first == device)
-        throw Error("arenas: there is one on " + device.name() + "; bring memory before compiling");
+        throw Error("arenas: an arena already exists on " + device.name() +
+                    "; provide memory before compiling");
     arenas_.emplace_back(device, std::make_unique<Arena>(std::move(arena)));
     return *arenas_.back().second;
   }

@@ -231,11 +231,11 @@ std::string ArenaBudget::peak_tensors_text(const Candidate& candidate, size_t co
 }
 
 BudgetTooSmall::BudgetTooSmall(ArenaBudget& arena, int64_t budget)
-    : PlanInfeasible(fmt::format(
-          "the arena needs at least {} bytes ({}) even with recomputation; its budget is {} "
-          "bytes; the largest tensors that are needed at one time:\n{}",
-          arena.lowest().arena, byte_text(arena.lowest().arena), budget,
-          arena.peak_tensors_text(arena.lowest()))),
+    : PlanInfeasible(
+          fmt::format("the arena needs at least {} bytes ({}) even with recomputation, but its "
+                      "budget is {} bytes; the largest tensors that are live at the peak:\n{}",
+                      arena.lowest().arena, byte_text(arena.lowest().arena), budget,
+                      arena.peak_tensors_text(arena.lowest()))),
       minimum_(arena.lowest().arena) {}
 
 }  // namespace tessera

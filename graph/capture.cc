@@ -12,10 +12,10 @@ namespace {
 
 // Eager ops before the capture ran once; gradients of the captured step would use their old values.
 std::shared_ptr<const GradientStop> made_before(const TensorSpec& spec) {
-  return make_gradient_stop(fmt::format(
-      "a tracked tensor ({}) was computed before the step was captured; hand it in as an argument, "
-      "compute it in the step, or detach() it",
-      spec.text()));
+  return make_gradient_stop(
+      fmt::format("a tracked tensor ({}) was computed before the step was captured; pass it as an "
+                  "argument, compute it in the step, or detach() it",
+                  spec.text()));
 }
 
 }  // namespace
@@ -46,17 +46,15 @@ ValueId Capture::value_of(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
   if (impl.recorder == this) return impl.value;
   if (impl.recorder != nullptr)
-    throw Error(
-        fmt::format("capture: {} belongs to another captured step; hand it in as an "
-                    "argument",
-                    impl.spec.text()));
+    throw Error(fmt::format("capture: {} belongs to another captured step; pass it as an argument",
+                            impl.spec.text()));
   auto found = latest_.find(impl.storage.get());
   if (found != latest_.end()) {
     const Value& known = graph_.values[found->second];
     if (known.spec != impl.spec || known.offset != impl.offset)
       throw Error(
-          fmt::format("capture: two views of one tensor from outside ({} and {}); make them "
-                      "inside the step",
+          fmt::format("capture: the step uses two views of one outside tensor ({} and {}); create "
+                      "the views inside the step",
                       known.spec.text(), impl.spec.text()));
     return found->second;
   }
@@ -84,10 +82,10 @@ Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const S
       ValueId old = node.inputs[updates];
       const Value& before = graph_.values[old];
       if (!before.persistent())
-        throw Error(fmt::format(
-            "{}: updates input {} ({}), which is no parameter, buffer or optimizer state; "
-            "declare it in a Store",
-            op->name(), updates, before.spec.text()));
+        throw Error(
+            fmt::format("{}: updates input {} ({}), which is not a parameter, buffer or optimizer "
+                        "state; declare it in a Store",
+                        op->name(), updates, before.spec.text()));
       if (latest_.at(before.storage.get()) != old)
         throw Error(fmt::format("{}: '{}' has been updated since this version was read", op->name(),
                                 before.name));

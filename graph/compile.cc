@@ -51,8 +51,8 @@ class ProgramStep final : public CompiledStep {
     const ArenasInUse alone(*arenas_, signature().arguments);
     if (external.bytes < slot_bytes())
       throw ConfigError(
-          fmt::format("compiled function: its slots take {} bytes, but {} were brought; bring "
-                      "slot_bytes()",
+          fmt::format("compiled function: its slots need {} bytes, but the given memory has {}; "
+                      "provide slot_bytes()",
                       slot_bytes(), external.bytes));
     program_->use_external_slots(external, program_->compiled().device());
     const size_t own = program_->compiled().slot_bytes();
@@ -247,23 +247,23 @@ Signature signature_here() {
 // Returns how a signature differs from the one before.
 std::string difference(const Signature& now, const Signature& before) {
   if (now.arguments.size() != before.arguments.size())
-    return fmt::format("{} arguments, before {}", now.arguments.size(), before.arguments.size());
+    return fmt::format("{} arguments instead of {}", now.arguments.size(), before.arguments.size());
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
   for (size_t i = 0; i < now.arguments.size(); ++i)
     if (now.arguments[i] != before.arguments[i])
-      add(fmt::format("argument {}: {}, before {}", i, now.arguments[i].text(),
+      add(fmt::format("argument {}: {} instead of {}", i, now.arguments[i].text(),
                       before.arguments[i].text()));
   if (now.device != before.device)
-    add(fmt::format("device {}, before {}", now.device.name(), before.device.name()));
+    add(fmt::format("device {} instead of {}", now.device.name(), before.device.name()));
   if (now.training != before.training) add(fmt::format("training {}", now.training));
   if (now.gradients != before.gradients)
     add(now.gradients ? "not in a NoGradScope" : "in a NoGradScope");
   if (now.tracked != before.tracked) add("other arguments are tracked");
   const Settings &set = now.settings, &was = before.settings;
   if (set.threads != was.threads)
-    add(fmt::format("{} threads, before {}", set.threads, was.threads));
-  if (set.gpu != was.gpu) add("other settings of GPUs");
+    add(fmt::format("{} threads instead of {}", set.threads, was.threads));
+  if (set.gpu != was.gpu) add("other GPU settings");
   if (set.cpu.kernels != was.cpu.kernels)
     add(fmt::format("{} kernels", cpu_context().kernels_name()));
   if (set.cpu.winograd != was.cpu.winograd)
@@ -348,8 +348,8 @@ void Compiled::evict_if_full(const std::string& why) {
   const size_t most = std::max<size_t>(options_.max_signatures, 1);
   if (steps_.size() >= most && options_.when_full == WhenFull::refuse)
     throw Error(fmt::format(
-        "compile: {} signatures are compiled already, which is max_signatures; the next differs "
-        "by: {}; give arguments of equal shapes, or raise max_signatures",
+        "compile: {} signatures are already compiled, which is max_signatures; the next one "
+        "differs by: {}; pass arguments of equal shapes, or raise max_signatures",
         steps_.size(), why));
   if (steps_.size() >= most && options_.when_full == WhenFull::drop_oldest) {
     const auto oldest = std::min_element(last_use_.begin(), last_use_.end()) - last_use_.begin();
@@ -358,9 +358,10 @@ void Compiled::evict_if_full(const std::string& why) {
   }
   if (steps_.size() + 1 == most && most > 1 && options_.when_full == WhenFull::grow)
     log(LogLevel::warning,
-        fmt::format("compile: this is signature {} of one function ({}); each takes memory of its "
-                    "own: give arguments of equal shapes, or set max_signatures and when_full",
-                    most, why));
+        fmt::format(
+            "compile: this is signature {} of one function ({}); each signature uses its own "
+            "memory; pass arguments of equal shapes, or set max_signatures and when_full",
+            most, why));
 }
 
 const CompiledGraph* CompiledStep::compiled_graph() {
@@ -371,7 +372,8 @@ CompiledStep& Compiled::step(size_t i) {
   if (i < steps_.size()) return *steps_[i];
   throw Error(steps_.empty()
                   ? std::string("compile: nothing is compiled yet; call the function, or prepare()")
-                  : fmt::format("compile: there is no step {}, {} are compiled", i, steps_.size()));
+                  : fmt::format("compile: step {} does not exist; {} steps are compiled", i,
+                                steps_.size()));
 }
 
 std::string Compiled::graph(size_t i) {
@@ -398,7 +400,7 @@ Tensors Compiled::call(const Tensors& arguments) {
 void internal::check_argument_count(size_t wanted, size_t given) {
   if (wanted != given)
     throw ShapeError(
-        fmt::format("compile: the function takes {} tensors, given {}", wanted, given));
+        fmt::format("compile: the function takes {} tensors, but got {}", wanted, given));
 }
 
 }  // namespace tessera

@@ -128,7 +128,7 @@ class CompiledCall final : public Op {
   std::string_view name() const override { return "compiled function"; }
   bool is_equivalent(const Op& other) const override { return this == &other; }
   Specs infer(std::span<const TensorSpec>) const override {
-    throw InternalError("compiled function: it is on the tape only");
+    throw InternalError("compiled function: this op exists only on the tape");
   }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {

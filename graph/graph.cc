@@ -131,23 +131,25 @@ std::string verify_node(const Graph& graph, size_t s, const std::vector<ValueId>
   for (ValueId id : node.inputs) {
     if (id < 0 || id >= static_cast<ValueId>(graph.values.size()))
       return fault(fmt::format("reads value {}, which does not exist", id));
-    if (!made[id]) return fault(fmt::format("reads {} before it is made", graph.value_text(id)));
+    if (!made[id])
+      return fault(fmt::format("reads {} before it is computed", graph.value_text(id)));
     if (overwritten[roots[id]])
       return fault(fmt::format("reads {} after it was overwritten", graph.value_text(id)));
   }
   Specs specs = node.op->infer(graph.input_specs(node));
   if (specs.size() != node.outputs.size())
-    return fault(fmt::format("has {} outputs, the op makes {}", node.outputs.size(), specs.size()));
+    return fault(
+        fmt::format("has {} outputs, but the op returns {}", node.outputs.size(), specs.size()));
   for (size_t o = 0; o < specs.size(); ++o) {
     ValueId id = node.outputs[o];
     const Value& value = graph.values[id];
     specs[o].device = node.device;
     if (value.spec != specs[o])
-      return fault(fmt::format("{} is {}, the op makes {}", graph.value_text(id), value.spec.text(),
-                               specs[o].text()));
-    if (made[id]) return fault(fmt::format("{} is made twice", graph.value_text(id)));
+      return fault(fmt::format("{} is {}, but the op returns {}", graph.value_text(id),
+                               value.spec.text(), specs[o].text()));
+    if (made[id]) return fault(fmt::format("{} is computed twice", graph.value_text(id)));
     if (value.producer != static_cast<int>(s) || value.output != static_cast<int>(o))
-      return fault(fmt::format("{} does not know its producer", graph.value_text(id)));
+      return fault(fmt::format("the recorded producer of {} is wrong", graph.value_text(id)));
     int updates = node.op->updates(static_cast<int>(o));
     if (updates >= 0) {
       ValueId old = node.inputs[updates];

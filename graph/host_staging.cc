@@ -57,7 +57,8 @@ void HostStaging::make_buffers(StagingBuffers& buffers) {
 
 HostStaging::StagingBuffers& HostStaging::next() {
   if (submitted_ > collected_ + 1)
-    throw Error("step: two runs are submitted; collect() the first before the third is filled");
+    throw Error(
+        "step: two runs are submitted; collect() the first before writing arguments of the third");
   return buffers_[submitted_ % 2];
 }
 
@@ -101,7 +102,7 @@ void HostStaging::submit() {
   StagingBuffers& buffers = next();
   const bool prefetches = layout_.prefetched >= 0;
   if (prefetches && prefetched_from_ == nullptr)
-    throw Error("step: its largest argument was not given before submit()");
+    throw Error("step: the largest argument must be written before submit()");
   program_.bind();
   Stream &compute = ctx_.stream(), &copies = ctx_.copy_stream();
   if (prefetches) {
@@ -120,13 +121,15 @@ void HostStaging::submit() {
 }
 
 void HostStaging::collect() {
-  if (collected_ == submitted_) throw Error("step: no run is submitted; there is none to collect");
+  if (collected_ == submitted_)
+    throw Error("step: no run is submitted; call submit() before collect()");
   buffers_[collected_ % 2].done->synchronize();
   ++collected_;
 }
 
 const Tensor& HostStaging::output(size_t i) const {
-  if (collected_ == 0) throw Error("step: no run has been collected yet; it has no results");
+  if (collected_ == 0)
+    throw Error("step: no run has been collected yet; call collect() before reading results");
   return last().outputs.at(i);
 }
 

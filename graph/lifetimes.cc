@@ -140,7 +140,7 @@ std::string Lifetimes::text(const Graph& graph) const {
     const ValueId first = blocks[block_of[id]].value;
     if (first != id)
       lines +=
-          fmt::format("{} takes the block of {}\n", graph.value_text(id), graph.value_text(first));
+          fmt::format("{} reuses the block of {}\n", graph.value_text(id), graph.value_text(first));
   }
   return lines;
 }

@@ -32,7 +32,7 @@ struct Lifetimes {
 
   // Returns the blocks of a device's arena, in order; of_interval[i] is the block of interval i.
   Problem problem(std::vector<int>* of_interval = nullptr, Device device = {}) const;
-  // Returns a line for each value that reuses a block: "%9 takes the block of %4".
+  // Returns a line for each value that reuses a block: "%9 reuses the block of %4".
   std::string text(const Graph& graph) const;
 };
 

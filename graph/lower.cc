@@ -43,7 +43,7 @@ void check_names(const CompileOptions& options) {
   for (const std::string& name : given)
     if (!known(name))
       throw ConfigError(
-          fmt::format("compile: there is no pass '{}'; the passes are {}", name, pass_names()));
+          fmt::format("compile: unknown pass '{}'; the passes are {}", name, pass_names()));
 }
 
 void verify_after(const Graph& graph, const std::string& pass) {

@@ -46,7 +46,7 @@ PlanFile read(const std::string& text, const std::string& name) {
     }
   } catch (const Error& error) {
     throw ConfigError(
-        fmt::format("{}: is no plan as `trainer plan --json` writes it: {}", name, error.what()));
+        fmt::format("{}: is not a plan of `trainer plan --json`: {}", name, error.what()));
   }
   return file;
 }

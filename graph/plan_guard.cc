@@ -190,7 +190,7 @@ std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scra
   };
   if (std::any_of(node.outputs.begin(), node.outputs.end(), is_there)) return ", its output";
   if (std::any_of(node.inputs.begin(), node.inputs.end(), is_there)) return ", its input";
-  return ", which it was not given";
+  return ", which is neither its input nor its output";
 }
 
 uint64_t PlanGuard::checksum(Device device, const std::byte* at, size_t bytes) const {
@@ -283,14 +283,14 @@ void PlanGuard::compare_with_alone(int node) const {
     for (size_t k = 0; k < now.inputs.size() && k < 32; ++k)
       if (now.op->may_reuse(static_cast<int>(o)) >> k & 1 &&
           value_address_(now.inputs[k]) == value_address_(id))
-        throw fault(fmt::format("makes other bits of its output {} in place of its input {}, as "
-                                "may_reuse({}) allows",
+        throw fault(fmt::format("computes different bits of its output {} in place of its input "
+                                "{}, which may_reuse({}) allows",
                                 value, k, o),
-                    "read what an element is made of before it is written, or allow no reuse");
-    throw fault(fmt::format("makes other bits of its output {} from the same inputs when its "
-                            "scratch and its outputs held other bytes before",
+                    "read all inputs of an element before writing it, or allow no reuse");
+    throw fault(fmt::format("computes different bits of its output {} from the same inputs if its "
+                            "scratch and its outputs contained other bytes before",
                             value),
-                "write scratch before it is read, and keep nothing from one run() to the next");
+                "write scratch before reading it, and keep no data from one run() to the next");
   }
 }
 

@@ -322,7 +322,7 @@ std::string PlanReport::text() const {
     text += fmt::format("parameters   {:>12}  {} trainable, {} frozen\n", trainable + frozen,
                         trainable, frozen);
   if (budget.budget >= 0)
-    text += fmt::format("budget       {:>12}  of the arena, which takes {} without: {}\n",
+    text += fmt::format("budget       {:>12}  for the arena, which needs {} without a budget: {}\n",
                         human(budget.budget), human(budget.unconstrained), budget.text());
   // All tables share one width of names and one of bytes.
   size_t wide = std::string_view("the whole training").size();
@@ -342,10 +342,10 @@ std::string PlanReport::text() const {
     text += "\n";
     row(gpu_parts.empty() ? "the whole training" : "on the host", need());
     text += fmt::format("  with loaders, data and checkpoints{}\n",
-                        parts_complete ? "" : "; what decoders of pictures take comes on top");
+                        parts_complete ? "" : "; plus the memory of the image decoders");
   }
   for (const auto& [name, bytes] : parts) row("  " + part_name(name), bytes), text += "\n";
-  text += "\nat the fullest time\n";
+  text += "\nat the peak\n";
   for (const auto& [name, bytes] : classes) row("  " + name, bytes), text += "\n";
   return text + largest_text();
 }
@@ -377,10 +377,10 @@ std::string PlanReport::why(const std::string& word) const {
   for (const PlannedTensor& t : blocks) {
     const std::string whole = t.title() + " " + t.module_path;
     if (whole.find(word) == whole.npos) continue;
-    text += fmt::format("{} {}  {}\n  {} of {} at {}\n  made by    {}\n", t.title(), t.spec,
+    text += fmt::format("{} {}  {}\n  {}, {} at offset {}\n  computed by {}\n", t.title(), t.spec,
                         t.module_path, t.group, human(t.bytes), t.offset, node(t.lower));
     if (!t.kept_by.empty()) {
-      text += fmt::format("  kept until {}, {} nodes in all\n", t.kept_by, t.upper - t.lower);
+      text += fmt::format("  kept until  {}, {} nodes in all\n", t.kept_by, t.upper - t.lower);
     }
   }
   if (!text.empty()) return text;
@@ -393,7 +393,7 @@ PlanPicture PlanReport::picture(const std::string& title) const {
   PlanPicture picture{title, problem, plan, {}, node_names, forward_ends};
   for (const PlannedTensor& t : blocks) {
     std::string details = t.spec + (t.module_path.empty() ? "" : "  " + t.module_path);
-    if (!t.kept_by.empty()) details += "\nkept alive by " + t.kept_by;
+    if (!t.kept_by.empty()) details += "\nlast used by " + t.kept_by;
     picture.labels.push_back({t.title(), t.group, details});
   }
   return picture;

@@ -110,9 +110,9 @@ void Program::start_guard() {
 void Program::use_external_slots(ExternalMemory external, Device device) {
   const size_t i = compiled_.index_of(device);
   if (i == compiled_.plans.size())
-    throw Error(fmt::format("program: it has no slots on {}", device.name()));
+    throw Error(fmt::format("program: the program has no slots on {}", device.name()));
   if (memories_[i].slots)
-    throw Error("program: its slots are in use already; bring their memory before");
+    throw Error("program: the slots are already in use; provide their memory before the first use");
   memories_[i].slots = std::make_shared<Region>("slots", compiled_.plans[i].slot_bytes, external,
                                                 alignment_of(device));
 }
@@ -172,8 +172,8 @@ bool Program::take_regions() {
     bound_once_ = false;
     const PlanReport report = plan_report(compiled_);
     error.append(
-        fmt::format("\nthe program of {} nodes needs {} in its arena, {} of slots and {} "
-                    "of persistent tensors; the largest tensors when it is fullest:\n{}",
+        fmt::format("\nthe program of {} nodes needs {} for its arena, {} for slots and {} for "
+                    "persistent tensors; the largest tensors at the peak:\n{}",
                     report.nodes, byte_text(report.arena), byte_text(report.slots),
                     byte_text(report.persistent), report.peak_tensors_text()));
     throw;
@@ -344,8 +344,8 @@ std::optional<NonFinite> Program::find_non_finite() {
 std::string NonFinite::text() const {
   const double shown = std::isnan(number) ? std::abs(number) : number;  // a NaN has no sign
   const std::string what = fmt::format("{} at element {} of {}", shown, element, value);
-  if (node < 0) return what + ", there before the first op";
-  return fmt::format("node {} of the program, {}{}{}, made {}", node, op,
+  if (node < 0) return what + ", present before the first op";
+  return fmt::format("node {} of the program, {}{}{}, produced {}", node, op,
                      module_path.empty() ? "" : " in ", module_path, what);
 }
 

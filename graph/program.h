@@ -25,7 +25,7 @@ struct NonFinite {
   int64_t element = 0;
   double number = 0;
 
-  // "node 12 of the program, conv2d in layer1.0.conv1, made -inf at element 7 of %12 float32[...]"
+  // "node 12 of the program, conv2d in layer1.0.conv1, produced -inf at element 7 of %9 float32[8]"
   std::string text() const;
 };
 

@@ -77,7 +77,7 @@ std::string replay(const Graph& graph, const Lifetimes& lifetimes,
       arena_of(scratch).write(first, first + lifetimes.blocks[scratch].bytes, kScratch);
     }
     auto fault = [&](ValueId id, int owner, const char* when) {
-      return fmt::format("{} {} {} ({}), but {} has written over it", graph.node_text(s), when,
+      return fmt::format("{} {} {} ({}), but its memory belongs to {}", graph.node_text(s), when,
                          graph.value_text(id), graph.values[id].spec.text(),
                          owner == kScratch ? "scratch"
                          : owner < 0       ? "no value or another block"

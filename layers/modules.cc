@@ -21,7 +21,7 @@ namespace {
 
 void require_positive(const Module& module, const char* what, int64_t value) {
   if (value >= 1) return;
-  throw ConfigError(fmt::format("{}: {} must be at least 1, is {}", module.name(), what, value));
+  throw ConfigError(fmt::format("{}: {} must be >= 1, but is {}", module.name(), what, value));
 }
 
 }  // namespace
@@ -39,10 +39,10 @@ Conv2d::Conv2d(Store& store, std::string name, const Settings& s)
                                   s.groups, s.in, s.out));
   }
   if (s.identity && (s.groups != 1 || s.kernel.h % 2 == 0 || s.kernel.w % 2 == 0))
-    throw ConfigError(fmt::format(
-        "{}: filters that start as the identity need one group and a kernel with a middle, have {} "
-        "and {}",
-        this->name(), s.groups, s.kernel.text()));
+    throw ConfigError(
+        fmt::format("{}: identity filters need one group and a kernel of odd sizes, but have {} "
+                    "groups and kernel {}",
+                    this->name(), s.groups, s.kernel.text()));
   const Shape shape{s.out, s.kernel.h, s.kernel.w, s.in / s.groups};
   Initializer init = Initializer::he_normal(shape.elements(1, 4));
   if (s.identity) init = init.with_identity();

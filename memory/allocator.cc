@@ -35,11 +35,11 @@ class DirectAllocator : public Allocator {
     std::lock_guard lock(mutex_);
     if (bytes > limit_ || statistics_.live_bytes > limit_ - bytes) {
       const size_t left = limit_ - statistics_.live_bytes;
-      throw OutOfMemory(fmt::format(
-          "{}: out of memory: {} bytes asked, {} in use under a limit of {}; at most {} would fit; "
-          "use a smaller batch or raise the limit",
-          memory_.name(), bytes, statistics_.live_bytes, limit_,
-          byte_text(static_cast<int64_t>(left))));
+      throw OutOfMemory(
+          fmt::format("{}: out of memory: {} bytes requested, {} in use under a limit of {}; at "
+                      "most {} would fit; use a smaller batch or raise the limit",
+                      memory_.name(), bytes, statistics_.live_bytes, limit_,
+                      byte_text(static_cast<int64_t>(left))));
     }
     void* block = memory_.allocate(bytes, kEagerTag);
     blocks_.emplace(block, bytes);

@@ -415,11 +415,11 @@ struct CachingAllocator::Impl {
   [[noreturn]] void refuse(size_t bytes) const {
     const size_t most = limit();
     const std::string under = most == RawMemory::kNoLimit ? "" : fmt::format(", limit {}", most);
-    throw OutOfMemory(fmt::format(
-        "{}: out of memory: {} bytes asked, {} live, {} reserved{}, largest free block {}; {}use a "
-        "smaller batch or raise the limit",
-        memory.name(), bytes, statistics.live_bytes, statistics.reserved_bytes, under,
-        largest_free(), what_fits()));
+    throw OutOfMemory(
+        fmt::format("{}: out of memory: {} bytes requested, {} live, {} reserved{}, largest free "
+                    "block {}; {}use a smaller batch or raise the limit",
+                    memory.name(), bytes, statistics.live_bytes, statistics.reserved_bytes, under,
+                    largest_free(), what_fits()));
   }
 
   // Returns the size of the largest request that would succeed now, as text; empty if unlimited.

@@ -19,7 +19,7 @@ bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower
 std::string fault_of(const Interval& b) {
   if (b.size < 0) return fmt::format("its size must not be below 0, but it is {}", b.size);
   if (b.alignment < 1)
-    return fmt::format("its alignment must be at least 1, it is {}", b.alignment);
+    return fmt::format("its alignment must be at least 1, but is {}", b.alignment);
   if (b.size >= kLargest || b.alignment >= kLargest || b.offset >= kLargest ||
       b.lower <= -kLargest || b.lower >= kLargest || b.upper <= -kLargest || b.upper >= kLargest) {
     return "its numbers must fit 62 bits";
@@ -76,7 +76,7 @@ std::optional<std::string> malformed(const Problem& problem) {
       // Each summand is below 2^62, so no sum can overflow before the comparison.
       total = std::max(total, std::max<int64_t>(buffer.offset, 0)) + buffer.size;
       if (total < kLargest) total += buffer.alignment;
-      if (total >= kLargest) fault = "the sizes up to it must fit 62 bits together";
+      if (total >= kLargest) fault = "the sum of the sizes up to this buffer must fit 62 bits";
     }
     if (!fault.empty()) return fmt::format("buffer {} ({}): {}", i, buffer.id, fault);
   }

@@ -26,12 +26,12 @@ std::string describe(const Problem& problem, const Plan& plan, int64_t i) {
 std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
   const Interval& buffer = problem.buffers[i];
   const int64_t offset = plan.offsets[i];
-  if (offset < 0) return "must stand at or above 0";
+  if (offset < 0) return "must start at or above 0";
   if (buffer.alignment > 1 && offset % buffer.alignment != 0) {
-    return fmt::format("must stand at a multiple of {}", buffer.alignment);
+    return fmt::format("must start at a multiple of {}", buffer.alignment);
   }
   if (buffer.offset >= 0 && offset != buffer.offset) {
-    return fmt::format("is fixed at offset {}", buffer.offset);
+    return fmt::format("must start at its fixed offset {}", buffer.offset);
   }
   const bool takes_room = buffer.size > 0 && buffer.lower < buffer.upper;
   if (takes_room && (buffer.size > plan.bytes || offset > plan.bytes - buffer.size)) {
@@ -83,12 +83,12 @@ PlanFault overlap(const Problem& problem, const Plan& plan, int64_t first, int64
 std::optional<PlanFault> check(const Problem& problem, const Plan& plan) {
   if (plan.offsets.size() != problem.buffers.size()) {
     return PlanFault{-1, -1,
-                     fmt::format("the plan must have an offset for each of {} buffers, it has {}",
+                     fmt::format("the plan must have an offset for each of {} buffers, but has {}",
                                  problem.buffers.size(), plan.offsets.size())};
   }
   if (problem.capacity >= 0 && plan.bytes > problem.capacity) {
     return PlanFault{-1, -1,
-                     fmt::format("the plan takes {} bytes, {} more than the capacity of {}",
+                     fmt::format("the plan needs {} bytes, {} more than the capacity of {}",
                                  plan.bytes, plan.bytes - problem.capacity, problem.capacity)};
   }
   for (int64_t i = 0; i < static_cast<int64_t>(problem.buffers.size()); ++i) {

@@ -24,7 +24,7 @@ class Reader {
   Problem read() {
     if (!next_line()) {
       lines_.number = 1;
-      fail({"", 1}, "a header line is needed (id,lower,upper,size), the file is empty");
+      fail({"", 1}, "the file must begin with a header line (id,lower,upper,size), but is empty");
     }
     read_header();
     Problem problem;
@@ -90,7 +90,7 @@ class Reader {
       }
       const auto found = std::find(kNames.begin(), kNames.end(), name);
       if (found == kNames.end()) {
-        fail(fields_[i], fmt::format("unknown column {}; known are {}", in_quotes(name),
+        fail(fields_[i], fmt::format("unknown column {}; the columns are {}", in_quotes(name),
                                      fmt::join(kNames, ", ")));
       }
       int& where = where_[found - kNames.begin()];
@@ -107,7 +107,7 @@ class Reader {
 
   Interval read_buffer() {
     if (fields_.size() != columns_) {
-      fail(fields_.back(), fmt::format("{} fields are needed as in the header, the line has {}",
+      fail(fields_.back(), fmt::format("the line must have {} fields like the header, but has {}",
                                        columns_, fields_.size()));
     }
     Interval buffer;
@@ -121,7 +121,8 @@ class Reader {
     if (buffer.size < 0) fail(fields_[where_[kSize]], "a size must not be below 0");
     if (buffer.alignment < 1) fail(fields_[where_[kAlignment]], "an alignment must be at least 1");
     if (buffer.offset < -1) {
-      fail(fields_[where_[kOffset]], "an offset must not be below 0; -1 or nothing means none");
+      fail(fields_[where_[kOffset]],
+           "an offset must not be below 0; write -1 or nothing for no offset");
     }
     if (buffer.offset > 0 && buffer.offset % buffer.alignment != 0) {
       fail(fields_[where_[kOffset]],
@@ -142,13 +143,13 @@ class Reader {
       }
       const size_t dash = piece.text.find('-', 1);  // not the sign of the first number
       if (dash == piece.text.npos) {
-        fail(piece, "a gap reads 'from-to', this is " + in_quotes(piece.text));
+        fail(piece, "a gap must be 'from-to', but is " + in_quotes(piece.text));
       }
       const Field upper{piece.text.substr(dash + 1), piece.column + dash + 1};
       const Gap gap{parse({piece.text.substr(0, dash), piece.column}), add_inclusive(parse(upper))};
       const int64_t after = buffer.gaps.empty() ? buffer.lower : buffer.gaps.back().upper;
       if (gap.lower < after || gap.lower >= gap.upper || gap.upper > buffer.upper) {
-        fail(piece, fmt::format("gaps must ascend inside [{}, {}), this one is [{}, {})",
+        fail(piece, fmt::format("gaps must ascend inside [{}, {}), but one is [{}, {})",
                                 buffer.lower, buffer.upper, gap.lower, gap.upper));
       }
       buffer.gaps.push_back(gap);

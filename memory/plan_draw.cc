@@ -125,7 +125,7 @@ std::string legend_of(const Problem& problem, const std::string& letters,
                         b.id.empty() ? std::to_string(order[rank]) : b.id);
   }
   if (shown > 0 && letters.find('+') != letters.npos)
-    text += fmt::format("  +  one of the {} smaller ones\n",
+    text += fmt::format("  +  one of the {} smaller buffers\n",
                         std::count(letters.begin(), letters.end(), '+'));
   return text;
 }

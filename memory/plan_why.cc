@@ -119,18 +119,19 @@ std::string explanation_text(const Problem& problem, const Plan& plan, int buffe
   text += fmt::format("\nlive        in [{}, {})", b.lower, b.upper);
   for (const Gap& gap : b.gaps) text += fmt::format(", not in [{}, {})", gap.lower, gap.upper);
   if (story.load > 0) {
-    text +=
-        fmt::format("\nfullest     at time {}, when {} bytes are live, {:.1f} % of them its own\n",
-                    story.peak_time, story.load,
-                    100 * static_cast<double>(b.size) / static_cast<double>(story.load));
+    text += fmt::format(
+        "\npeak        at time {}, when {} bytes are live, {:.1f} % of them in this buffer\n",
+        story.peak_time, story.load,
+        100 * static_cast<double>(b.size) / static_cast<double>(story.load));
   } else {
-    text += "\nfullest     never: no byte is live when it is\n";
+    text += "\npeak        none: the buffer has no live bytes\n";
   }
   if (story.makes_bound) {
-    text += "lower bound it is part of it: at no time are more bytes live\n";
+    text += "lower bound includes this buffer: at no time are more bytes live\n";
   } else {
-    text += fmt::format("lower bound it is not part of it: {} bytes are live at another time\n",
-                        lower_bound(problem));
+    text +=
+        fmt::format("lower bound does not include this buffer: {} bytes are live at another time\n",
+                    lower_bound(problem));
   }
   const std::string beside = story.beside.empty() ? "nothing" : names(problem, story.beside);
   text += fmt::format("live then   {}\n", beside);
@@ -139,8 +140,8 @@ std::string explanation_text(const Problem& problem, const Plan& plan, int buffe
   text += "above it    " +
           neighbour_text(problem, story.above, story.hole_above, "the top of the plan") + "\n";
   return text + fmt::format(
-                    "without it  {} takes {} bytes instead of {}, the lower bound is {} instead "
-                    "of {}\n",
+                    "without it  {} needs {} bytes instead of {}, and the lower bound is {} "
+                    "instead of {}\n",
                     planner.name(), story.bytes_without, plan.bytes, story.bound_without,
                     lower_bound(problem));
 }

@@ -17,21 +17,21 @@ const Made& make(const std::string& path, const char* symbol, const char* what, 
   // Without a slash, dlopen would search the system's folders.
   void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    throw ConfigError(fmt::format("{} library {}: it cannot be loaded: {}", what, path, dlerror()));
+    throw ConfigError(fmt::format("{} library {}: cannot be loaded: {}", what, path, dlerror()));
   using Make = const Made* (*)();
   auto made = reinterpret_cast<Make>(dlsym(library, symbol));
   if (made == nullptr)
-    throw ConfigError(
-        fmt::format("{0} library {1}: it has no {0} for this version; end its source with "
-                    "{2} and build it again",
-                    what, path, macro));
+    throw ConfigError(fmt::format(
+        "{0} library {1}: has no {0} for this version; end its source with {2} and rebuild it",
+        what, path, macro));
   return *made();
 }
 
 [[noreturn]] void refuse_name(const std::string& path, const char* what, std::string_view name,
                               const std::string& known) {
-  throw ConfigError(fmt::format("{0} library {1}: there is a {0} '{2}' already; known are {3}",
-                                what, path, name, known));
+  throw ConfigError(
+      fmt::format("{0} library {1}: a {0} '{2}' already exists; choose a name other than {3}", what,
+                  path, name, known));
 }
 
 }  // namespace

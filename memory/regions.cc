@@ -22,13 +22,13 @@ Region::Region(std::string label, size_t bytes, ExternalMemory external, size_t 
   if (bytes == 0) return;
   if (external.data == nullptr || external.bytes < bytes) {
     throw ConfigError(fmt::format(
-        "{} region: the memory brought must hold {} bytes, but it has {}; bring a larger block",
+        "{} region: the external memory must have {} bytes, but has {}; pass a larger block",
         label_, bytes, external.data == nullptr ? 0 : external.bytes));
   }
   const auto address = reinterpret_cast<uintptr_t>(external.data);
   if (address % alignment != 0) {
     throw ConfigError(fmt::format(
-        "{} region: the memory brought must start at a multiple of {} bytes, but {:#x} is {} past "
+        "{} region: the external memory must start at a multiple of {} bytes, but {:#x} is {} past "
         "one; align it",
         label_, alignment, address, address % alignment));
   }

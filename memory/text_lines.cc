@@ -37,7 +37,8 @@ bool TextLines::next(std::string_view& line) {
   });
   if (bad != line.end())
     fail({{}, static_cast<size_t>(bad - line.begin()) + 1},
-         fmt::format("text is needed, this is the byte {:#04x}", static_cast<unsigned char>(*bad)));
+         fmt::format("the file must be text, but has the byte {:#04x} here",
+                     static_cast<unsigned char>(*bad)));
   return true;
 }
 
@@ -50,9 +51,9 @@ int64_t TextLines::whole_number(const TextPiece& at, int64_t lowest, int64_t lar
   const char* end = at.text.data() + at.text.size();
   const auto [stopped, error] = std::from_chars(at.text.data(), end, value);
   if (error == std::errc::invalid_argument || stopped != end)
-    fail(at, "an integer is needed, this is " + in_quotes(at.text));
+    fail(at, "must be an integer, but is " + in_quotes(at.text));
   if (error != std::errc() || value > largest || value < lowest)
-    fail(at, "a number must fit 62 bits, this is " + in_quotes(at.text));
+    fail(at, "a number must fit 62 bits, but this is " + in_quotes(at.text));
   return value;
 }
 

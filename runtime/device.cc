@@ -98,13 +98,11 @@ void require_device(Device device) {
     if (info.device == device) return;
   std::vector<std::string> names;
   for (const DeviceInfo& info : logical_devices()) names.push_back(info.device.name());
-  const std::string reason =
-      device.is_cpu()
-          ? "parts of the CPU are made by configure_devices(), which this call came before, or by "
-            "devices.cpu of a configuration"
-          : why_no_gpu();
+  const std::string reason = device.is_cpu() ? "to divide the CPU, call configure_devices() before "
+                                               "this call, or set devices.cpu in the configuration"
+                                             : why_no_gpu();
   const std::string text =
-      fmt::format("device: there is no {}; the devices here are {}{}{}", device.name(),
+      fmt::format("device: {} does not exist; the devices are {}{}{}", device.name(),
                   fmt::join(names, ", "), reason.empty() ? "" : "; ", reason);
   if (!device.is_cpu() && driver_mismatch()) throw VersionMismatch(text);
   throw DeviceError(text);

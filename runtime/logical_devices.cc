@@ -59,21 +59,21 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
     if (std::none_of(whole.begin(), whole.end(),
                      [&](const DeviceInfo& info) { return info.device == device; }))
       throw DeviceError(fmt::format(
-          "configure_devices: there is no {} to cut; trainer devices "
-          "lists what there is{}{}",
+          "configure_devices: {} does not exist; run trainer devices to list the devices{}{}",
           device.name(), device.is_cpu() ? "" : "; ", device.is_cpu() ? "" : why_no_gpu()));
     if (std::find(named.begin(), named.end(), device) != named.end())
       throw DeviceError(
           fmt::format("configure_devices: {} is named twice; give all its parts in "
                       "one entry",
                       device.name()));
-    const bool is_empty =
-        std::find(entry.limits.begin(), entry.limits.end(), size_t{0}) != entry.limits.end();
-    if (entry.parts < 1 || entry.bytes_each == 0 || is_empty)
+    const bool equal = entry.limits.empty();
+    const int64_t count = equal ? entry.parts : std::ssize(entry.limits);
+    const size_t least = equal ? entry.bytes_each : *std::ranges::min_element(entry.limits);
+    if (count < 1 || least == 0)
       throw DeviceError(
-          fmt::format("configure_devices: {} in {} parts of {} bytes; take at least "
-                      "one part and one byte",
-                      device.name(), entry.parts, entry.bytes_each));
+          fmt::format("configure_devices: {} must have at least one part and one byte per part, "
+                      "but has {} parts of {} bytes",
+                      device.name(), count, least));
     named.push_back(device);
   }
   for (const DeviceInfo& info : whole)
@@ -92,10 +92,10 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
 void refuse_live(const RawMemory& memory) {
   const size_t bytes = memory.statistics().live_bytes;
   if (bytes == 0) return;
-  throw DeviceError(fmt::format(
-      "configure_devices: too late: {} of {} are in use, taken before by tensors, steps "
-      "or loaders; call it before the first of them, or when the last has gone",
-      byte_text(static_cast<int64_t>(bytes)), memory.name()));
+  throw DeviceError(
+      fmt::format("configure_devices: no memory may be in use, but tensors, steps or loaders use "
+                  "{} of {}; call it before creating the first of them, or after freeing the last",
+                  byte_text(static_cast<int64_t>(bytes)), memory.name()));
 }
 
 // A device as planning needs it.
@@ -149,7 +149,7 @@ std::atomic<PlanningContext*> described{nullptr};
 void configure_devices(const std::vector<DeviceParts>& parts) {
   if (const std::string open = open_device_scope(); !open.empty())
     throw DeviceError(fmt::format(
-        "configure_devices: too late: {} came before and is still open; close it first", open));
+        "configure_devices: no DeviceScope may be open, but {} is; close it first", open));
   std::vector<LogicalDevice> fresh = parts.empty() ? std::vector<LogicalDevice>() : cut(parts);
   Table& all = table();
   std::vector<std::function<void()>> trims;
@@ -224,7 +224,7 @@ DescribedDevice::DescribedDevice(Device device, const DeviceProperties* properti
   if (!context) context = std::make_unique<PlanningContext>(device);
   PlanningContext* none = nullptr;
   if (!described.compare_exchange_strong(none, context.get()))
-    throw InternalError("a second device is described while one is");
+    throw InternalError("only one device may be described at a time");
   context->set_properties(properties);
 }
 

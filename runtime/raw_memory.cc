@@ -130,8 +130,8 @@ void RawMemory::refuse(size_t bytes, std::string_view tag) {
   const std::string held = usage_by_tag();
   const size_t fits = available();
   throw OutOfMemory(fmt::format(
-      "{}: out of memory: {} bytes asked, {} in use{}{}; asked for: {}{}; use a smaller batch or "
-      "raise the limit",
+      "{}: out of memory: {} bytes requested, {} in use{}{}; requested for: {}{}; use a smaller "
+      "batch or raise the limit",
       name(), bytes, statistics().live_bytes, allowed, held.empty() ? "" : ", held by " + held, tag,
       fits == kNoLimit
           ? ""

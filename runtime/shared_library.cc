@@ -104,12 +104,12 @@ std::string cut_off_text(const std::string& file) {
 LibraryTrial try_library(const std::string& file, const std::string& first,
                          const std::string& variable) {
   int ends[2];
-  if (pipe(ends) != 0) return {"no pipe for a child process", 0};
+  if (pipe(ends) != 0) return {"cannot create a pipe for a child process", 0};
   const pid_t child = fork();
   if (child < 0) {
     close(ends[0]);
     close(ends[1]);
-    return {"no child process to load it in", 0};
+    return {"cannot start a child process that loads it", 0};
   }
   if (child == 0) {
     dup2(ends[1], STDERR_FILENO);  // the vendor's error messages
@@ -130,7 +130,7 @@ LibraryTrial try_library(const std::string& file, const std::string& first,
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFSIGNALED(status))
-    return {fmt::format("loading it ends a process ({})", strsignal(WTERMSIG(status))), 0};
+    return {fmt::format("loading it crashes a process ({})", strsignal(WTERMSIG(status))), 0};
   const size_t space = said.find(' ');
   if (WEXITSTATUS(status) != 0) return {said.substr(space + 1), 0};
   return {"", std::atoi(said.c_str())};

@@ -8,8 +8,8 @@ namespace tessera {
 
 void refuse_thread(const char* purpose, const char* remedy, const std::system_error& error) {
   throw DeviceError(
-      fmt::format("threads: the system has none left for {} ({}); {}, or raise the limit of the "
-                  "user or of the container (ulimit -u)",
+      fmt::format("threads: the system cannot start a thread for {} ({}); {}, or raise the limit "
+                  "of the user or of the container (ulimit -u)",
                   purpose, error.code().message(), remedy));
 }
 

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/build/aarch64/root
 build=$PWD/build/aarch64/build
-floors=(runtime memory engine layers graph)
+tiers=(runtime memory engine layers graph)
 # Excluded: runs and trainings of whole networks, which take too long as qemu computes floats in
 # software; a measured time; a thousand allocators, whose address ranges take 24 GiB of qemu's tables.
 slow='CachingAllocator.NeedsNoMoreThanDirectForRandomEvents:Zoo/Bits.*/resnet20:BitsOfSessions.*:Zoo/Plans.ArenaIsAtOrUnder*:Plan.CompileTimeOfResNet20'
@@ -57,12 +57,12 @@ tools/setup.sh g++-aarch64-linux-gnu qemu-user
 unpack_packages
 cmake -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
   -DTESSERA_CUDA=OFF -DTESSERA_STRICT=ON
-ninja -C "$build" trainer "${floors[@]/%/_tests}"
+ninja -C "$build" trainer "${tiers[@]/%/_tests}"
 
 failed=()
-for floor in "${floors[@]}"; do
-  echo "aarch64: ${floor}_tests"
-  run "${floor}_tests" --gtest_brief=1 --gtest_filter="${1:--$slow}" || failed+=("${floor}_tests")
+for tier in "${tiers[@]}"; do
+  echo "aarch64: ${tier}_tests"
+  run "${tier}_tests" --gtest_brief=1 --gtest_filter="${1:--$slow}" || failed+=("${tier}_tests")
 done
 [[ -n ${1:-} ]] || train || failed+=(training)
 if [[ ${#failed[@]} -gt 0 ]]; then

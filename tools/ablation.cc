@@ -38,7 +38,7 @@ std::vector<std::string> all_passes() {
 
 const char* words_for(const std::string& pass) {
   if (pass == "in_place") return " (outputs reuse the bytes of inputs used for the last time)";
-  if (pass == "order_updates") return " (each update when its gradient is there)";
+  if (pass == "order_updates") return " (each update as soon as its gradient is computed)";
   return "";
 }
 
@@ -63,8 +63,8 @@ std::string output_of(const std::vector<std::string>& words, const std::string& 
   const pid_t child = ::fork();
   if (child < 0)
     throw DeviceError(
-        fmt::format("bench: the system has no process left: {}; raise the limit of "
-                    "the user or of the container (ulimit -u)",
+        fmt::format("bench: cannot start a process: {}; raise the process limit of the user or the "
+                    "container (ulimit -u)",
                     std::strerror(errno)));
   if (child == 0) {
     ::dup2(ends[1], STDOUT_FILENO);
@@ -91,7 +91,7 @@ std::string output_of(const std::vector<std::string>& words, const std::string& 
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw Error("bench: a run of --ablation failed; what it said stands above");
+    throw Error("bench: a run of --ablation failed; its error message is above");
   return text;
 }
 
@@ -124,20 +124,20 @@ void print_table(const char* time, const std::vector<Measured>& all, bool json) 
                                    {"spread", rounded(row.spread(), 4)},
                                    {"arena_bytes", row.arena},
                                    {"total_bytes", row.bytes}}));
-    return say(Json::list(rows).text());
+    return print_line(Json::list(rows).text());
   }
   size_t width = 0;
   for (const Measured& row : all) width = std::max(width, row.name.size());
   const Measured& whole = all.front();
   std::string text =
       fmt::format("{:<{}}  {:>9}  {:>7}  {:>7}  {:>11}  {:>7}  {:>11}", "", width,
-                  fmt::format("{} ms", time), "spread", "times", "arena", "times", "in all");
+                  fmt::format("{} ms", time), "spread", "ratio", "arena", "ratio", "total");
   for (const Measured& row : all)
     text += fmt::format(
         "\n{:<{}}  {:>9.2f}  {:>5.1f} %  {:>7.2f}  {:>11}  {:>7.2f}  {:>11}", row.name, width,
         row.fastest(), 100 * row.spread(), row.fastest() / whole.fastest(), byte_text(row.arena),
         static_cast<double>(row.arena) / static_cast<double>(whole.arena), byte_text(row.bytes));
-  say(text);
+  print_line(text);
 }
 
 }  // namespace

@@ -32,15 +32,15 @@ def clang_format():
 def main(root, fix=False):
     program = clang_format()
     if program is None:
-        print(f"skipped: there is no clang-format {VERSION}, and other versions format differently; "
-              f"Debian's package is called clang-format-{VERSION}")
+        print(f"skipped: clang-format {VERSION} is not installed, and other versions format differently; "
+              f"install clang-format-{VERSION} (Debian)")
         return SKIPPED
     files = [str(p) for p in measured_files(root) if p.suffix in (".h", ".cc", ".cu")]
     mode = ["-i"] if fix else ["--dry-run", "-Werror"]
     result = subprocess.run([program, *mode, *files], capture_output=True, text=True)
     wrong = sorted(set(re.findall(r"^(.+?):\d+:\d+: error: ", result.stderr, re.M)))
     for path in wrong:
-        print(f"{Path(path).relative_to(root)}: is not formatted; tools/check_format.py --fix does it")
+        print(f"{Path(path).relative_to(root)}: is not formatted; run tools/check_format.py --fix")
     if result.returncode != 0 and not wrong:
         print(result.stderr)
     print(f"{len(files)} files, {len(wrong)} violations")

@@ -19,7 +19,7 @@ BELOW = {
     "tools": {"runtime", "memory", "engine", "layers", "graph", "models"},
 }
 # The tiers of models/, each above the ones before it.
-STOREYS = ["data", "zoo", "config", "run", "training", "study"]
+MODEL_TIERS = ["data", "zoo", "config", "run", "training", "study"]
 MAX_DEPTH = 6
 MAX_PUBLIC = 43  # outside layers/, which has one for each op
 UMBRELLAS = ["core.h", "tessera.h", "cuda.h"]
@@ -38,29 +38,29 @@ OF_CUDA = re.compile(r"^(cuda|cublas|cudnn|curand|nccl)\w*\.(h|hpp)$")
 def sources(root):
     """Returns {path from the root: text} of the C++ and CUDA files of tiers and the root's headers."""
     found = {p.name: p for p in root.glob("*.h")}
-    for floor in BELOW:
-        for path in sorted((root / floor).rglob("*")):
+    for tier in BELOW:
+        for path in sorted((root / tier).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu"):
                 found[path.relative_to(root).as_posix()] = path
     return {name: path.read_text(encoding="utf-8") for name, path in found.items()}
 
 
-def floor_of(name):
+def tier_of(name):
     return name.split("/")[0] if "/" in name else None
 
 
-def storey_of(name):
+def model_tier_of(name):
     """Returns the number of a file's tier in models/; None for other files."""
     parts = name.split("/")
-    return STOREYS.index(parts[1]) if parts[0] == "models" and parts[1] in STOREYS else None
+    return MODEL_TIERS.index(parts[1]) if parts[0] == "models" and parts[1] in MODEL_TIERS else None
 
 
 def check_file(name, text, files):
     """Returns (violations, project files that this one includes)."""
     problems, targets = [], []
-    floor = floor_of(name)
-    if floor == "models" and storey_of(name) is None:
-        problems.append(f"{name}: stands on no storey of models/ ({', '.join(STOREYS)})")
+    tier = tier_of(name)
+    if tier == "models" and model_tier_of(name) is None:
+        problems.append(f"{name}: is in no tier of models/ ({', '.join(MODEL_TIERS)})")
     is_header = name.endswith(".h")
     is_cuda = "/cuda/" in name or name.endswith("_cuda.h")
     for quote, spelled in INCLUDE.findall(text):
@@ -76,11 +76,11 @@ def check_file(name, text, files):
         targets.append(target)
         if target not in files:
             problems.append(f'{name}: "{spelled}" does not exist')
-        elif floor is not None and floor_of(target) not in BELOW[floor] | {floor}:
-            problems.append(f'{name}: {floor}/ must not include "{spelled}": it is not below')
-        elif (storey_of(name) is not None and storey_of(target) is not None
-              and storey_of(target) > storey_of(name)):
-            problems.append(f'{name}: models/{STOREYS[storey_of(name)]}/ must not include '
+        elif tier is not None and tier_of(target) not in BELOW[tier] | {tier}:
+            problems.append(f'{name}: {tier}/ must not include "{spelled}": it is not below')
+        elif (model_tier_of(name) is not None and model_tier_of(target) is not None
+              and model_tier_of(target) > model_tier_of(name)):
+            problems.append(f'{name}: models/{MODEL_TIERS[model_tier_of(name)]}/ must not include '
                             f'"{spelled}": it is not below')
     if SWITCH.search(text) and name != SWITCH_HEADER:
         problems.append(f"{name}: only {SWITCH_HEADER} reads TESSERA_CUDA; use `if constexpr "
@@ -92,35 +92,35 @@ def public_headers(root):
     """Returns {name: whether it needs CUDA} of the headers that the tiers' CMakeLists.txt call public:
     those that they name, and of folders taken as a whole those that no filter excludes."""
     found = {name: name == "cuda.h" for name in UMBRELLAS if (root / name).exists()}
-    for floor in [*BELOW, "models/data"]:
-        listing = root / floor / "CMakeLists.txt"
+    for tier in [*BELOW, "models/data"]:
+        listing = root / tier / "CMakeLists.txt"
         if not listing.exists():
             continue
         text = listing.read_text(encoding="utf-8")
         for patterns, others in ALL_HEADERS.findall(text):
             found |= {path.relative_to(root).as_posix(): False for pattern in patterns.split()
-                      for path in sorted((root / floor).glob(pattern))
+                      for path in sorted((root / tier).glob(pattern))
                       if not re.search(others.replace("\\\\", "\\"), path.name)}
         for keyword, names in HEADERS.findall(text):
             for name in re.findall(r"^\s+([\w/]+\.h)\b", names, re.M):
-                found[f"{floor}/{name}"] = keyword == "CUDA_HEADERS"
+                found[f"{tier}/{name}"] = keyword == "CUDA_HEADERS"
     return found
 
 
 def check_public(root, files, includes):
     """Returns what is wrong with the public headers."""
     public = public_headers(root)
-    problems = [f"{name}: named as a public header, but is not there"
+    problems = [f"{name}: named as a public header, but does not exist"
                 for name in public if name not in files]
     for name in public:
         problems += [f"{name}: a public header includes the private {target}"
                      for target in includes.get(name, ()) if target not in public]
-    counted = [n for n, cuda in public.items() if not cuda and floor_of(n) != "layers"]
+    counted = [n for n, cuda in public.items() if not cuda and tier_of(n) != "layers"]
     if len(counted) > MAX_PUBLIC:
         problems.append(f"{len(counted)} public headers outside layers/ are over {MAX_PUBLIC}")
     umbrella = includes.get("core.h", ())
     problems += [f"core.h: lacks the op {name}" for name in public
-                 if floor_of(name) == "layers" and "/shared/" not in name and name not in umbrella]
+                 if tier_of(name) == "layers" and "/shared/" not in name and name not in umbrella]
     return problems, len(counted)
 
 

@@ -54,7 +54,7 @@ CLI::Option* add_bytes(CLI::App& app, const std::string& names, int64_t& bytes,
     if (!given.bytes)
       throw CLI::ValidationError(
           names,
-          fmt::format("'{}' is no number of bytes; {}", text,
+          fmt::format("'{}' is not a number of bytes; {}", text,
                       given.instead.empty()
                           ? "write 4096, 64KiB or 8GiB"
                           : fmt::format("write '{}': units are powers of 1024", given.instead)));
@@ -70,7 +70,7 @@ CLI::Option* add_percent(CLI::App& app, const std::string& names, double& part,
     if (!text.ends_with('%') ||
         parse_number(std::string_view(text).substr(0, text.size() - 1), number) != std::errc() ||
         std::signbit(number))
-      throw CLI::ValidationError(names, fmt::format("'{}' is no part in percent; write 5%", text));
+      throw CLI::ValidationError(names, fmt::format("'{}' is not a percentage; write 5%", text));
     part = number / 100;
   };
   return app.add_option_function<std::string>(names, read, help)->type_name("PERCENT");
@@ -84,7 +84,7 @@ CLI::Option* add_seconds(CLI::App& app, const std::string& names, double& second
     if (parse_number(given.number, number) != std::errc() || std::signbit(number) ||
         !(given.unit.empty() || given.unit == "s"))
       throw CLI::ValidationError(
-          names, fmt::format("'{}' is no number of seconds; write 60, 0.5 or 60s", text));
+          names, fmt::format("'{}' is not a number of seconds; write 60, 0.5 or 60s", text));
     seconds = number;
   };
   return app.add_option_function<std::string>(names, read, help)->type_name("SECONDS");

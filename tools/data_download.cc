@@ -36,21 +36,21 @@ void check_answer(Sink& sink) {
   curl_easy_getinfo(sink.curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
   const bool goes_on = code == 206 && sink.at > 0;
   if (!goes_on && code != 200) {
-    sink.refused = fmt::format("an answer that is no file (status {})", code);
+    sink.refused = fmt::format("the answer is not a file (status {})", code);
     return;
   }
   sink.skip = goes_on ? 0 : sink.at;
   const int64_t all = sink.most - sink.at + sink.skip;
   if (type != nullptr && std::string_view(type).starts_with("text/html")) {
     sink.refused =
-        "the answer is a web page (text/html), not the file; the network may want a "
-        "login in a browser first";
+        "the answer is a web page (text/html), not the file; the network may require a login in a "
+        "browser first";
   } else if (length > all) {
     sink.refused =
         fmt::format("the server sends more than the {} bytes of the published file", sink.most);
   } else if (length >= 0 && length < all) {
-    sink.refused = fmt::format("the answer is not the file: it has {} bytes where {} are to come",
-                               length, all);
+    sink.refused =
+        fmt::format("the answer is not the file: it has {} bytes instead of {}", length, all);
   }
 }
 
@@ -134,7 +134,7 @@ Download download(const std::string& url, const std::string& path, int64_t most,
   const bool full = std::fflush(file.get()) != 0 || sink.full;
   file.reset();
   if (sink.at == 0 || sink.at > most) std::remove(path.c_str());
-  if (full) return {path + ": the disk refuses", false};
+  if (full) return {path + ": writing failed; free disk space", false};
   if (!sink.refused.empty()) return {sink.refused, false};
   if (sink.at > most)
     return {fmt::format("the server sends more than the {} bytes of the published file", most),
@@ -142,7 +142,7 @@ Download download(const std::string& url, const std::string& path, int64_t most,
   if (result != CURLE_OK)
     return {why[0] != '\0' ? why : curl_easy_strerror(result), may_pass(result, curl.get())};
   if (sink.at < most)
-    return {fmt::format("the server ends after {} of {} bytes", sink.at, most), true};
+    return {fmt::format("the answer ends after {} of {} bytes", sink.at, most), true};
   return {};
 }
 

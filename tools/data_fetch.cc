@@ -101,31 +101,31 @@ std::string fetch_from(const std::string& url, const std::string& path, const Pu
 }
 
 void fetch_file(const PublishedSet& set, const PublishedFile& file, const std::string& root,
-                const std::string& from, const std::function<void(const std::string&)>& say,
+                const std::string& from, const std::function<void(const std::string&)>& print_line,
                 const FetchProgress& progress) {
   const std::string path = (fs::path(root) / file.name).string();
-  if (holds(path, file)) return say(fmt::format("{}: is there", path));
+  if (holds(path, file)) return print_line(fmt::format("{}: already present", path));
   if (!from.empty() && from.find("://") == std::string::npos) {
     const std::string source = (fs::path(from) / file.name).string();
     verify_file(source, file);
     if (fs::exists(path) && fs::equivalent(source, path)) return;
     fs::copy_file(source, path + ".part", fs::copy_options::overwrite_existing);
     fs::rename(path + ".part", path);
-    return say(fmt::format("{}: copied from {}", path, source));
+    return print_line(fmt::format("{}: copied from {}", path, source));
   }
   std::vector<std::string> mirrors = set.mirrors;
   if (!from.empty()) mirrors = {from.ends_with('/') ? from : from + "/"};
   std::string tried;
   for (const std::string& mirror : mirrors) {
-    say(fmt::format("{}: {:.1f} MiB from {}", file.name,
-                    static_cast<double>(file.bytes) / (1 << 20), mirror));
+    print_line(fmt::format("{}: {:.1f} MiB from {}", file.name,
+                           static_cast<double>(file.bytes) / (1 << 20), mirror));
     std::string why = fetch_from(mirror + file.name, path, file, progress);
-    if (why.empty()) return say(fmt::format("{}: SHA-256 is right", path));
+    if (why.empty()) return print_line(fmt::format("{}: SHA-256 is correct", path));
     tried += fmt::format("\n  {}{}: {}", mirror, file.name, why);
   }
   throw DataError(
-      fmt::format("data fetch {}: no source has {}; tried{}\n  get it in another way "
-                  "and give its folder with --from",
+      fmt::format("data fetch {}: cannot download {}; tried{}\n  download it in another way and "
+                  "pass its folder with --from",
                   set.name, file.name, tried));
 }
 
@@ -149,8 +149,8 @@ class TarReader {
     const int result = archive_read_next_header(archive_.get(), &entry);
     if (result == ARCHIVE_EOF) return nullptr;
     if (result != ARCHIVE_OK && result != ARCHIVE_WARN) fail();
-    if (archive_entry_size(entry) > kMaxMember) fail("the entry is larger than any of a data set");
-    if (++entries_ > kMaxEntries) fail("it has more entries than any data set");
+    if (archive_entry_size(entry) > kMaxMember) fail("an entry is too large for a data set");
+    if (++entries_ > kMaxEntries) fail("the archive has more entries than any data set");
     return entry;
   }
 
@@ -174,12 +174,12 @@ class TarReader {
   }
   [[noreturn]] void fail() {
     const char* why = archive_error_string(archive_.get());
-    fail(why != nullptr ? why : "it cannot be read");
+    fail(why != nullptr ? why : "the archive cannot be read");
   }
   [[noreturn]] void fail(const std::string& why) {
     throw DataError(fmt::format(
-        "{}: byte {} (decompressed): {}; it is damaged or not what its name says, get it again",
-        path_, std::max<int64_t>(0, archive_filter_bytes(archive_.get(), 0)), why));
+        "{}: byte {} (decompressed): {}; the file is damaged or wrong; download it again", path_,
+        std::max<int64_t>(0, archive_filter_bytes(archive_.get(), 0)), why));
   }
 
   const std::string path_;
@@ -206,7 +206,7 @@ void write_member(TarReader& tar, int64_t size, const fs::path& path) {
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
   tar.read(size, out);
   out.close();
-  if (!out) throw DataError(part.string() + ": the disk refuses");
+  if (!out) throw DataError(part.string() + ": writing failed; free disk space");
   fs::rename(part, path);
 }
 
@@ -238,7 +238,7 @@ std::vector<PublishedFile> read_manifest(const std::string& path) {
     files.push_back(file);
   }
   if (files.empty() || !in.eof())
-    throw ConfigError(path + ": must have lines 'SHA256 BYTES NAME', the name without folders");
+    throw ConfigError(path + ": must have lines 'SHA256 BYTES NAME', and names without folders");
   return files;
 }
 
@@ -248,7 +248,7 @@ void verify_file(const std::string& path, const PublishedFile& expected) {
   if (error) throw DataError(fmt::format("{}: {}", path, error.message()));
   if (size != expected.bytes)
     throw DataError(
-        fmt::format("{}: has {} bytes, the published file {}", path, size, expected.bytes));
+        fmt::format("{}: has {} bytes, but the published file has {}", path, size, expected.bytes));
   const std::string hex = digest_of(path);
   if (hex != expected.sha256)
     throw DataError(fmt::format("{}: is not the published file: its SHA-256 is {}, not {}", path,
@@ -256,14 +256,15 @@ void verify_file(const std::string& path, const PublishedFile& expected) {
 }
 
 void fetch(const PublishedSet& set, const std::string& root, const std::string& from,
-           const std::function<void(const std::string&)>& say, const FetchProgress& progress) try {
+           const std::function<void(const std::string&)>& print_line,
+           const FetchProgress& progress) try {
   fs::create_directories(root);
   for (const PublishedFile& file : set.downloads) {
-    fetch_file(set, file, root, from, say, progress);
+    fetch_file(set, file, root, from, print_line, progress);
     if (!file.name.ends_with(".tar.gz")) continue;
     const std::vector<std::string> members = set.members();
     unpack((fs::path(root) / file.name).string(), members, root);
-    say(fmt::format("{}: {} files unpacked", root, members.size()));
+    print_line(fmt::format("{}: {} files unpacked", root, members.size()));
   }
 } catch (const fs::filesystem_error& error) {
   throw DataError(fmt::format("data fetch {}: {}", set.name, error.what()));

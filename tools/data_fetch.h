@@ -32,7 +32,8 @@ using FetchProgress = std::function<void(const PublishedFile&, int64_t)>;
 // the set's mirrors. Calls `say` with a line now and then, and `progress` often during a download,
 // with the bytes of the file so far. Throws DataError if no source has the right bytes.
 void fetch(const PublishedSet& set, const std::string& root, const std::string& from,
-           const std::function<void(const std::string&)>& say, const FetchProgress& progress = {});
+           const std::function<void(const std::string&)>& print_line,
+           const FetchProgress& progress = {});
 
 // Throws DataError unless the file has the expected bytes.
 void verify_file(const std::string& path, const PublishedFile& expected);

@@ -33,12 +33,12 @@ void begin_program() { std::signal(SIGXFSZ, SIG_IGN); }
 
 void flush_out() { keep(std::fflush(stdout) == 0); }
 
-void say(const std::string& line) {
+void print_line(const std::string& line) {
   write_out(wrapped(line, columns_of(stdout)) + "\n");
   flush_out();
 }
 
-void complain(const std::string& line) {
+void print_error(const std::string& line) {
   const std::string text = wrapped(line, columns_of(stderr)) + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
 }

@@ -16,13 +16,13 @@ void begin_program();
 void write_out(std::string_view text);
 
 // Writes a whole line and flushes it; wraps it to the width of a terminal.
-void say(const std::string& line);
+void print_line(const std::string& line);
 
 // Prints nothing, for --quiet.
 inline void print_nothing(const std::string&) {}
 
 // Writes a wrapped line to standard error; ignores errors.
-void complain(const std::string& line);
+void print_error(const std::string& line);
 
 // Flushes standard output; call it before later text goes to standard error.
 void flush_out();

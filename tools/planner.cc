@@ -16,14 +16,14 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Plans memory: where each buffer stands, given when it is live. Files are CSV with "
-      "the columns id,lower,upper,size and optionally alignment,hint,gaps,offset.");
+      "Plans memory: assigns an offset to each buffer, given its lifetime. Files are CSV with the "
+      "columns id,lower,upper,size and optionally alignment,hint,gaps,offset.");
   app.name("planner");
   app.require_subcommand(1);
   app.set_version_flag("--version", "planner of Tessera " TESSERA_VERSION);
   app.fallthrough();
   app.add_option("--planner-lib",
-                 "a shared library with one more planner (memory/planner_library.h)")
+                 "a shared library with an additional planner (memory/planner_library.h)")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { tessera::load_planner(path); });

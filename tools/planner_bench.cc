@@ -41,7 +41,7 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& path
       if (entry.path().extension() == ".csv") files.push_back(entry.path());
     }
     if (files.size() == before) {
-      throw DataError(fmt::format("{}: there is no .csv file in this folder", path));
+      throw DataError(fmt::format("{}: the folder has no .csv files", path));
     }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }
@@ -110,7 +110,7 @@ BenchResults bench_ablation(const std::vector<std::filesystem::path>& files, con
 
 int bench(const Arguments& arguments) {
   if (!arguments.plot.empty() && !arguments.plot.ends_with(".svg"))
-    throw ConfigError(fmt::format("bench: the plot must end in .svg, it is '{}'", arguments.plot));
+    throw ConfigError(fmt::format("bench: -o must end in .svg, but is '{}'", arguments.plot));
   const std::vector<std::filesystem::path> files = files_of(arguments.files);
   const BenchResults results = arguments.ablation ? bench_ablation(files, arguments.limits)
                                                   : bench_planners(files, arguments.limits);
@@ -145,19 +145,19 @@ void add_bench_commands(CLI::App& app, Command& command) {
         [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
-  CLI::App* comparing = add("compare", "all planners side by side, a table for each file", compare);
+  CLI::App* comparing = add("compare", "compare all planners in a table for each file", compare);
   comparing->add_option("files", arguments->files, "problems, or folders of them")->required();
-  CLI::App* benching = add("bench", "all planners over all files: one table and one plot", bench);
+  CLI::App* benching = add("bench", "run all planners on all files: one table and one plot", bench);
   benching->add_option("files", arguments->files, "problems, or folders of them")->required();
   benching->add_flag("--json", arguments->json, "as JSON");
   benching->add_option("-o,--output", arguments->plot, "write a plot as SVG");
   benching->add_flag("--ablation", arguments->ablation,
-                     "the exact search instead, with each of its inferences switched off");
-  benching->add_option("--nodes", arguments->limits.nodes, "decisions for each search")
+                     "run the exact search instead, with each of its inferences disabled in turn");
+  benching->add_option("--nodes", arguments->limits.nodes, "limit of decisions for each search")
       ->check(CLI::NonNegativeNumber);
   benching->add_option("--columns", arguments->columns, "width of the table")
       ->capture_default_str();
-  add("list", "the planners there are", list);
+  add("list", "list the planners", list);
 }
 
 }  // namespace tessera

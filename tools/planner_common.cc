@@ -14,7 +14,7 @@ namespace tessera {
 const Planner& planner_named(const std::string& name) {
   const Planner* planner = find_planner(name);
   if (planner != nullptr) return *planner;
-  throw ConfigError(fmt::format("unknown planner '{}'; known are {}", name, planner_names()));
+  throw ConfigError(fmt::format("unknown planner '{}'; write one of {}", name, planner_names()));
 }
 
 bool placed(const Solution& solution) {
@@ -39,7 +39,7 @@ Plan take_plan(Problem& problem, const std::string& file) {
   for (Interval& buffer : problem.buffers) {
     if (buffer.offset < 0) {
       throw DataError(
-          fmt::format("{}: buffer '{}' has no offset; 'planner solve' finds one", file, buffer.id));
+          fmt::format("{}: buffer '{}' has no offset; run 'planner solve' first", file, buffer.id));
     }
     plan.offsets.push_back(buffer.offset);
     if (buffer.size > 0 && buffer.lower < buffer.upper) {
@@ -57,7 +57,7 @@ void print_conflict(const Problem& problem, const Solution& solution) {
     fmt::print(stderr, "planner: infeasible: fixed buffers overlap\n");
   }
   if (solution.conflict.empty()) return;
-  fmt::print(stderr, "planner: these {} cannot be placed together, any fewer of them can:\n",
+  fmt::print(stderr, "planner: these {} buffers do not fit together, but any fewer of them do:\n",
              solution.conflict.size());
   for (int i : solution.conflict) {
     const Interval& b = problem.buffers[i];

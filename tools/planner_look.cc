@@ -44,8 +44,8 @@ Planned planned(const Arguments& arguments) {
 int draw(const Arguments& arguments) {
   const std::string kind = std::filesystem::path(arguments.output).extension();
   if (!kind.empty() && kind != ".svg" && kind != ".html" && kind != ".txt") {
-    throw ConfigError(fmt::format("draw: the output must end in .svg, .html or .txt, it is '{}'",
-                                  arguments.output));
+    throw ConfigError(
+        fmt::format("draw: -o must end in .svg, .html or .txt, but is '{}'", arguments.output));
   }
   const auto [problem, solution] = planned(arguments);
   if (!placed(solution)) {
@@ -80,11 +80,11 @@ int buffer_named(const Problem& problem, const Arguments& arguments) {
   }
   if (found.size() == 1) return last;
   if (found.empty()) {
-    throw ConfigError(fmt::format("{}: there is no buffer '{}' among its {}", arguments.file, name,
+    throw ConfigError(fmt::format("{}: no buffer '{}' among its {} buffers", arguments.file, name,
                                   problem.buffers.size()));
   }
-  throw ConfigError(fmt::format("{}: several buffers are called '{}': {}", arguments.file, name,
-                                fmt::join(found, ", ")));
+  throw ConfigError(fmt::format("{}: several buffers are named '{}'; write one of {}",
+                                arguments.file, name, fmt::join(found, ", ")));
 }
 
 int explain(const Arguments& arguments) {
@@ -99,7 +99,7 @@ int explain(const Arguments& arguments) {
   const int buffer = buffer_named(problem, arguments);
   const Interval& b = problem.buffers[buffer];
   if (b.size == 0 || b.lower == b.upper) {
-    throw DataError(fmt::format("{}: buffer '{}' takes no room: {} bytes, live in [{}, {})",
+    throw DataError(fmt::format("{}: buffer '{}' needs no memory: {} bytes, live in [{}, {})",
                                 arguments.file, b.id, b.size, b.lower, b.upper));
   }
   write_out(explanation_text(problem, solution.plan, buffer, planner_named(arguments.planner)));
@@ -119,7 +119,7 @@ void add_look_commands(CLI::App& app, Command& command) {
         [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
-  CLI::App* drawing = add("draw", "a picture of the plan: time to the right, addresses up", draw);
+  CLI::App* drawing = add("draw", "draw the plan: time runs to the right, addresses upwards", draw);
   drawing->add_option("-o,--output", arguments->output,
                       "write F.svg, F.html (with hover and search) or F.txt");
   drawing->add_option("--columns", arguments->columns, "width of the text")->capture_default_str();
@@ -128,7 +128,7 @@ void add_look_commands(CLI::App& app, Command& command) {
       "why",
       "explain one buffer: its offset, its neighbours in memory, and the bytes saved without it",
       explain);
-  explaining->add_option("buffer", arguments->buffer, "its id, or #3 for the fourth of the file")
+  explaining->add_option("buffer", arguments->buffer, "its id, or #3 for the fourth buffer")
       ->required();
 }
 

@@ -53,8 +53,8 @@ int export_model(const Arguments& arguments) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   execv(trainer.c_str(), words.data());
-  throw DataError(fmt::format("export: {} cannot be run: {}; it must stand beside planner", trainer,
-                              std::strerror(errno)));
+  throw DataError(fmt::format("export: cannot run {}: {}; put it into the folder of planner",
+                              trainer, std::strerror(errno)));
 }
 
 void add_random(CLI::App& command, RandomProblem& random) {
@@ -66,18 +66,18 @@ void add_random(CLI::App& command, RandomProblem& random) {
   const auto share = [&](const char* name, double& target, const char* help) {
     command.add_option(name, target, help)->check(CLI::Range(0.0, 1.0))->capture_default_str();
   };
-  number("--buffers", random.buffers, 10'000'000, "how many");
+  number("--buffers", random.buffers, 10'000'000, "number of buffers");
   command.add_option("--seed", random.seed, "the same seed gives the same problem")
       ->capture_default_str();
-  number("--times", random.times, 1'000'000'000, "beginnings are below it");
+  number("--times", random.times, 1'000'000'000, "lifetimes begin before this time");
   add_bytes(command, "--max-size", random.largest, "the largest size, up to 64GiB (64KiB)");
   number("--max-alignment", random.largest_alignment, int64_t{1} << 30, "the largest power of 2");
-  share("--long-lived", random.long_lived, "share of those that may live throughout");
-  share("--aligned", random.aligned, "share of those with an alignment");
-  share("--gaps", random.gaps, "share of those with gaps");
-  share("--fixed", random.fixed, "share of those whose offset is given");
-  share("--hints", random.hints, "share of those with a hint");
-  share("--empty", random.empty, "share of those without bytes, or without a lifetime");
+  share("--long-lived", random.long_lived, "fraction of the buffers that may live throughout");
+  share("--aligned", random.aligned, "fraction with an alignment");
+  share("--gaps", random.gaps, "fraction with gaps");
+  share("--fixed", random.fixed, "fraction with a fixed offset");
+  share("--hints", random.hints, "fraction with a hint");
+  share("--empty", random.empty, "fraction without bytes, and fraction without a lifetime");
 }
 
 }  // namespace
@@ -86,20 +86,20 @@ void add_make_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
     CLI::App* sub = app.add_subcommand(name, help);
-    sub->add_option("-o,--output", arguments->output, "a CSV file instead of the terminal");
+    sub->add_option("-o,--output", arguments->output, "a file instead of standard output");
     sub->callback(
         [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
-  CLI::App* random = add("random", "a problem at random, as CSV", make_random);
+  CLI::App* random = add("random", "make a random problem, as CSV", make_random);
   add_random(*random, arguments->random);
   random
       ->add_option("--training", arguments->training_batch,
-                   "instead, for planner recompute, what ResNet-50 trains at this batch")
+                   "for planner recompute instead: a ResNet-50 step at this batch size")
       ->check(CLI::Range(1, 100'000));
   CLI::App* exporting =
-      add("export", "the problem of a model's training step, as CSV", export_model);
-  exporting->add_option("--config", arguments->config, "YAML file, as of trainer")->required();
+      add("export", "write the problem of a model's training step, as CSV", export_model);
+  exporting->add_option("--config", arguments->config, "YAML file, as for trainer")->required();
   exporting->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
 }
 

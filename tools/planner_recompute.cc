@@ -28,7 +28,7 @@ struct Arguments {
 const RecomputeStrategy& strategy_named(const std::string& name) {
   const RecomputeStrategy* strategy = find_recompute_strategy(name);
   if (strategy != nullptr) return *strategy;
-  throw ConfigError(fmt::format("recompute: unknown strategy '{}'; known are {}", name,
+  throw ConfigError(fmt::format("recompute: unknown strategy '{}'; write one of {}", name,
                                 recompute_strategy_names()));
 }
 
@@ -84,11 +84,11 @@ std::vector<const RecomputeStrategy*> chosen(const Arguments& arguments) {
 int refuse(const RecomputeProblem& problem, const RecomputePlan& plan) {
   const bool proved = plan.status == SolveStatus::kInfeasible;
   fmt::print(stderr,
-             "planner: {}: no sequence {} within {} bytes; the lowest known peaks at {}, "
-             "none at less than {}\n",
+             "planner: {}: no sequence {} within {} bytes; the lowest known peak is {}, and no "
+             "peak is below {}\n",
              proved ? "infeasible" : "not found", proved ? "runs" : "was found that runs",
              problem.budget, plan.peak, plan.lowest);
-  fmt::print(stderr, "planner: at that peak these are there:\n");
+  fmt::print(stderr, "planner: live at the lowest known peak:\n");
   constexpr size_t kShown = 10;
   for (size_t i = 0; i < std::min(kShown, plan.live_values.size()); ++i) {
     const RecomputeValue& value = problem.values[plan.live_values[i]];
@@ -182,19 +182,18 @@ void add_recompute_command(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand(
       "recompute", "choose what is recomputed, so that a program fits a budget in bytes");
   sub->add_option("file", arguments->file, "the problem (memory/recompute)")->required();
-  add_bytes(*sub, "--budget", arguments->budget, "bytes that may be live (4GiB)");
+  add_bytes(*sub, "--budget", arguments->budget, "limit of live bytes (4GiB)");
   sub->add_option("--strategy-lib",
-                  "a shared library with one more strategy (memory/planner_library.h)")
+                  "a shared library with an additional strategy (memory/planner_library.h)")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { load_recompute_strategy(path); });
-  CLI::Option* compare =
-      sub->add_flag("--compare", arguments->compare, "all strategies side by side");
+  CLI::Option* compare = sub->add_flag("--compare", arguments->compare, "compare all strategies");
   sub->add_option("--strategy", arguments->strategy, "one of " + recompute_strategy_names())
       ->capture_default_str()
       ->excludes(compare);
-  CLI::Option* curve =
-      sub->add_option("--curve", arguments->curve, "so many budgets, from the lowest to none");
+  CLI::Option* curve = sub->add_option("--curve", arguments->curve,
+                                       "number of budgets, from the lowest possible to none");
   curve->check(CLI::Range(2, 10'000));
   sub->add_option("-o,--output", arguments->output, "write the steps in the order they run")
       ->excludes(compare)

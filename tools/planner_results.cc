@@ -167,8 +167,8 @@ std::string BenchResults::ratio_table(int columns) const {
                         total_ms(row), fmt::format("{} of {}", proved(row), problems.size()));
   }
   return text +
-         "\nEach cell is the ratio to the lower bound and milliseconds of CPU time; the mean "
-         "is geometric.\n";
+         "\nEach cell shows the ratio to the lower bound and milliseconds of CPU time; the mean is "
+         "geometric.\n";
 }
 
 std::string BenchResults::node_table(int columns) const {
@@ -185,8 +185,8 @@ std::string BenchResults::node_table(int columns) const {
                         fmt::format("{} of {}", proved(row), problems.size()));
   }
   return text +
-         "\nEach cell is decisions and milliseconds of CPU time; ? where they did not suffice "
-         "for a proof.\n";
+         "\nEach cell shows decisions and milliseconds of CPU time; ? means that the decisions did "
+         "not suffice for a proof.\n";
 }
 
 std::string BenchResults::json() const {
@@ -223,7 +223,7 @@ std::string BenchResults::svg() const {
   for (const auto& row : cells) {
     for (const BenchCell& cell : row) slowest = std::max(slowest, cell.ms);
   }
-  Panel ratios(*this, 40, "plan above the lower bound", kMin, 1);
+  Panel ratios(*this, 40, "bytes above the lower bound", kMin, 1);
   for (double above : {1e-3, 1e-2, 1e-1, 1.0}) ratios.mark(above, fmt::format("{} %", 100 * above));
   ratios.mark(kMin, "lowest");
   Panel times(*this, 360, "milliseconds of CPU time", 1e-2, slowest);

@@ -50,13 +50,13 @@ int solve(const Arguments& arguments) {
   }
   if (solution.status == SolveStatus::kUnknown) {
     fmt::print(stderr,
-               "planner: {} found no plan within {} bytes, the lowest takes {}; it is not proved "
-               "impossible\n",
+               "planner: {} found no plan within {} bytes (its lowest needs {}), but did not prove "
+               "that none exists\n",
                planner.name(), problem.capacity, solution.plan.bytes);
     return kUnknown;
   }
   if (arguments.max_bytes >= 0 && solution.plan.bytes > arguments.max_bytes) {
-    fmt::print(stderr, "planner: the plan takes {} bytes, --max-bytes allows {}\n",
+    fmt::print(stderr, "planner: the plan needs {} bytes, but --max-bytes is {}\n",
                solution.plan.bytes, arguments.max_bytes);
     return kInfeasible;
   }
@@ -99,14 +99,14 @@ void add_solve_commands(CLI::App& app, Command& command) {
   CLI::App* solving = add("solve", "find a plan", solve);
   solving->add_option("--planner", arguments->planner, "one of " + planner_names())
       ->capture_default_str();
-  solving->add_option("-o,--output", arguments->output, "write the plan as CSV; - is the terminal");
-  add_bytes(*solving, "--capacity", arguments->capacity, "bytes there are (8GiB)");
-  add_seconds(*solving, "--timeout", arguments->limits.seconds, "seconds after which it gives up");
-  solving->add_option("--nodes", arguments->limits.nodes, "decisions after which a search gives up")
+  solving->add_option("-o,--output", arguments->output, "the plan as CSV; - is standard output");
+  add_bytes(*solving, "--capacity", arguments->capacity, "memory limit of the plan (8GiB)");
+  add_seconds(*solving, "--timeout", arguments->limits.seconds, "time limit of the command");
+  solving->add_option("--nodes", arguments->limits.nodes, "limit of decisions for each search")
       ->check(CLI::NonNegativeNumber);
-  add_bytes(*solving, "--max-bytes", arguments->max_bytes, "fail with 4 above it");
-  CLI::App* checking = add("check", "prove that a plan (a file with offsets) is right", check_file);
-  add_bytes(*checking, "--capacity", arguments->capacity, "bytes there are");
+  add_bytes(*solving, "--max-bytes", arguments->max_bytes, "exit with 4 if the plan needs more");
+  CLI::App* checking = add("check", "check that a plan (a file with offsets) is valid", check_file);
+  add_bytes(*checking, "--capacity", arguments->capacity, "memory limit of the plan");
 }
 
 }  // namespace tessera

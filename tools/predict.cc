@@ -30,7 +30,7 @@ void add_folder(const std::string& folder, std::vector<std::string>& files) {
     else if (at->is_regular_file() && is_picture_name(at->path().string()))
       found.push_back(at->path().string());
   if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
-  if (found.empty()) throw DataError(fmt::format("{}: no .jpg, .jpeg or .png is in there", folder));
+  if (found.empty()) throw DataError(fmt::format("{}: has no .jpg, .jpeg or .png files", folder));
   std::ranges::sort(found);
   files.insert(files.end(), found.begin(), found.end());
 }
@@ -74,7 +74,7 @@ class Answers {
     if (!options.csv) return;
     std::string line = "file";
     for (size_t k = 1; k <= top_; ++k) line += fmt::format(",class{0},probability{0}", k);
-    say(line);
+    print_line(line);
   }
 
   void add(const std::string& file, std::span<const float> logits) {
@@ -94,23 +94,23 @@ class Answers {
       line += options_.csv ? fmt::format(",{},{:.6g}", csv_field(names[k]), shares[k])
                            : fmt::format("{} {} {:.2f} %", k == order[0] ? "" : ",", names[k],
                                          100 * shares[k]);
-    say(line);
+    print_line(line);
   }
 
   void add_fault(const std::string& file, const std::string& why) {
     flush_out();
-    complain(why);
+    print_error(why);
     if (options_.json) images_.push_back(Json::object({{"file", file}, {"error", why}}));
   }
 
   void finish() const {
     if (!options_.json) return;
     const auto& names = net_.class_names();
-    say(Json::object({{"mean", numbers(net_.normalization().mean)},
-                      {"std", numbers(net_.normalization().std)},
-                      {"classes", Json::list({names.begin(), names.end()})},
-                      {"images", Json::list(images_)}})
-            .text(1));
+    print_line(Json::object({{"mean", numbers(net_.normalization().mean)},
+                             {"std", numbers(net_.normalization().std)},
+                             {"classes", Json::list({names.begin(), names.end()})},
+                             {"images", Json::list(images_)}})
+                   .text(1));
   }
 
  private:
@@ -125,21 +125,21 @@ class Answers {
 void add_predict_options(CLI::App& app, PredictOptions& options) {
   app.add_option("--run", options.run, "run folder")->required();
   app.add_option("--checkpoint", options.checkpoint,
-                 "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+                 "the 'best' or 'latest' checkpoint, or a file, instead of the final weights");
   app.add_option("--top", options.top,
                  "number of classes to print per picture, most probable first")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--batch", options.batch, "pictures that are computed together")
+  app.add_option("--batch", options.batch, "number of pictures computed together")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: as the run's configuration says")
+  app.add_option("--threads", options.threads, "0: as in the run's configuration")
       ->check(CLI::Range(0, 1 << 10))
       ->capture_default_str();
   auto* json = app.add_flag("--json", options.json, "all logits and probabilities, as JSON");
-  app.add_flag("--csv", options.csv, "a line for each picture, as CSV")->excludes(json);
+  app.add_flag("--csv", options.csv, "one line per picture, as CSV")->excludes(json);
   app.add_option("pictures", options.inputs,
-                 "JPEG and PNG files, folders of them, or -: paths on standard input, one a line")
+                 "JPEG and PNG files, folders of them, or -: paths on standard input, one per line")
       ->required();
 }
 

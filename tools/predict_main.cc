@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   using namespace tessera;
   begin_program();
-  CLI::App app("what pictures show, by a trained network", "predict");
+  CLI::App app("Classifies pictures with a trained network.", "predict");
   PredictOptions options;
   add_predict_options(app, options);
   try {
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const Error& error) {
-    complain(fmt::format("predict: {}", error.what()));
+    print_error(fmt::format("predict: {}", error.what()));
     return error.exit_code();
   } catch (const std::exception& error) {
     return end_program("predict", error);

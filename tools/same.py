@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Does a change that should change nothing change nothing? Asks two trainers for the same and compares:
+"""Checks that a change changes no result: runs two trainers with the same arguments and compares them:
 
-    tools/same.py OLD/trainer NEW/trainer              all of it, some half an hour on two cores
+    tools/same.py OLD/trainer NEW/trainer              everything, about half an hour on two cores
     tools/same.py OLD/trainer NEW/trainer --only plans words
 
 words: helps, schema, reference, resolved configurations, errors and exit codes; plans: `plan --json` of
-every network and optimizer; weights: those of every network after 20 steps at a small size, and of a small
-one with every optimizer and schedule."""
+every network and optimizer; weights: the weights of every network after 20 steps at a small size, and of
+a small network with every optimizer and schedule."""
 import argparse
 import concurrent.futures
 import json

@@ -13,7 +13,7 @@ packages=(
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "setup: this is not a Debian system, so nothing was installed." >&2
-  echo "setup: what Debian calls ${packages[*]} is needed; CMake names what it does not find." >&2
+  echo "setup: install what Debian calls ${packages[*]}; CMake reports what it does not find." >&2
   exit 0
 fi
 
@@ -28,7 +28,7 @@ as_root=()
 if [[ $(id -u) -ne 0 ]]; then
   by_hand="apt-get update && apt-get install -y ${missing[*]}"
   if ! command -v sudo >/dev/null; then
-    echo "setup: packages are missing, and there is no sudo to install them; run as root:" >&2
+    echo "setup: packages are missing, and no sudo is available to install them; run as root:" >&2
     echo "  $by_hand" >&2
     exit 1
   fi
@@ -47,6 +47,6 @@ install=(env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-
 if ! { "${as_root[@]}" apt-get update -qq &&
        "${as_root[@]}" "${install[@]}" "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
   cat "$log" >&2
-  echo "setup: apt-get could not install ${missing[*]}; its own words stand above" >&2
+  echo "setup: apt-get could not install ${missing[*]}; its error message is above" >&2
   exit 1
 fi

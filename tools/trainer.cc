@@ -82,7 +82,7 @@ std::string result_table(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
   const int first = result.best_kept ? 18 : result.has_validation ? 12 : 8;
   std::string text = fmt::format("{:<{}}{:>10}{:>12}{}\n", "", first, "loss", "accuracy",
-                                 top5 ? "  first five" : "");
+                                 top5 ? "       top-5" : "");
   const auto line = [&](const char* phase, double loss, double accuracy) {
     return fmt::format("{:<{}}{:>10}{:>10.2f} %", phase, first, loss_text(loss), 100 * accuracy);
   };
@@ -94,7 +94,7 @@ std::string result_table(const Config& config, const TrainResult& result) {
   text += line("test", result.test_loss, result.test_accuracy);
   if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
   if (result.skipped > 0)
-    text += fmt::format("\nskipped {} of {} batches, as train.non_finite says", result.skipped,
+    text += fmt::format("\nskipped {} of {} batches (train.non_finite: skip)", result.skipped,
                         result.steps);
   if (result.best_step < 0) return text;
   const bool loss = config.checkpoint.best == BestBy::kLoss;
@@ -106,30 +106,32 @@ std::string result_table(const Config& config, const TrainResult& result) {
   const std::string take =
       result.best_step == result.steps || config.checkpoint.keep == 0
           ? ""
-          : fmt::format("`trainer eval --checkpoint=best --run {}` takes these weights", dir);
+          : fmt::format("`trainer eval --checkpoint=best --run {}` evaluates these weights", dir);
   text += fmt::format("  on {}, after step {}", result.has_validation ? "validation" : "test",
                       result.best_step);
-  if (!result.has_validation) text += "; chosen on the test set: data.validation keeps them apart";
-  if (result.best_kept) return text + "; weights.safetensors and the test are of these weights";
+  if (!result.has_validation) text += "; chosen on the test set because data.validation is unset";
+  if (result.best_kept) return text + "; weights.safetensors and the test use these weights";
   return take.empty() ? text : text + "\n" + take;
 }
 
 void print_result(const Config& config, const TrainResult& result, bool quiet) {
-  if (const std::string table = result.confusion.text(); !quiet && !table.empty()) say(table);
-  if (!quiet) say(result_table(config, result));
-  say(fmt::format("final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
-                  100 * result.test_accuracy, loss_text(result.test_loss), result.steps,
-                  result.epochs, result.seconds,
-                  result.best_kept
-                      ? fmt::format(" with the best weights, after step {}", result.best_step)
-                      : ""));
+  if (const std::string table = result.confusion.text(); !quiet && !table.empty())
+    print_line(table);
+  if (!quiet) print_line(result_table(config, result));
+  print_line(fmt::format(
+      "final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
+      100 * result.test_accuracy, loss_text(result.test_loss), result.steps, result.epochs,
+      result.seconds,
+      result.best_kept ? fmt::format(" with the best weights, after step {}", result.best_step)
+                       : ""));
 }
 
 int tell_result(const Config& config, const TrainResult& result, bool quiet) {
   if (result.stopped_by != 0) {
-    say(fmt::format("stopped by {} after step {}; {}", signal_name(result.stopped_by), result.steps,
-                    result.checkpoint.empty() ? "nothing is kept, as checkpoint.keep is 0"
-                                              : "go on with --resume from " + result.checkpoint));
+    print_line(fmt::format(
+        "stopped by {} after step {}; {}", signal_name(result.stopped_by), result.steps,
+        result.checkpoint.empty() ? "no checkpoint is kept, as checkpoint.keep is 0"
+                                  : "continue with --resume from " + result.checkpoint));
     return 128 + result.stopped_by;
   }
   print_result(config, result, quiet);
@@ -141,12 +143,12 @@ void forgive_lost_lines(const Config& config) {
   const std::string fault = take_output_fault();
   if (fault.empty()) return;
   log(LogLevel::warning,
-      fmt::format("training: {}; what was to be read there is in '{}'", fault, config.run.dir));
+      fmt::format("training: {}; the results are in '{}'", fault, config.run.dir));
 }
 
-TrainResult train_and_say(const Config& config, const TrainOptions& options) {
+TrainResult train_and_print(const Config& config, const TrainOptions& options) {
   try {
-    return train(config, options.quiet ? print_nothing : say, options);
+    return train(config, options.quiet ? print_nothing : print_line, options);
   } catch (const ResultNotKept& error) {
     print_result(config, error.result, options.quiet);
     throw;
@@ -159,12 +161,12 @@ int run_train(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.verify_plan) {
     const VerifyResult verified = verify_plan(config);
-    say(fmt::format(
-        "plan verified: {} steps in the {:.1f} MiB of the plan, and in {:.1f} MiB with red "
-        "zones, give the bits of {:.1f} MiB without a plan",
-        verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
-        static_cast<double>(verified.arena_bytes) / (1 << 20),
-        static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
+    print_line(
+        fmt::format("plan verified: {} steps with the plan ({:.1f} MiB), and with red zones "
+                    "({:.1f} MiB), produce the same bits as without a plan ({:.1f} MiB)",
+                    verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
+                    static_cast<double>(verified.arena_bytes) / (1 << 20),
+                    static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
   catch_signals();
   TrainOptions options = arguments.train;
@@ -172,7 +174,7 @@ int run_train(const Arguments& arguments) {
   options.save = &g_save;
   options.quiet = arguments.quiet;
   options.command = arguments.command;
-  const TrainResult result = train_and_say(config, options);
+  const TrainResult result = train_and_print(config, options);
   const int code = tell_result(config, result, arguments.quiet);
   forgive_lost_lines(config);
   return code;
@@ -181,7 +183,7 @@ int run_train(const Arguments& arguments) {
 int run_doctor(const Arguments& arguments) {
   if (arguments.config.empty()) {
     if (!arguments.overrides.empty())
-      throw ConfigError("doctor: key=value changes a configuration: give one with --config");
+      throw ConfigError("doctor: key=value changes a configuration; add --config FILE");
     return show_machine(arguments.json);
   }
   const std::vector<Finding> findings = examine(load_config(arguments.config, arguments.overrides));
@@ -189,7 +191,8 @@ int run_doctor(const Arguments& arguments) {
   for (const Finding& found : findings)
     if (exit_code == 0) exit_code = found.exit_code;
   if (arguments.json) {
-    say(Json::object({{"exit_code", exit_code}, {"findings", findings_json(findings)}}).text());
+    print_line(
+        Json::object({{"exit_code", exit_code}, {"findings", findings_json(findings)}}).text());
   } else {
     print_findings(findings);
   }
@@ -200,7 +203,7 @@ int run_devices(const Arguments& arguments) {
   if (!arguments.config.empty())
     cut_devices(load_config(arguments.config, arguments.overrides).devices);
   else if (!arguments.overrides.empty())
-    throw ConfigError("devices: key=value changes a configuration: give one with --config");
+    throw ConfigError("devices: key=value changes a configuration; add --config FILE");
   return show_devices(arguments.json);
 }
 
@@ -223,10 +226,8 @@ void require_known_words(const CLI::App& app, const CLI::App& train,
     throw ConfigError("trainer: the option " + unknown_name(name, known));
   }
   if (words[0].ends_with(".yaml") || words[0].ends_with(".yml"))
-    throw ConfigError(fmt::format(
-        "trainer: a configuration is given by --config, but '{0}' stands alone; run trainer "
-        "--config {0}",
-        words[0]));
+    throw ConfigError(
+        fmt::format("trainer: '{0}' must follow --config; run trainer --config {0}", words[0]));
   require_command(app, words[0]);
   const CLI::App& command = *app.get_subcommand(words[0]);
   const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
@@ -269,14 +270,14 @@ bool train_is_meant(const CLI::App& app, const CLI::App& train,
 }
 
 constexpr const char* kFooter =
-    "Training is what is meant without a verb: trainer --config FILE [KEY=VALUE ...]\n"
-    "  --config FILE   YAML: what is trained on what (trainer config init makes one)\n"
+    "Without a command, trainer trains: trainer --config FILE [KEY=VALUE ...]\n"
+    "  --config FILE   YAML configuration (trainer config init writes one)\n"
     "  KEY=VALUE       overrides any key of the file: train.epochs=5, data.root=/data\n\n"
     "Examples:\n"
     "  trainer --config models/configs/quickstart.yaml train.epochs=3\n"
     "  trainer --config models/configs/quickstart.yaml --resume\n"
     "  trainer plan --config models/configs/resnet.yaml --limit 2GiB --max-batch\n\n"
-    "trainer VERB --help shows a verb's options, trainer config reference every key.";
+    "trainer COMMAND --help lists its options, trainer config reference every key.";
 
 int dispatch(int argc, char** argv) {
   CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
@@ -293,26 +294,25 @@ int dispatch(int argc, char** argv) {
   app.set_version_flag("--version", "trainer of Tessera " TESSERA_VERSION);
   app.fallthrough();
   app.add_flag("--quiet", arguments.quiet,
-               "of train and eval only the result; warnings and errors are shown all the same");
+               "print only the result of train and eval; warnings and errors are still shown");
   app.add_option("--log-level", "debug, info, warning (the default), error or off")
       ->type_name("LEVEL")
       ->each([](const std::string& level) { set_log_level(parse_log_level(level)); });
-  app.add_option("--planner-lib", "a shared library with a planner, to be named in memory.planner")
+  app.add_option("--planner-lib", "a shared library with a planner; select it with memory.planner")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { load_planner(path); });
   CLI::App* train =
-      with_config(add("train", "train a model (the default verb)", run_train), arguments);
+      with_config(add("train", "train a model (the default command)", run_train), arguments);
   train->add_flag("--verify-plan", arguments.verify_plan,
-                  "first run some steps with the plan watched and compare with an unplanned run");
+                  "first run some steps with guarded memory and compare with an unplanned run");
   add_gpu_flags(*train, arguments.overrides);
-  CLI::Option* resume = train->add_flag(
-      "--resume{auto}", arguments.train.resume,
-      "go on from the newest good checkpoint of the run folder, or from =PATH: a run folder or a "
-      "checkpoint");
+  CLI::Option* resume = train->add_flag("--resume{auto}", arguments.train.resume,
+                                        "continue from the newest valid checkpoint of the run "
+                                        "folder, or from =PATH: a run folder or a checkpoint");
   train
       ->add_flag("--overwrite", arguments.train.overwrite,
-                 "start a new run in a folder that holds a training")
+                 "start a new run in a folder that already has one")
       ->excludes(resume);
   add_eval_command(app, command, arguments.quiet);
   add_config_look(*train, arguments.look);
@@ -325,17 +325,19 @@ int dispatch(int argc, char** argv) {
   add_tune_command(app, command);
   add_export_command(app, command);
   add_predict_command(app, command);
-  CLI::App* doctor =
-      with_config(add("doctor", "can this machine run it? Writes nothing", run_doctor), arguments);
+  CLI::App* doctor = with_config(
+      add("doctor", "check whether this computer can run a configuration; writes nothing",
+          run_doctor),
+      arguments);
   doctor->get_option("--config")
       ->required(false)
-      ->description("YAML file; without one: the machine, its libraries and a short test");
+      ->description("YAML file; without one: check the computer, its libraries and a short test");
   doctor->add_flag("--json", arguments.json, "as JSON");
-  CLI::App* devices = with_config(
-      add("devices", "list the devices, and what is free on them", run_devices), arguments);
+  CLI::App* devices =
+      with_config(add("devices", "list the devices and their free memory", run_devices), arguments);
   devices->get_option("--config")
       ->required(false)
-      ->description("YAML file, which may cut them into logical devices");
+      ->description("YAML file, which may split the devices into logical devices");
   devices->add_flag("--json", arguments.json, "as JSON");
 
   app.footer(kFooter);  // after the commands, which would inherit it
@@ -364,7 +366,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", errors.what());
     return errors.exit_code();
   } catch (const tessera::Error& error) {
-    complain(fmt::format("trainer: {}", error.what()));
+    print_error(fmt::format("trainer: {}", error.what()));
     return error.exit_code();
   } catch (const std::exception& error) {
     return end_program("trainer", error);

@@ -26,10 +26,11 @@ int run_inference(const Arguments& arguments) {
   const InferenceBench r =
       bench_inference(load_config(arguments.config, arguments.overrides), arguments.steps);
   const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  say(arguments.json
+  print_line(
+      arguments.json
           ? r.json()
           : fmt::format("one image {:.2f} ms (p99 {:.2f})  {:.1f} images/s in batches of {}  "
-                        "load {:.1f} ms  weights {:.1f} MiB, the rest {:.1f} (batch {:.1f})  "
+                        "load {:.1f} ms  weights {:.1f} MiB, other memory {:.1f} (batch {:.1f})  "
                         "{} threads  {} kernels",
                         r.p50_ms, r.p99_ms, r.images_per_second, r.batch, r.load_ms,
                         mib(r.one.weights), mib(r.one.slots + r.one.arena),
@@ -48,16 +49,16 @@ int run(const Arguments& arguments) {
   if (arguments.repeat > 0) {
     const RepeatedBench all =
         bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile);
-    if (!arguments.json) say(device_line(run));
-    say(arguments.json ? all.json() : all.text());
+    if (!arguments.json) print_line(device_line(run));
+    print_line(arguments.json ? all.json() : all.text());
     return 0;
   }
   const BenchResult r = bench(run, arguments.steps, arguments.compile);
   if (arguments.json) {
-    say(r.json());
+    print_line(r.json());
   } else {
-    say(device_line(run));  // after all checks, so that an error prints nothing else
-    say(fmt::format(
+    print_line(device_line(run));  // after all checks, so that an error prints nothing else
+    print_line(fmt::format(
         "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
         "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",
         r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
@@ -76,24 +77,24 @@ void add_bench_command(CLI::App& app, Command& command) {
   bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench
       ->add_option("--repeat", arguments->repeat,
-                   "time them so many times over: median, spread, and the ops whose time varies;\n"
+                   "number of repetitions: shows median, spread, and the ops whose time varies;\n"
                    "with --ablation: rounds of the table, instead of 3")
       ->check(CLI::Range(1, 10000));
   add_gpu_flags(*bench, arguments->overrides);
   bench->add_flag("--json", arguments->json, "as JSON");
   bench
       ->add_option("--off", arguments->compile.disabled_passes,
-                   "leave out a pass; may be given again: " + pass_names())
+                   "disable a pass; may be repeated: " + pass_names())
       ->allow_extra_args(false);
   bench
       ->add_flag("--ablation", arguments->ablation,
-                 "what each technique is worth: time and bytes with each pass, planner,\n"
-                 "instruction set and thread left out in turn")
+                 "measure each technique: time and bytes without each pass, and\n"
+                 "with other planners, instruction sets and one thread")
       ->excludes(bench->get_option("--off"));
   bench
       ->add_flag("--infer", arguments->infer,
-                 "time answers of the network instead: one image, and batches of data.batch;\n"
-                 "--steps is how many of each")
+                 "time inference instead: single images, and batches of data.batch;\n"
+                 "--steps is the number of each")
       ->excludes(bench->get_option("--off"))
       ->excludes(bench->get_option("--ablation"))
       ->excludes(bench->get_option("--repeat"));

@@ -18,7 +18,7 @@ namespace {
 
 void write_new(const std::string& path, const std::string& text) {
   if (std::filesystem::exists(path))
-    throw ConfigError(fmt::format("config init: {} exists; name another file", path));
+    throw ConfigError(fmt::format("config init: {} already exists; write another file name", path));
   write_file(path, text);
 }
 
@@ -27,14 +27,14 @@ void write_new(const std::string& path, const std::string& text) {
 void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides) {
   command.add_flag_callback(
       "--no-cuda-graph", [&overrides] { overrides.push_back("gpu.cuda_graph=false"); },
-      "on a GPU launch each kernel by itself, not the step as a whole");
+      "on a GPU: launch each kernel separately, not the step as one CUDA graph");
   command.add_flag_callback(
       "--sync", [&overrides] { overrides.push_back("gpu.synchronous=true"); },
-      "on a GPU wait after each op, so that the error of a kernel names its op");
+      "on a GPU: wait after each op, so that the error of a kernel names its op");
 }
 
 void add_config_commands(CLI::App& app, Command& command) {
-  CLI::App* config = app.add_subcommand("config", "what a configuration may hold");
+  CLI::App* config = app.add_subcommand("config", "show all configuration keys, or write a file");
   config->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, Command run) {
     CLI::App* sub = config->add_subcommand(name, help);
@@ -49,14 +49,14 @@ void add_config_commands(CLI::App& app, Command& command) {
   add("reference", "every key, as a page in Markdown", [=] { return print(config_reference()); });
   const auto model = std::make_shared<std::string>(Config().model.name);
   const auto out = std::make_shared<std::string>();
-  CLI::App* init = add("init", "a commented configuration of every key", [=] {
+  CLI::App* init = add("init", "a commented configuration with every key", [=] {
     const std::string text = config_template(*model);
     if (out->empty()) return print(text);
     write_new(*out, text);
     return 0;
   });
-  init->add_option("--model", *model, "the network");
-  init->add_option("-o,--output", *out, "a file that is not there yet; standard output otherwise");
+  init->add_option("--model", *model, "name of the model");
+  init->add_option("-o,--output", *out, "a new file, instead of standard output");
 }
 
 bool look_at_config(const ConfigLook& look, const std::string& path,
@@ -65,13 +65,13 @@ bool look_at_config(const ConfigLook& look, const std::string& path,
   ConfigOrigins origins;
   const Config config = load_config(path, overrides, &origins);
   if (look.print) write_out(print_config(config, &origins));
-  if (look.dry_run) dry_run(config, say, options);
+  if (look.dry_run) dry_run(config, print_line, options);
   return true;
 }
 
 void add_config_look(CLI::App& train, ConfigLook& look) {
   train.add_flag("--print-config", look.print,
-                 "show every value and where it comes from, and do nothing else");
+                 "print every value and its origin, and do nothing else");
   train.add_flag("--dry-run", look.dry_run,
                  "check everything up to the first step, and write nothing");
 }

@@ -42,7 +42,7 @@ std::string four_decimals(const Normalization& normalization) {
 }
 
 void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& config) {
-  say(data->describe());
+  print_line(data->describe());
   if (data->has_own_sizes()) {
     ImageShape least = data->own_shape(0), most = least;
     for (int64_t i = 0; i < data->count(); ++i) {
@@ -50,8 +50,8 @@ void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& con
       least = {std::min(least.height, own.height), std::min(least.width, own.width), own.channels};
       most = {std::max(most.height, own.height), std::max(most.width, own.width), own.channels};
     }
-    say(fmt::format("  sizes: {} to {} high, {} to {} wide", least.height, most.height, least.width,
-                    most.width));
+    print_line(fmt::format("  sizes: {} to {} high, {} to {} wide", least.height, most.height,
+                           least.width, most.width));
   }
   std::vector<int64_t> counts(static_cast<size_t>(data->classes()));
   Moments moments(data->channels());
@@ -61,12 +61,12 @@ void inspect_split(const std::shared_ptr<const Dataset>& data, const Config& con
     moments.add(batch.images, batch.count * data->shape().bytes());
     for (int64_t k = 0; k < batch.count; ++k) ++counts[static_cast<size_t>(batch.labels[k])];
   }
-  say("  " + four_decimals(moments.normalization()));
+  print_line("  " + four_decimals(moments.normalization()));
   for (size_t i = 0; i < counts.size(); ++i)
-    say(fmt::format(
+    print_line(fmt::format(
         "  {:>8}  {}", counts[i],
         data->class_names().empty() ? fmt::format("class {}", i) : data->class_names()[i]));
-  for (const std::string& note : data->notes()) say("  " + note);
+  for (const std::string& note : data->notes()) print_line("  " + note);
 }
 
 int run_inspect(const DataArguments& arguments) {
@@ -103,13 +103,14 @@ int run_pack(const DataArguments& arguments) {
   const auto progress = [&](int64_t done, int64_t all) {
     if (done * 10 / all == shown) return;
     shown = done * 10 / all;
-    say(fmt::format("{} of {} images", done, all));
+    print_line(fmt::format("{} of {} images", done, all));
   };
   write_packed(data, arguments.out, config.data.workers, progress,
                arguments.compress == "gzip" ? Compress::kGzip : Compress::kNone);
   for (const auto& split : {data.train, data.test})
-    for (const std::string& note : split->notes()) say(note);
-  say(fmt::format("{}: read it with {}", arguments.out, words_for_packed(config, arguments.out)));
+    for (const std::string& note : split->notes()) print_line(note);
+  print_line(
+      fmt::format("{}: train with {}", arguments.out, words_for_packed(config, arguments.out)));
   return 0;
 }
 
@@ -134,14 +135,14 @@ int run_bench(const DataArguments& arguments) {
   }
   const int64_t said = loader.bytes() + total_bytes(data.train->host_buffers());
   LoaderTimes times = loader.times();
-  say(
-      fmt::format("{:.1f} images/s with {} workers; their time: reading {:.1f} s, decoding "
-                  "{:.1f} s, augmentation {:.1f} s, mixing {:.1f} s of {:.1f} s",
-                  static_cast<double>(images) / seconds, options.workers, times.read, times.decode,
-                  times.augment, times.mix, seconds * std::max(1, options.workers)));
-  say(fmt::format("memory: the report says {:.2f} MiB, the process grew by {:.2f} MiB",
-                  static_cast<double>(said) / (1 << 20),
-                  static_cast<double>(most - before) / (1 << 20)));
+  print_line(fmt::format(
+      "{:.1f} images/s with {} workers; time of the workers: reading {:.1f} s, decoding "
+      "{:.1f} s, augmentation {:.1f} s, mixing {:.1f} s of {:.1f} s",
+      static_cast<double>(images) / seconds, options.workers, times.read, times.decode,
+      times.augment, times.mix, seconds * std::max(1, options.workers)));
+  print_line(fmt::format("memory: calculated {:.2f} MiB, the process grew by {:.2f} MiB",
+                         static_cast<double>(said) / (1 << 20),
+                         static_cast<double>(most - before) / (1 << 20)));
   return 0;
 }
 
@@ -175,10 +176,10 @@ int run_fetch(const DataArguments& arguments) {
       set, root, arguments.from,
       [&](const std::string& text) {
         line.clear();
-        say(text);
+        print_line(text);
       },
       [&](const PublishedFile& file, int64_t bytes) { line.show(file, bytes); });
-  say(fmt::format("{} is ready: data.name={} data.root={}", set.name, set.name, root));
+  print_line(fmt::format("{} is ready: data.name={} data.root={}", set.name, set.name, root));
   return 0;
 }
 
@@ -186,7 +187,7 @@ int run_fetch(const DataArguments& arguments) {
 
 void add_data_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<DataArguments>();
-  CLI::App* data = app.add_subcommand("data", "look at, pack, time or fetch the data");
+  CLI::App* data = app.add_subcommand("data", "inspect, pack, time or fetch the data");
   data->require_subcommand(1);
   data->fallthrough(false);
   auto add = [&](const char* name, const char* help, int (*run)(const DataArguments&)) {
@@ -205,20 +206,19 @@ void add_data_commands(CLI::App& app, Command& command) {
   CLI::App* pack = configured(
       add("pack", "write all images, at their final size, into one HDF5 file", run_pack));
   pack->add_option("-o,--out", arguments->out, "the file")->required();
-  pack->add_flag("--overwrite", arguments->overwrite, "replace the file if it is there");
+  pack->add_flag("--overwrite", arguments->overwrite, "replace the file if it exists");
   pack->add_option("--compress", arguments->compress,
-                   "gzip: a smaller file, decoded when it is read")
+                   "gzip: a smaller file, which is decompressed when it is read")
       ->check(CLI::IsMember({"gzip"}));
-  configured(add("bench", "time loading alone, as training does it", run_bench))
-      ->add_option("--seconds", arguments->seconds, "how long")
+  configured(add("bench", "time data loading alone, as in training", run_bench))
+      ->add_option("--seconds", arguments->seconds, "duration of the measurement")
       ->check(CLI::Range(0.01, 3600.0));
   CLI::App* fetching = add("fetch", "download a published data set and check it", run_fetch);
   fetching->add_option("set", arguments->set, "one of " + known_set_names())->required();
   fetching->add_option("--root", arguments->root, "folder for the files; data/NAME by default");
-  fetching->add_option("--from", arguments->from,
-                       "URL of a mirror, or a folder that has the files");
+  fetching->add_option("--from", arguments->from, "URL of a mirror, or a folder with the files");
   fetching->add_option("--manifest", arguments->manifest,
-                       "file of lines 'SHA256 BYTES NAME': other files than the published ones");
+                       "file with lines 'SHA256 BYTES NAME', which replace the published files");
 }
 
 }  // namespace tessera

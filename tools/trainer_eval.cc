@@ -83,10 +83,10 @@ std::string evaluation_json(const RunEvaluation& result) {
 void print_metrics(const RunEvaluation& result, bool all_classes) {
   std::string table = class_table(class_report(result.confusion), result.class_names,
                                   all_classes ? std::numeric_limits<size_t>::max() : 20);
-  table.pop_back();  // say() ends the line
-  say(table);
-  say(fmt::format("expected calibration error {:.2f} % ({} bins)", 100 * result.calibration.error(),
-                  Calibration::kBins));
+  table.pop_back();  // print_line() ends the line
+  print_line(table);
+  print_line(fmt::format("expected calibration error {:.2f} % ({} bins)",
+                         100 * result.calibration.error(), Calibration::kBins));
 }
 
 int run(const Arguments& arguments, bool quiet) {
@@ -94,21 +94,19 @@ int run(const Arguments& arguments, bool quiet) {
     for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
       if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
         throw ConfigError(
-            fmt::format("eval: '{}' has no effect on an evaluation; leave it out", text));
-  const RunEvaluation result =
-      evaluate_run(arguments.run, arguments.options, quiet || arguments.json ? print_nothing : say);
+            fmt::format("eval: '{}' has no effect on an evaluation; remove it", text));
+  const RunEvaluation result = evaluate_run(arguments.run, arguments.options,
+                                            quiet || arguments.json ? print_nothing : print_line);
   if (result.report != nullptr) write_file(arguments.report, report_html(*result.report));
   if (arguments.json) {
-    say(evaluation_json(result));
+    print_line(evaluation_json(result));
     return 0;
   }
   if (!quiet) print_metrics(result, arguments.all_classes);
   const std::string top5 =
-      result.confusion.classes > 5
-          ? fmt::format(", {:.2f} % among the first five", 100 * result.test_top5)
-          : "";
-  say(fmt::format("test accuracy {:.2f} %{} (loss {})", 100 * result.test_accuracy, top5,
-                  loss_text(result.test_loss)));
+      result.confusion.classes > 5 ? fmt::format(", top-5 {:.2f} %", 100 * result.test_top5) : "";
+  print_line(fmt::format("test accuracy {:.2f} %{} (loss {})", 100 * result.test_accuracy, top5,
+                         loss_text(result.test_loss)));
   return 0;
 }
 
@@ -119,19 +117,19 @@ void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
   CLI::App* sub = app.add_subcommand("eval", "evaluate the weights of a run folder");
   sub->add_option("--run", arguments->run, "run folder")->required();
   sub->add_option("--checkpoint", arguments->options.checkpoint,
-                  "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+                  "the 'best' or 'latest' checkpoint, or a file, instead of the final weights");
   sub->add_option("--data", arguments->options.data,
                   "other data than the run's: a folder of class folders, an HDF5 file, or "
                   "NAME=PATH, such as cifar10=data/cifar10");
-  sub->add_option("--report", arguments->report,
-                  "write an HTML file: metrics of classes, confusion, calibration, the worst "
-                  "errors");
+  sub->add_option(
+      "--report", arguments->report,
+      "write an HTML file: metrics of each class, confusion matrix, calibration, worst errors");
   sub->add_option("overrides", arguments->options.overrides, "key=value, dotted");
   sub->add_flag(
       "--all-classes", arguments->all_classes,
       "show the metrics of every class; by default only the ten worst if there are more than 20");
   sub->add_flag("--json", arguments->json,
-                "as JSON, with the figures of every class, the confusion matrix and the bins of "
+                "as JSON, with the metrics of every class, the confusion matrix and the bins of "
                 "the calibration error");
   sub->callback([arguments, &command, &quiet] {
     arguments->options.report = !arguments->report.empty();
@@ -141,7 +139,7 @@ void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
 
 void add_predict_command(CLI::App& app, Command& command) {
   auto options = std::make_shared<PredictOptions>();
-  CLI::App* sub = app.add_subcommand("predict", "name what pictures show");
+  CLI::App* sub = app.add_subcommand("predict", "classify pictures");
   add_predict_options(*sub, *options);
   sub->callback([options, &command] { command = [options] { return predict(*options); }; });
 }

@@ -37,27 +37,27 @@ int run(const Arguments& arguments) {
   const bool is_onnx = arguments.output.ends_with(".onnx");
   const bool is_keras = arguments.output.ends_with(".h5");
   if (!is_onnx && !is_keras && !arguments.output.ends_with(".safetensors"))
-    throw ConfigError(fmt::format(
-        "export: '{}' does not end in .safetensors, .weights.h5, .h5 or .onnx, which say what to "
-        "write",
-        arguments.output));
+    throw ConfigError(
+        fmt::format("export: '{}' must end in .safetensors, .weights.h5, .h5 or .onnx, which "
+                    "selects the format",
+                    arguments.output));
   if (!is_onnx && arguments.batch != 0)
-    throw ConfigError("export: --batch is of ONNX files; weights are the same for every batch");
+    throw ConfigError("export: --batch applies only to ONNX files; remove it");
   const auto trained = trained_network(arguments.run, arguments.checkpoint);
   std::string form;
   if (is_onnx) {
     write_onnx(*trained, arguments);
-    form = arguments.batch == 0 ? "ONNX for any batch"
+    form = arguments.batch == 0 ? "ONNX for any batch size"
                                 : fmt::format("ONNX for batches of {}", arguments.batch);
   } else if (is_keras) {
     const bool is_now = arguments.output.ends_with(".weights.h5");
     export_keras(*trained, arguments.output, is_now ? KerasForm::now : KerasForm::before);
-    form = is_now ? "as Keras 3 names its layers" : "as Keras 2 names its layers";
+    form = is_now ? "with the layer names of Keras 3" : "with the layer names of Keras 2";
   } else {
     form = "with " + export_safetensors(*trained, arguments.output) + " names";
   }
-  say(fmt::format("{}: {} of '{}', {}", arguments.output, trained->config.model.name,
-                  trained->weights, form));
+  print_line(fmt::format("{}: {} of '{}', {}", arguments.output, trained->config.model.name,
+                         trained->weights, form));
   return 0;
 }
 
@@ -65,17 +65,15 @@ int run(const Arguments& arguments) {
 
 void add_export_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub =
-      app.add_subcommand("export", "write the network of a run folder for other programs");
+  CLI::App* sub = app.add_subcommand(
+      "export", "write the network of a run folder in a format of other programs");
   sub->add_option("--run", arguments->run, "run folder")->required();
   sub->add_option("--checkpoint", arguments->checkpoint,
-                  "its 'best' or 'latest' checkpoint, or a file, instead of the final weights");
-  sub->add_option(
-         "-o,--output", arguments->output,
-         "model.safetensors, for PyTorch, model.weights.h5, for Keras 3, model.h5, for Keras 2, "
-         "or model.onnx")
+                  "the 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  sub->add_option("-o,--output", arguments->output,
+                  "FILE.safetensors (PyTorch), .weights.h5 (Keras 3), .h5 (Keras 2) or .onnx")
       ->required();
-  sub->add_option("--batch", arguments->batch, "images of every batch of an ONNX file; 0: any")
+  sub->add_option("--batch", arguments->batch, "batch size of an ONNX file; 0: any")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
   sub->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }

@@ -75,28 +75,29 @@ int show_devices(bool as_json) {
   for (const DeviceInfo& info : physical_devices()) {
     const DeviceLine line = line_of(info);
     physical.push_back(json_of(line));
-    if (!as_json) say(text_of(line));
+    if (!as_json) print_line(text_of(line));
   }
   for (const DeviceInfo& info : logical_devices()) {
     logical.push_back(Json::object({{"name", info.device.name()},
                                     {"description", info.description},
                                     {"limit_bytes", info.memory_bytes}}));
     if (!as_json)
-      say(fmt::format("logical {}  {}", info.device.name(), byte_text(info.memory_bytes, 1)));
+      print_line(
+          fmt::format("logical {}  {}", info.device.name(), byte_text(info.memory_bytes, 1)));
   }
   for (const std::string& text : refused_gpus()) {
     refused.push_back(text);
-    if (!as_json) say("refused: " + text);
+    if (!as_json) print_line("refused: " + text);
   }
   const std::string why = why_no_gpu();
   if (as_json) {
-    say(Json::object({{"devices", Json::list(physical)},
-                      {"logical", Json::list(logical)},
-                      {"refused", Json::list(refused)},
-                      {"no_gpu", why}})
-            .text());
+    print_line(Json::object({{"devices", Json::list(physical)},
+                             {"logical", Json::list(logical)},
+                             {"refused", Json::list(refused)},
+                             {"no_gpu", why}})
+                   .text());
   } else if (!why.empty()) {
-    say("no GPU: " + why);
+    print_line("no GPU: " + why);
   }
   return 0;
 }
@@ -104,16 +105,16 @@ int show_devices(bool as_json) {
 int show_machine(bool as_json) {
   const MachineReport report = examine_machine();
   if (as_json) {
-    say(Json::object({{"verdict", report.verdict},
-                      {"remedy", report.remedy},
-                      {"exit_code", report.exit_code},
-                      {"findings", findings_json(report.findings)},
-                      {"figures", report.figures}})
-            .text());
+    print_line(Json::object({{"verdict", report.verdict},
+                             {"remedy", report.remedy},
+                             {"exit_code", report.exit_code},
+                             {"findings", findings_json(report.findings)},
+                             {"figures", report.figures}})
+                   .text());
   } else {
     print_findings(report.findings);
-    say("verdict  " + report.verdict);
-    if (!report.remedy.empty()) say("remedy   " + report.remedy);
+    print_line("verdict  " + report.verdict);
+    if (!report.remedy.empty()) print_line("remedy   " + report.remedy);
   }
   return report.exit_code;
 }
@@ -122,7 +123,7 @@ void print_findings(const std::vector<Finding>& findings) {
   for (const Finding& found : findings) {
     std::string text = found.text;
     for (size_t at = 0; (at = text.find('\n', at)) != text.npos; ++at) text.insert(at + 1, 21, ' ');
-    say(fmt::format("{:<8} {:<11} {}", state_of(found), found.what, text));
+    print_line(fmt::format("{:<8} {:<11} {}", state_of(found), found.what, text));
   }
 }
 

@@ -123,7 +123,7 @@ Device parse_or_cpu(const std::string& device) {
 }
 
 const char* decoders_text(bool complete) {
-  return complete ? "" : "; what decoders of pictures take comes on top";
+  return complete ? "" : "; plus the memory of the image decoders";
 }
 
 // Prints the largest batch that trains within the limit, and its need.
@@ -198,7 +198,7 @@ int check_need(const Arguments& arguments, const Run& run, const PlanReport& rep
                          const std::string& where) {
     if (need <= allowed) return;
     fmt::print(stderr,
-               "trainer: the training takes {} ({} bytes){}, {} more than the {} of {}{}\n"
+               "trainer: the training needs {} ({} bytes){}, {} more than the {} of {}{}\n"
                "what would fit:\n{}",
                byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
                decoders_text(report.parts_complete), remedies_text(run, allowed, !where.empty()));
@@ -239,7 +239,7 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
   }
   if (arguments.device_memory >= 0)
     throw ConfigError(fmt::format(
-        "plan: --device-memory is that of a GPU, but device is {}; add device=gpu", config.device));
+        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
   return nullptr;
 }
 
@@ -247,10 +247,10 @@ std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& c
 std::string scratch_text(Device device) {
   const DeviceProperties* properties = context(device).properties();
   if (properties == nullptr)
-    return "what kernels take for scratch is known for matrix products alone; name a GPU, as " +
-           fmt::format("device=gpu:{}, to have it of convolutions", gpu_profile_names().front());
-  if (!kCuda) return "this build has no GPU back end, so the scratch of convolutions is not known";
-  return fmt::format("scratch of convolutions as cuDNN has it for {}{}", properties->name,
+    return "scratch memory is known only for matrix products; name a GPU, such as " +
+           fmt::format("device=gpu:{}, to include convolutions", gpu_profile_names().front());
+  if (!kCuda) return "this build has no GPU back end, so the scratch of convolutions is unknown";
+  return fmt::format("scratch of convolutions as reported by cuDNN for {}{}", properties->name,
                      properties->origin.empty() ? "" : ", " + properties->origin);
 }
 
@@ -259,17 +259,17 @@ void print_remarks(const Arguments& arguments, const Run& run, const PlanReport&
   const Config& config = run.config();
   for (const std::string& line : config_notes(run)) write_out(line + "\n");
   if (const Device device = parse_or_cpu(config.device); is_described(device))
-    write_out(fmt::format(
-        "planned for {}, which is only described: blocks at multiples of {} bytes, {} needed "
-        "there{}; {}\n",
-        report.device, report.alignment, byte_text(report.gpu_need()),
-        arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : "",
-        scratch_text(device)));
+    write_out(
+        fmt::format("planned for {} without using it: blocks at multiples of {} bytes, memory "
+                    "needed {}{}; {}\n",
+                    report.device, report.alignment, byte_text(report.gpu_need()),
+                    arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : "",
+                    scratch_text(device)));
   const auto limit = host_limit(config);
   if (!limit) return;
   const int64_t over = report.need() - limit->bytes;
-  write_out(fmt::format("{} is {}: {} of the {} needed\n", limit->key, byte_text(limit->bytes),
-                        over > 0 ? "over by " + byte_text(over) : "enough for all",
+  write_out(fmt::format("{} is {}: {} ({} needed)\n", limit->key, byte_text(limit->bytes),
+                        over > 0 ? "exceeded by " + byte_text(over) : "sufficient",
                         byte_text(report.need())));
 }
 
@@ -288,7 +288,7 @@ void print_report(const Arguments& arguments, const Run& run, const PlanReport& 
 void check_terminal(const Arguments& arguments) {
   if (arguments.recompute == "-" && (arguments.json || arguments.draw || arguments.csv == "-"))
     throw ConfigError(
-        "plan: --export-recompute - writes where --json, --draw and --csv - do; give it a file");
+        "plan: --export-recompute - excludes --json, --draw and --csv -; write to a file");
   if (arguments.csv != "-") return;
   const auto refuse = [](bool given, const char* option) {
     if (given)
@@ -323,10 +323,10 @@ int run(Arguments arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
   const auto described = describe_device(arguments, config);
   if (described && config.mode == Mode::kEager && !arguments.html.empty())
-    throw ConfigError(fmt::format(
-        "plan: mode: eager is drawn as it ran, which takes the device, but {} is only described "
-        "here; leave --html out, or take device=cpu",
-        config.device));
+    throw ConfigError(
+        fmt::format("plan: --html runs mode: eager on the device to draw it, but {} is only "
+                    "described here; remove --html, or set device=cpu",
+                    config.device));
   const Run run = planned_run(arguments, config);
   if (arguments.max_batch) return max_batch(run, arguments);
   if (arguments.budgets) return budgets(arguments, run);
@@ -373,46 +373,45 @@ void exclude(CLI::App& plan) {
 
 void add_plan_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* plan = app.add_subcommand("plan", "what a step needs, before running it");
+  CLI::App* plan = app.add_subcommand("plan", "show the memory of a training step, without a run");
   plan->add_option("--config", arguments->config, "YAML file");
   plan->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   plan->add_flag("--json", arguments->json, "the whole plan as JSON");
-  plan->add_flag("--draw", arguments->draw, "as a picture for the terminal: time to the right");
+  plan->add_flag("--draw", arguments->draw, "draw the plan in the terminal, time to the right");
   plan->add_option("--csv", arguments->csv,
-                   "write what there is to plan as CSV, for planner; - is the terminal");
+                   "write the planning problem as CSV, for planner; - is standard output");
   plan->add_flag("--budgets", arguments->budgets,
-                 "what each memory.budget would cost, from the smallest to none, as a table; with\n"
+                 "table of what each memory.budget costs, from the smallest to none; with\n"
                  "--html or --svg also as a picture");
   plan->add_option("--export-recompute", arguments->recompute,
-                   "write the recomputation problem for planner recompute; - is the terminal");
-  plan->add_option("--html", arguments->html, "write a picture with hover and search as HTML");
-  plan->add_option("--svg", arguments->svg,
-                   "the same picture of one plan, without hover and search");
+                   "write the recomputation problem for planner recompute; - is standard output");
+  plan->add_option("--html", arguments->html, "write the plan as HTML, with hover and search");
+  plan->add_option("--svg", arguments->svg, "write one plan as SVG, without hover and search");
   plan->add_option("--beside", arguments->beside,
-                   "key=value of a second plan to stand beside it, in --html alone; may be given\n"
-                   "again; mode=eager is run for two steps, and drawn as it was")
+                   "key=value of a second plan, shown next to the first in --html; repeatable;\n"
+                   "mode=eager is run for two steps, and the picture shows what it allocated")
       ->allow_extra_args(false);
   plan->add_option(
       "--why", arguments->why,
       "explain tensors by name, op or module path: their offsets and their last users");
-  plan->add_option("--diff", arguments->diff, "two plans written with --json: what changed")
+  plan->add_option("--diff", arguments->diff, "show what changed between two --json files")
       ->expected(2);
   add_bytes(*plan, "--max-bytes", arguments->max_bytes,
             "exit with 4 if the training needs more (2GiB)");
   plan->add_flag("--max-batch", arguments->max_batch, "the largest data.batch that fits --limit");
-  add_bytes(*plan, "--limit", arguments->limit, "bytes there are for --max-batch (8GiB)");
+  add_bytes(*plan, "--limit", arguments->limit, "memory limit for --max-batch (8GiB)");
   add_percent(*plan, "--slowdown", arguments->slowdown,
               "with --max-batch: allowed overhead of recomputation, estimated (5%)");
   add_bytes(*plan, "--device-memory", arguments->device_memory,
-            "memory of the GPU that device names, which need not be there (80GiB): exit with 4 if\n"
-            "the training needs more on it; with --max-batch the limit");
+            "memory of the GPU that device names, which need not be present (80GiB): exit with\n"
+            "4 if the training needs more of it; with --max-batch: the limit");
   plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
   plan->add_option("--disable-pass,--off", arguments->compile.disabled_passes,
-                   "leave out a pass; may be given again: " + pass_names())
+                   "disable a pass; may be repeated: " + pass_names())
       ->allow_extra_args(false);
   plan->add_flag("--ablation", arguments->ablation,
-                 "what each technique is worth: bytes with each pass and planner left out in turn");
+                 "measure each technique: bytes without each pass, and with other planners");
   exclude(*plan);
   plan->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }

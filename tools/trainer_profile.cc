@@ -33,9 +33,9 @@ int profile_this_machine(const Arguments& arguments) {
   const Config config = parse_config("", "profile", arguments.overrides);
   write_out(profile_machine(config, arguments.options, sample_networks(),
                             [](const SampleNetwork& network) {
-                              complain(fmt::format("{} at {}x{}, {} images", network.model,
-                                                   network.image_size, network.image_size,
-                                                   network.batch));
+                              print_error(fmt::format("{} at {}x{}, {} images", network.model,
+                                                      network.image_size, network.image_size,
+                                                      network.batch));
                             }) +
             "\n");
   return 0;
@@ -61,7 +61,7 @@ int run(const Arguments& arguments) {
   if (arguments.json) {
     write_out(result.json() + "\n");
   } else {
-    say(device_line(run));
+    print_line(device_line(run));
     write_out(result.text(arguments.ops));
   }
   return 0;
@@ -74,14 +74,14 @@ struct TuneArguments {
 
 int tune(const TuneArguments& arguments) {
   if (plan_cache().folder().empty())
-    throw ConfigError("tune: TESSERA_CACHE is off, so what is measured could not be kept");
+    throw ConfigError("tune: cannot keep results, as TESSERA_CACHE is off; set it to a folder");
   const Tuning tuning = tune_plans(load_config(arguments.config, arguments.overrides),
                                    [](const std::string& line) { write_out(line + '\n'); });
-  write_out(
-      fmt::format("{} convolutions, {} plans measured; those of a training step take {:.3f} ms as "
-                  "cuDNN proposes, {:.3f} ms with gpu.plans=autotuned; kept in {}\n",
-                  tuning.convolutions, tuning.plans, tuning.rule_microseconds / 1000,
-                  tuning.tuned_microseconds / 1000, plan_cache().folder()));
+  write_out(fmt::format(
+      "measured {} convolutions, {} plans; the convolutions of a training step take {:.3f} ms with "
+      "cuDNN's own choice, {:.3f} ms with gpu.plans=autotuned; kept in {}\n",
+      tuning.convolutions, tuning.plans, tuning.rule_microseconds / 1000,
+      tuning.tuned_microseconds / 1000, plan_cache().folder()));
   return 0;
 }
 
@@ -89,29 +89,29 @@ int tune(const TuneArguments& arguments) {
 
 void add_profile_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* profile = app.add_subcommand("profile", "where the time of a training step goes");
+  CLI::App* profile = app.add_subcommand("profile", "time a training step op by op");
   profile->add_option("--config", arguments->config, "YAML file");
   profile->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   profile->add_option("--steps", arguments->options.steps, "steps to time op by op")
       ->check(CLI::Range(1, 1000));
   profile
       ->add_option("--warmup", arguments->options.warmup,
-                   "steps before them; more where they are shorter than 0.2 s together")
+                   "untimed steps before; more if they take less than 0.2 s in total")
       ->check(CLI::Range(0, 1000));
-  profile->add_option("--ops", arguments->ops, "ops to show, the longest first; 0: all");
-  profile->add_flag("--json", arguments->json, "all of it as JSON");
+  profile->add_option("--ops", arguments->ops, "number of ops to show, slowest first; 0: all");
+  profile->add_flag("--json", arguments->json, "the whole profile as JSON");
   profile->add_option("--trace", arguments->trace,
                       "write every op of every step for chrome://tracing and Perfetto");
   profile
       ->add_option("--off", arguments->options.compile.disabled_passes,
-                   "leave out a pass; may be given again: " + pass_names())
+                   "disable a pass; may be repeated: " + pass_names())
       ->allow_extra_args(false);
-  profile->add_option("--diff", arguments->diff, "two profiles written with --json: what changed")
+  profile->add_option("--diff", arguments->diff, "show what changed between two --json files")
       ->expected(2);
   profile->add_flag("--algorithms", arguments->algorithms,
-                    "the ops that have several: what each takes, in time and in scratch");
+                    "time and scratch memory of each algorithm, for ops with several algorithms");
   profile->add_flag("--machine", arguments->machine,
-                    "as JSON for memory.cost_model: what ops of networks of every kind take here");
+                    "time ops of many networks on this computer, as JSON for memory.cost_model");
   for (const char* other : {"--config", "--trace", "--json", "--algorithms"})
     profile->get_option("--machine")->excludes(profile->get_option(other));
   for (const char* other : {"--trace", "--warmup", "--off"})
@@ -125,7 +125,7 @@ void add_profile_command(CLI::App& app, Command& command) {
 void add_tune_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<TuneArguments>();
   CLI::App* sub = app.add_subcommand(
-      "tune", "measure how the GPU computes the convolutions best, for gpu.plans=autotuned");
+      "tune", "find the fastest plan of each convolution on the GPU, for gpu.plans=autotuned");
   sub->add_option("--config", arguments->config, "YAML file")->required();
   sub->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
   sub->callback([arguments, &command] { command = [arguments] { return tune(*arguments); }; });

@@ -33,12 +33,12 @@ ConvShape conv_shape(const Conv2dParams& p, const Shape& x, const Shape& filters
 
 void check_settings(const InputCheck& check, const Conv2dParams& p) {
   if (p.stride.h < 1 || p.stride.w < 1)
-    check.fail(fmt::format("stride must be at least 1, is {}", p.stride.text()));
+    check.fail(fmt::format("stride must be at least 1, but is {}", p.stride.text()));
   if (p.dilation.h < 1 || p.dilation.w < 1)
-    check.fail(fmt::format("dilation must be at least 1, is {}", p.dilation.text()));
+    check.fail(fmt::format("dilation must be at least 1, but is {}", p.dilation.text()));
   if (p.padding.h < 0 || p.padding.w < 0)
-    check.fail(fmt::format("padding must not be negative, is {}", p.padding.text()));
-  if (p.groups < 1) check.fail(fmt::format("groups must be at least 1, is {}", p.groups));
+    check.fail(fmt::format("padding must not be negative, but is {}", p.padding.text()));
+  if (p.groups < 1) check.fail(fmt::format("groups must be at least 1, but is {}", p.groups));
 }
 
 // Checks that images x and the filters go together; returns the shape of y.
@@ -49,18 +49,18 @@ Shape check_shapes(const InputCheck& check, const Conv2dParams& p, const Shape& 
                            p.groups, x[3], filters[0]));
   if (x[3] / p.groups != filters[3]) {
     std::string of_group = p.groups == 1 ? "" : fmt::format(" in each of {} groups", p.groups);
-    check.fail(
-        fmt::format("x has {} channels{} but w expects {}", x[3] / p.groups, of_group, filters[3]));
+    check.fail(fmt::format("x has {} channels{}, but w expects {}", x[3] / p.groups, of_group,
+                           filters[3]));
   }
   if (filters[1] < 1 || filters[2] < 1) check.fail("the filters must have at least one tap");
   const ConvShape s = conv_shape(p, x, filters);
   const Size2 window{s.dilation_h * (s.kh - 1) + 1, s.dilation_w * (s.kw - 1) + 1};
-  const Size2 room{s.h + 2 * s.pad_h, s.w + 2 * s.pad_w};
-  if (window.h > room.h || window.w > room.w)
+  const Size2 padded{s.h + 2 * s.pad_h, s.w + 2 * s.pad_w};
+  if (window.h > padded.h || window.w > padded.w)
     check.fail(
-        fmt::format("the filter reaches over {} pixels but x has {} with its padding; pad "
-                    "more, or use a smaller filter",
-                    window.text(), room.text()));
+        fmt::format("the filter covers {} pixels, but x has {} with its padding; pad more, or use "
+                    "a smaller filter",
+                    window.text(), padded.text()));
   return {s.n, s.out_h(), s.out_w(), s.o};
 }
 
@@ -146,7 +146,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     check.rank(1, params.packed ? 1 : 4);
     check_settings(check, params.conv);
     const Shape x = x_shape(in), w = w_shape(in), y = check_shapes(check, params.conv, x, w);
-    if (of.result != kY) check.shape(of.first == kY ? 0 : 1, y, "what conv2d gives");
+    if (of.result != kY) check.shape(of.first == kY ? 0 : 1, y, "the output shape of conv2d");
     Specs out = {{in[0].dtype, of.result == kX ? x : of.result == kW ? w : y, {}}};
     for (TensorSpec& spec : params.fusion.outputs(in, out[0])) out.push_back(std::move(spec));
     return out;

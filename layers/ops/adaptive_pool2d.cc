@@ -32,9 +32,9 @@ Tensor adaptive(const char* name, const Tensor& x, Size2 out, const Pool& pool,
   InputCheck check(name, std::span(&x.spec(), 1), {"x"});
   check.floats();
   check.rank(0, 4);
-  if (out.h < 1 || out.w < 1) check.fail(fmt::format("out must be at least 1, is {}", out.text()));
+  if (out.h < 1 || out.w < 1) check.fail(fmt::format("out must be >= 1, but is {}", out.text()));
   const int64_t h = x.shape()[1], w = x.shape()[2];
-  if (h < 1 || w < 1) check.fail("x has no pixels");
+  if (h < 1 || w < 1) check.fail("x must have at least one pixel");
   if (h % out.h == 0 && w % out.w == 0) return pool(x, {.kernel = {h / out.h, w / out.w}});
   return along(along(x, 1, out.h, reduce), 2, out.w, reduce);
 }

@@ -250,14 +250,14 @@ void check_inputs(const Tensors& tensors, const BatchNormParams& params, bool tr
   InputCheck check("batch_norm", in, {"x", "gamma", "beta", "running_mean", "running_var"});
   check.floats();
   const Shape& x = in[0].shape;
-  if (x.rank() < 2) check.fail(fmt::format("x must have 2 axes or more, has {}", x.rank()));
+  if (x.rank() < 2) check.fail(fmt::format("x must have 2 axes or more, but has {}", x.rank()));
   for (int i = 1; i < 5; ++i) check.shape(i, {x.back()}, "one for each channel of x");
-  if (!(params.eps > 0)) check.fail(fmt::format("eps must be larger than 0, is {}", params.eps));
+  if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   if (!(params.momentum >= 0 && params.momentum <= 1))
-    check.fail(fmt::format("momentum must be between 0 and 1, is {}", params.momentum));
+    check.fail(fmt::format("momentum must be between 0 and 1, but is {}", params.momentum));
   if (training && x.elements(0, x.rank() - 1) < 2)
     check.fail(
-        "a channel needs two values or more to have a variance in training; use a larger "
+        "each channel must have at least two values for a variance in training; use a larger "
         "batch, or evaluation");
 }
 

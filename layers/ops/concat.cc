@@ -37,15 +37,15 @@ class Concat final : public OpBase<Concat>, public HasAttributes {
   Specs infer(std::span<const TensorSpec> in) const override {
     const int axis = params.axis, rank = in[0].shape.rank();
     if (axis < 0 || axis >= rank)
-      fail(fmt::format("axis must be between {} and {}, is {}", -rank, rank - 1, axis), in);
+      fail(fmt::format("axis must be between {} and {}, but is {}", -rank, rank - 1, axis), in);
     Shape y = in[0].shape;
     y[axis] = 0;
     for (const TensorSpec& x : in) {
-      if (x.dtype != in[0].dtype) fail("the tensors must have one dtype; cast() converts", in);
+      if (x.dtype != in[0].dtype) fail("the tensors must have the same dtype; use cast()", in);
       Shape rest = x.shape;
       if (rest.rank() == rank) rest[axis] = in[0].shape[axis];
       if (rest != in[0].shape)
-        fail(fmt::format("the sizes must be equal along every axis but {}", axis), in);
+        fail(fmt::format("the sizes must be equal along every axis except {}", axis), in);
       y[axis] += x.shape[axis];
     }
     return {{in[0].dtype, y, {}}};
@@ -91,7 +91,7 @@ class Concat final : public OpBase<Concat>, public HasAttributes {
 Tensor concat(const Tensors& tensors, int axis) {
   // The GPU kernel takes no more tensors, and masks of inputs have 32 bits.
   if (tensors.empty() || tensors.size() > kMaxConcat)
-    throw ShapeError(fmt::format("concat: takes 1 to 32 tensors, was given {}", tensors.size()));
+    throw ShapeError(fmt::format("concat: needs 1 to 32 tensors, but got {}", tensors.size()));
   const int rank = tensors[0].shape().rank();
   return apply1(std::make_shared<Concat>(ConcatParams{axis < 0 ? axis + rank : axis}), tensors);
 }
@@ -101,12 +101,12 @@ Tensor stack(const Tensors& tensors, int axis) {
   const int at = axis < 0 ? axis + rank + 1 : axis;
   if (tensors.empty()) throw ShapeError("stack: there must be at least one tensor");
   if (at < 0 || at > rank)
-    throw ShapeError(fmt::format("stack: a new axis cannot stand at {} (x0 {})", axis,
+    throw ShapeError(fmt::format("stack: a new axis cannot be inserted at {} (x0 {})", axis,
                                  tensors[0].spec().text()));
   Tensors layers;
   for (const Tensor& x : tensors) {
     if (x.shape() != tensors[0].shape())
-      throw ShapeError(fmt::format("stack: all must have one shape, given {} and {}",
+      throw ShapeError(fmt::format("stack: all tensors must have the same shape, but are {} and {}",
                                    tensors[0].spec().text(), x.spec().text()));
     std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
     sizes.insert(sizes.begin() + at, 1);

@@ -225,13 +225,13 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
       check.floats({0, 1});
       check.shape(1, shape, "one target for each logit");
     } else {
-      check.fail(
-          fmt::format("labels must be int32, or targets of the dtype of logits; {} is "
-                      "neither; cast() converts",
-                      name_of(in[1].dtype)));
+      check.fail(fmt::format(
+          "labels must be int32, or targets of the dtype of logits, but are {}; use cast()",
+          name_of(in[1].dtype)));
     }
     if (!(params.label_smoothing >= 0 && params.label_smoothing < 1)) {
-      check.fail(fmt::format("label_smoothing must be in [0, 1), is {}", params.label_smoothing));
+      check.fail(
+          fmt::format("label_smoothing must be in [0, 1), but is {}", params.label_smoothing));
     }
     return {{in[0].dtype, {}, {}}};
   }

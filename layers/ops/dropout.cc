@@ -77,7 +77,7 @@ class Dropout final : public OpBase<Dropout> {
 
 Tensor dropout(const Tensor& x, double p) {
   InputCheck check("dropout", std::span(&x.spec(), 1), {"x"});
-  if (!(p >= 0 && p < 1)) check.fail(fmt::format("p must be in [0, 1), is {}", p));
+  if (!(p >= 0 && p < 1)) check.fail(fmt::format("p must be in [0, 1), but is {}", p));
   if (x.shape().rank() == 0) check.fail("x must have an axis of samples");
   if (!is_training() || p == 0) return x;
   const RandomCall call = next_random_call("dropout");

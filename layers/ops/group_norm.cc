@@ -189,12 +189,12 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   InputCheck check("group_norm", in, {"x", "gamma", "beta"});
   check.floats();
   const Shape& s = x.shape();
-  if (s.rank() < 2) check.fail(fmt::format("x must have 2 axes or more, has {}", s.rank()));
+  if (s.rank() < 2) check.fail(fmt::format("x must have 2 axes or more, but has {}", s.rank()));
   for (int i = 1; i < 3; ++i) check.shape(i, {s.back()}, "one for each channel of x");
   if (params.groups < 1 || s.back() % params.groups != 0)
     check.fail(
         fmt::format("groups = {} must divide the {} channels of x", params.groups, s.back()));
-  if (!(params.eps > 0)) check.fail(fmt::format("eps must be larger than 0, is {}", params.eps));
+  if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   const ChannelBlocks blocks = samples(s);
   if (blocks.block_rows < 1) check.fail("the samples of x must have at least one pixel");
   const GroupParams group{params.groups, blocks.block_rows, params.eps};

@@ -63,15 +63,14 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     const auto channels = static_cast<size_t>(in[0].shape.back());
     if (params.mean.empty() || params.mean.size() != channels || params.stddev.size() != channels) {
       check.fail(
-          fmt::format("mean and deviation must have one value for each channel, have {} and "
-                      "{}",
+          fmt::format("mean and deviation must have one value for each channel, but have {} and {}",
                       params.mean.size(), params.stddev.size()));
     }
     for (double d : params.stddev) {
-      if (!(d > 0)) check.fail(fmt::format("deviations must be positive, one is {}", d));
+      if (!(d > 0)) check.fail(fmt::format("deviations must be positive, but one is {}", d));
     }
     if (!is_float(params.dtype)) {
-      check.fail(fmt::format("dtype must be float32 or float64, is {}", name_of(params.dtype)));
+      check.fail(fmt::format("dtype must be float32 or float64, but is {}", name_of(params.dtype)));
     }
     return {{params.dtype, in[0].shape, {}}};
   }

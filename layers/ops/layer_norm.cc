@@ -207,7 +207,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   check.floats();
   if (x.shape().rank() == 0) check.fail("x must have at least one axis");
   for (int i = 1; i < 3; ++i) check.shape(i, {x.shape().back()}, "one for each channel of x");
-  if (!(params.eps > 0)) check.fail(fmt::format("eps must be larger than 0, is {}", params.eps));
+  if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   const Tensors stats = apply(std::make_shared<LayerMoments>(params), {detach(x)});
   return apply1(std::make_shared<LayerNormNormalise>(), {x, stats[0], stats[1], gamma, beta});
 }

@@ -14,7 +14,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   check.rank(0, 2);
   check.rank(1, 2);
   if (x.shape()[1] != w.shape()[1]) {
-    check.fail(fmt::format("x has {} features but w expects {}", x.shape()[1], w.shape()[1]));
+    check.fail(fmt::format("x has {} features, but w expects {}", x.shape()[1], w.shape()[1]));
   }
   Tensor y = matmul(x, w, {.transpose_b = true});
   return b.defined() ? bias(y, b) : y;

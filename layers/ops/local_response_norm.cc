@@ -17,7 +17,7 @@ Tensor local_response_norm(const Tensor& x, const LocalResponseNormParams& p) {
   InputCheck check("local_response_norm", std::span(&x.spec(), 1), {"x"});
   check.floats();
   if (x.shape().rank() == 0) check.fail("x must have an axis of channels");
-  if (p.size < 1) check.fail(fmt::format("size must be at least 1, is {}", p.size));
+  if (p.size < 1) check.fail(fmt::format("size must be at least 1, but is {}", p.size));
   const int64_t c = x.shape().back(), rows = x.elements() / std::max<int64_t>(c, 1);
   const Tensor squares = pad(reshape(x * x, Shape{1, rows, c, 1}), 2, p.size / 2, (p.size - 1) / 2);
   const Tensor means = average_pool2d(squares, {.kernel = {1, p.size}, .stride = Size2(1)});

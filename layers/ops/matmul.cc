@@ -114,11 +114,11 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     check.rank(1, std::max(rank, 2));
     Shape y = in[0].shape;
     for (int i = 0; i < rank - 2; ++i)
-      if (in[1].shape[i] != y[i]) check.fail(fmt::format("axis {} differs", i));
+      if (in[1].shape[i] != y[i]) check.fail(fmt::format("axis {} of a and b must be equal", i));
     const auto [ta, tb] = params.product;
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     if (const int64_t rows = in[1].shape[tb ? -1 : -2]; rows != shape.k) {
-      check.fail(fmt::format("a{} has {} columns but b{} has {} rows", ta ? " transposed" : "",
+      check.fail(fmt::format("a{} has {} columns, but b{} has {} rows", ta ? " transposed" : "",
                              shape.k, tb ? " transposed" : "", rows));
     }
     y[-2] = shape.m;

@@ -38,7 +38,7 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
     check.rank(0, 2);
     check.dtype(1, DType::i32);
     check.shape(1, {in[0].shape[0]}, "one label for each row of logits");
-    if (params.k < 1) check.fail(fmt::format("k must be at least 1, is {}", params.k));
+    if (params.k < 1) check.fail(fmt::format("k must be at least 1, but is {}", params.k));
     return {{DType::f32, {}, {}}};
   }
   // Uses one thread: a batch of logits is too small to parallelize.

@@ -56,18 +56,17 @@ PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
 Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
   const Size2 stride = p.stride.value_or(p.kernel);
   if (p.kernel.h < 1 || p.kernel.w < 1)
-    check.fail(fmt::format("kernel must be at least 1, is {}", p.kernel.text()));
+    check.fail(fmt::format("kernel must be at least 1, but is {}", p.kernel.text()));
   if (stride.h < 1 || stride.w < 1)
-    check.fail(fmt::format("stride must be at least 1, is {}", stride.text()));
+    check.fail(fmt::format("stride must be at least 1, but is {}", stride.text()));
   if (p.padding.h < 0 || p.padding.w < 0 || p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w)
-    check.fail(fmt::format("padding must be 0 or more and smaller than the kernel {}, is {}",
+    check.fail(fmt::format("padding must be 0 or more and smaller than the kernel {}, but is {}",
                            p.kernel.text(), p.padding.text()));
-  const Size2 room{x[1] + 2 * p.padding.h, x[2] + 2 * p.padding.w};
-  if (p.kernel.h > room.h || p.kernel.w > room.w)
+  const Size2 padded{x[1] + 2 * p.padding.h, x[2] + 2 * p.padding.w};
+  if (p.kernel.h > padded.h || p.kernel.w > padded.w)
     check.fail(
-        fmt::format("the kernel has {} pixels but x has {} with its padding; use a smaller "
-                    "kernel",
-                    p.kernel.text(), room.text()));
+        fmt::format("the kernel has {} pixels, but x has {} with its padding; use a smaller kernel",
+                    p.kernel.text(), padded.text()));
   const PoolShape s = pool_shape(p, x);
   return {s.n, s.out_h(), s.out_w(), s.c};
 }
@@ -112,7 +111,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
     check.rank(0, 4);
     check.shape(1, in[0].shape, "like dy");
     const Shape x = image_of(in[0].shape, params.image);
-    check.shape(0, pooled(check, params.pool, x), "what max_pool2d gives");
+    check.shape(0, pooled(check, params.pool, x), "the output shape of max_pool2d");
     return {{in[0].dtype, x, {}}};
   }
 
@@ -204,9 +203,9 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
     check.rank(0, 4);
     const Shape y = pooled(check, params.pool, in[0].shape);
     if (params.pool.kernel.h * params.pool.kernel.w > 256)
-      check.fail(
-          fmt::format("a window may have 256 pixels, the kernel {} has {}; pool in two steps",
-                      params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
+      check.fail(fmt::format(
+          "a window may have at most 256 pixels, but the kernel {} has {}; pool in two steps",
+          params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
     Specs out = {{in[0].dtype, y, {}}};
     if (params.positions) out.push_back({DType::u8, y, {}});
     return out;
@@ -290,7 +289,7 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
     check.floats();
     check.rank(0, 4);
     const Shape x = image_of(in[0].shape, params.image);
-    check.shape(0, pooled(check, params.pool, x), "what average_pool2d gives");
+    check.shape(0, pooled(check, params.pool, x), "the output shape of average_pool2d");
     return {{in[0].dtype, x, {}}};
   }
 

@@ -78,7 +78,7 @@ class Max final : public OpBase<Max>, public HasAttributes {
     check.floats();
     Shape y = in[0].shape;
     if (params.axis < 0 || params.axis >= y.rank())
-      check.fail(fmt::format("there is no axis {}", params.axis));
+      check.fail(fmt::format("axis {} does not exist", params.axis));
     if (y[params.axis] == 0) check.fail(fmt::format("axis {} has no elements", params.axis));
     y[params.axis] = 1;
     return {{in[0].dtype, y, {}}, {DType::i64, y, {}}};

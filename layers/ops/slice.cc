@@ -122,7 +122,7 @@ class SliceGrad final : public OpBase<SliceGrad> {
 
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"dy"});
-    check.shape(0, params.slice.size, "what slice gives");
+    check.shape(0, params.slice.size, "the output shape of slice");
     return {{in[0].dtype, params.x, {}}};
   }
 
@@ -167,7 +167,7 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
       check.fail(fmt::format("the box {} must have as many axes as x", params.size.text()));
     for (int axis = 0; axis < params.size.rank(); ++axis)
       if (params.step[axis] < 1)
-        check.fail(fmt::format("the step along axis {} must be at least 1, is {}", axis,
+        check.fail(fmt::format("the step along axis {} must be at least 1, but is {}", axis,
                                params.step[axis]));
     return {{in[0].dtype, params.size, {}}};
   }
@@ -207,7 +207,7 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
 // Returns the box of all of x, to be changed along `axis`; makes a negative `axis` positive.
 SliceParams whole(const InputCheck& check, const Shape& x, int& axis) {
   if (axis < -x.rank() || axis >= x.rank())
-    check.fail(fmt::format("axis must be between {} and {}, is {}", -x.rank(), x.rank() - 1, axis));
+    check.fail(fmt::format("axis must be in [{}, {}], but is {}", -x.rank(), x.rank() - 1, axis));
   if (axis < 0) axis += x.rank();
   SliceParams params{.size = x};
   params.step.fill(1);
@@ -226,9 +226,9 @@ Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step
   if (begin < 0) begin += x.shape()[axis];
   if (end < 0) end += x.shape()[axis];
   if (begin < 0 || begin > end || end > x.shape()[axis])
-    check.fail(fmt::format("[{}, {}) must lie in axis {}, which has {} elements", begin, end, axis,
-                           x.shape()[axis]));
-  if (step < 1) check.fail(fmt::format("the step must be at least 1, is {}", step));
+    check.fail(fmt::format("[{}, {}) must be within axis {}, which has {} elements", begin, end,
+                           axis, x.shape()[axis]));
+  if (step < 1) check.fail(fmt::format("the step must be at least 1, but is {}", step));
   params.begin[axis] = begin;
   params.step[axis] = step;
   params.size[axis] = (end - begin + step - 1) / step;
@@ -239,7 +239,7 @@ Tensor pad(const Tensor& x, int axis, int64_t before, int64_t after) {
   InputCheck check("pad", std::span(&x.spec(), 1), {"x"});
   SliceParams params = whole(check, x.shape(), axis);
   if (before < 0 || after < 0)
-    check.fail(fmt::format("counts of zeros must not be negative, are {} and {}", before, after));
+    check.fail(fmt::format("counts of zeros must be >= 0, but are {} and {}", before, after));
   params.begin[axis] = -before;
   params.size[axis] += before + after;
   return slice(x, params);

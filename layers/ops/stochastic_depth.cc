@@ -12,7 +12,7 @@ namespace tessera {
 Tensor stochastic_depth(const Tensor& x, double p) {
   InputCheck check("stochastic_depth", std::span(&x.spec(), 1), {"x"});
   check.floats();
-  if (!(p >= 0 && p < 1)) check.fail(fmt::format("p must be in [0, 1), is {}", p));
+  if (!(p >= 0 && p < 1)) check.fail(fmt::format("p must be in [0, 1), but is {}", p));
   if (x.shape().rank() == 0) check.fail("x must have an axis of samples");
   if (!is_training() || p == 0) return x;
   const int64_t n = x.shape()[0];

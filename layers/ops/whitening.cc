@@ -40,8 +40,9 @@ std::vector<float> whitening_filters(std::span<const float> images, const Shape&
                                      int64_t kernel, double eps) {
   if (shape.rank() != 4 || shape.elements() != std::ssize(images) || kernel < 1 ||
       std::min(shape[1], shape[2]) < kernel || shape.elements() == 0)
-    throw ShapeError(fmt::format("whitening: no patch of {} x {} pixels in images of shape {}",
-                                 kernel, kernel, shape.text()));
+    throw ShapeError(
+        fmt::format("whitening: no patch of {} x {} pixels fits into images of shape {}", kernel,
+                    kernel, shape.text()));
   const Matrix moments = second_moments(images, shape, kernel);
   const Eigen::SelfAdjointEigenSolver<Matrix> solved(moments);
   std::vector<float> filters;

@@ -41,7 +41,7 @@ ScalarProgram average_program() {
 
 Ema::Ema(Store& store, const EmaParams& params) : store_(store), params_(params) {
   if (!(params.decay >= 0 && params.decay < 1))
-    throw ConfigError(fmt::format("ema: decay must be in [0, 1), is {}", params.decay));
+    throw ConfigError(fmt::format("ema: decay must be in [0, 1), but is {}", params.decay));
   step_ = store.optimizer_state("ema.step", {1}, Initializer::zeros(), DType::i64);
 }
 

@@ -59,7 +59,7 @@ Muon::Muon(Store& store, Tensors parameters, const MuonParams& params)
   check_share("muon", "momentum", params.momentum);
   check_decay("muon", params);
   if (params.steps < 1)
-    throw ConfigError(fmt::format("muon: steps must be at least 1, is {}", params.steps));
+    throw ConfigError(fmt::format("muon: steps must be at least 1, but is {}", params.steps));
   Tensors of_adamw;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const bool is_matrix = parameters_[i].shape().rank() > 1;

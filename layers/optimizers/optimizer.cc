@@ -31,7 +31,8 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
   Specs infer(std::span<const TensorSpec> in) const override {
     for (const TensorSpec& spec : in)
       if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
-        throw ShapeError(fmt::format("lr_if_finite: takes floats, was given {}", spec.text()));
+        throw ShapeError(fmt::format(
+            "lr_if_finite: inputs must be float32 or float64, but one is {}", spec.text()));
     if (in[0].shape.elements() != 1) throw ShapeError("lr_if_finite: lr must have one element");
     return {in[0]};
   }
@@ -137,15 +138,14 @@ const std::string& persistent_name(const Tensor& tensor) { return tensor.impl()-
 
 void Optimizer::check_count(std::string_view op_name, std::span<const Tensor> gradients) const {
   if (gradients.size() == parameters_.size()) return;
-  throw ShapeError(fmt::format("{}: takes one gradient for each of its {} parameters, was given {}",
+  throw ShapeError(fmt::format("{}: needs one gradient for each of its {} parameters, but got {}",
                                op_name, parameters_.size(), gradients.size()));
 }
 
 void Optimizer::set_scales(std::vector<ParameterScale> scales) {
   if (scales.size() != parameters_.size())
     throw ConfigError(
-        fmt::format("optimizer: takes factors for each of its {} parameters, was "
-                    "given {}",
+        fmt::format("optimizer: needs factors for each of its {} parameters, but got {}",
                     parameters_.size(), scales.size()));
   scales_ = std::move(scales);
 }

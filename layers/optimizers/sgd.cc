@@ -17,7 +17,7 @@ void check_params(const SgdParams& s) {
   check_not_negative("sgd", "momentum", s.momentum);
   check_decay("sgd", s);
   if (s.nesterov && s.momentum == 0) {
-    throw ConfigError("sgd: nesterov needs a momentum above 0, is 0");
+    throw ConfigError("sgd: nesterov needs a momentum above 0, but momentum is 0");
   }
 }
 

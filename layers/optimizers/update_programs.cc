@@ -70,17 +70,17 @@ std::pair<Tensor, Tensor> move_moments(std::string_view name, const Tensor& gate
 
 void check_share(std::string_view op_name, std::string_view name, double value) {
   if (!(value >= 0 && value < 1))
-    throw ConfigError(fmt::format("{}: {} must be in [0, 1), is {}", op_name, name, value));
+    throw ConfigError(fmt::format("{}: {} must be in [0, 1), but is {}", op_name, name, value));
 }
 
 void check_positive(std::string_view op_name, std::string_view name, double value) {
   if (!(value > 0))
-    throw ConfigError(fmt::format("{}: {} must be positive, is {}", op_name, name, value));
+    throw ConfigError(fmt::format("{}: {} must be positive, but is {}", op_name, name, value));
 }
 
 void check_not_negative(std::string_view op_name, std::string_view name, double value) {
   if (!(value >= 0))
-    throw ConfigError(fmt::format("{}: {} must not be negative, is {}", op_name, name, value));
+    throw ConfigError(fmt::format("{}: {} must not be negative, but is {}", op_name, name, value));
 }
 
 }  // namespace tessera

@@ -12,19 +12,19 @@ InputCheck::InputCheck(std::string_view op, std::span<const TensorSpec> in,
                        std::vector<const char*> names)
     : op_(op), in_(in), names_(std::move(names)) {
   if (in.size() != names_.size()) {
-    throw ShapeError(fmt::format("{}: takes {} inputs ({}), was given {}", op, names_.size(),
+    throw ShapeError(fmt::format("{}: needs {} inputs ({}), but got {}", op, names_.size(),
                                  fmt::join(names_, ", "), in.size()));
   }
 }
 
 void InputCheck::rank(int input, int rank) const {
-  if (in_[input].shape.rank() == rank) return;
-  fail(fmt::format("{} must have {} axes, has {}", names_[input], rank, in_[input].shape.rank()));
+  const int has = in_[input].shape.rank();
+  if (has != rank) fail(fmt::format("{} must have {} axes, but has {}", names_[input], rank, has));
 }
 
 void InputCheck::dtype(int input, DType dtype) const {
   if (in_[input].dtype == dtype) return;
-  fail(fmt::format("{} must be {}, is {}; cast() converts", names_[input], name_of(dtype),
+  fail(fmt::format("{} must be {}, but is {}; use cast()", names_[input], name_of(dtype),
                    name_of(in_[input].dtype)));
 }
 
@@ -32,12 +32,12 @@ void InputCheck::floats(std::initializer_list<int> inputs) const {
   int first = -1;
   for (int i : inputs) {
     if (!is_float(in_[i].dtype)) {
-      fail(fmt::format("{} must be float32 or float64, is {}; cast() converts", names_[i],
+      fail(fmt::format("{} must be float32 or float64, but is {}; use cast()", names_[i],
                        name_of(in_[i].dtype)));
     }
     if (first < 0) first = i;
     if (in_[i].dtype != in_[first].dtype) {
-      fail(fmt::format("{} and {} must have one dtype, have {} and {}; cast() converts",
+      fail(fmt::format("{} and {} must have the same dtype, but have {} and {}; use cast()",
                        names_[first], names_[i], name_of(in_[first].dtype), name_of(in_[i].dtype)));
     }
   }
@@ -49,7 +49,7 @@ void InputCheck::floats() const {
 
 void InputCheck::shape(int input, const Shape& shape, std::string_view why) const {
   if (in_[input].shape == shape) return;
-  fail(fmt::format("{} must be {} ({}), is {}", names_[input], shape.text(), why,
+  fail(fmt::format("{} must be {} ({}), but is {}", names_[input], shape.text(), why,
                    in_[input].shape.text()));
 }
 

@@ -19,7 +19,7 @@ struct PoolShapeOf {
   I n = 1, h = 1, w = 1, c = 1;  // sizes of x
   I kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   bool count_include_pad = true;
-  bool round_up = false;
+  bool ceil_mode = false;
   TESSERA_HOST_DEVICE I out_h() const { return windows(h, pad_h, kernel_h, stride_h); }
   TESSERA_HOST_DEVICE I out_w() const { return windows(w, pad_w, kernel_w, stride_w); }
 
@@ -42,15 +42,15 @@ struct PoolShapeOf {
   // Returns the divisor of the mean over window (i, j), which covers rows u and columns v of x.
   TESSERA_HOST_DEVICE I divisor(Range u, Range v, I i, I j) const {
     if (!count_include_pad) return (u.end - u.begin) * (v.end - v.begin);
-    // The part of a window beyond the padding, as round_up allows, does not count.
+    // The part of a window beyond the padding, as ceil_mode allows, does not count.
     return counted(i * stride_h, kernel_h, h + 2 * pad_h) *
            counted(j * stride_w, kernel_w, w + 2 * pad_w);
   }
 
  private:
   TESSERA_HOST_DEVICE I windows(I size, I pad, I kernel, I stride) const {
-    const I room = size + 2 * pad - kernel, down = room / stride + 1;
-    return round_up && room % stride != 0 && down * stride < size + pad ? down + 1 : down;
+    const I span = size + 2 * pad - kernel, down = span / stride + 1;
+    return ceil_mode && span % stride != 0 && down * stride < size + pad ? down + 1 : down;
   }
   TESSERA_HOST_DEVICE static Range inside(I start, I kernel, I size) {
     const I end = start + kernel;
@@ -61,8 +61,8 @@ struct PoolShapeOf {
     const I end = at / stride + 1;
     return {early < 0 ? 0 : early / stride + 1, end < count ? end : count};
   }
-  TESSERA_HOST_DEVICE static I counted(I start, I kernel, I room) {
-    return start + kernel < room ? kernel : room - start;
+  TESSERA_HOST_DEVICE static I counted(I start, I kernel, I padded) {
+    return start + kernel < padded ? kernel : padded - start;
   }
 };
 using PoolShape = PoolShapeOf<int64_t>;

@@ -61,8 +61,8 @@ Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
                                         x.shape == Shape{y[0], y.back()});
     if (!fits || x.dtype != in[0].dtype || !is_float(x.dtype))
       throw ShapeError(
-          fmt::format("{}: {} does not fit to {}: inputs are [n, .., c], [n, c] or "
-                      "[c], of one floating-point dtype",
+          fmt::format("{}: {} cannot be combined with {}: inputs must be [n, .., c], [n, c] or "
+                      "[c], of the same floating-point dtype",
                       name(), x.text(), in[0].text()));
   }
   return {in[0]};

@@ -37,7 +37,7 @@ class Best : public Planner {
  public:
   std::string_view name() const override { return "best"; }
   std::string_view explanation() const override {
-    return "the lowest of all cheap ways, then an exact and a local search (the default)";
+    return "the lowest plan of cheap orders, an exact search and a local search (the default)";
   }
   Plan solve(const Problem& problem) const override { return prove(problem).plan; }
 

@@ -59,14 +59,14 @@ std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prep
   const Sections sections(problem, all, deadline);
   for (int s = 0; s < sections.count(); ++s) {
     std::vector<int> live;
-    int64_t room = 0, spare = 0;
+    int64_t padded = 0, spare = 0;
     for (int32_t b : sections.members(s)) {
       const Block& block = sections.blocks[b];
       live.push_back(block.buffer);
-      room += block.padded_size;
+      padded += block.padded_size;
       spare = std::max(spare, block.padded_size - block.size);
     }
-    if (room - spare > capacity) return live;
+    if (padded - spare > capacity) return live;
   }
   return all;
 }

@@ -147,7 +147,8 @@ const Planner& best_fit_planner() {
 //     +-----------------> time
 const planning::Placer& tflite_planner() {
   static const Greedy planner(
-      "tflite", "TensorFlow Lite's: what lives throughout first, then by size in the tightest gap",
+      "tflite",
+      "TensorFlow Lite's: buffers that live throughout first, then by size in the tightest gap",
       Fit::kTightest, [](const PreparedProblem& prepared, const Item& item) {
         const auto last = static_cast<int32_t>(prepared.load.size()) - 1;
         const bool throughout = item.lower == 0 && item.upper == last;

@@ -43,7 +43,7 @@ class LocalSearch : public Placer {
  public:
   std::string_view name() const override { return "local_search"; }
   std::string_view explanation() const override {
-    return "from the order by size on, moves what ends at the top to earlier places";
+    return "starts with the order by size, then moves buffers at the top to earlier positions";
   }
 
   Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {

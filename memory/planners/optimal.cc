@@ -30,7 +30,8 @@ class Optimal : public Planner {
  public:
   std::string_view name() const override { return "optimal"; }
   std::string_view explanation() const override {
-    return "an exact search: the lowest plan with proof, or as far as its decisions reach";
+    return "an exact search: the lowest plan with proof, unless its limit of decisions ends it "
+           "first";
   }
   Plan solve(const Problem& problem) const override { return prove(problem).plan; }
   Solution prove(const Problem& problem, const Limits& limits = {}) const override {
@@ -44,16 +45,17 @@ struct Switch {
 };
 
 constexpr Switch kSwitches[] = {
-    {{"peeling", "what can be placed whatever the others do waits for them"}, &Inferences::peeling},
-    {{"sums", "what a section still has to take must fit above its floor"}, &Inferences::sums},
-    {{"splits", "parts of time that no block links any more are solved on their own"},
+    {{"peeling", "a block that fits wherever the others are placed is placed last"},
+     &Inferences::peeling},
+    {{"sums", "the unplaced bytes of each section must fit above its floor"}, &Inferences::sums},
+    {{"splits", "time ranges that no unplaced block connects are solved separately"},
      &Inferences::splits},
-    {{"ceiling", "a block as long as its part of time goes to the top of it"},
+    {{"ceiling", "a block that spans its whole time range goes to the top of the range"},
      &Inferences::ceiling},
-    {{"duplicates", "of blocks that are alike, the first comes lowest"}, &Inferences::duplicates},
-    {{"hatless", "a block that lifts no other need not be tried elsewhere"}, &Inferences::hatless},
-    {{"nogoods", "what failed once is not tried again"}, &Inferences::nogoods},
-    {{"restarts", "several strategies take turns, for longer and longer"}, &Inferences::restarts},
+    {{"duplicates", "of identical blocks, the first is placed lowest"}, &Inferences::duplicates},
+    {{"hatless", "a block that lifts no other block is not tried elsewhere"}, &Inferences::hatless},
+    {{"nogoods", "a state that failed once is not tried again"}, &Inferences::nogoods},
+    {{"restarts", "several strategies alternate, each time for longer"}, &Inferences::restarts},
 };
 
 }  // namespace

@@ -47,8 +47,8 @@ class Stages {
       if (pinned_from(v) <= s && s < last_of(v)) pinned_[s] -= t_.bytes[v];
     }
     std::vector<int> taken;
-    const auto may_die = [&](int v) { return !(pinned_from(v) <= s && s < last_of(v)); };
-    own_[s] = sum - recomputing::taken_bytes(t_, s, taken, may_die);
+    const auto may_end = [&](int v) { return !(pinned_from(v) <= s && s < last_of(v)); };
+    own_[s] = sum - recomputing::taken_bytes(t_, s, taken, may_end);
   }
 
   const Tables& t_;
@@ -79,14 +79,14 @@ class Crossing {
                      [&](int a, int b) { return share_[a] < share_[b]; });
   }
 
-  // Returns the minimum cost of keeping only `room` bytes of these values while step s runs. Must
-  // be called in the order of steps.
-  double cost_beside(int s, int64_t room) {
+  // Returns the minimum cost of keeping only `available` bytes of these values while step s runs.
+  // Must be called in the order of steps.
+  double cost_beside(int s, int64_t available) {
     for (int v : begins_[s]) change(v, t_.bytes[v]);
     for (int v : ends_[s]) change(v, -t_.bytes[v]);
     for (int v : t_.reads[s]) hide(s, v, -1);
     double cost = 0;
-    int64_t excess = sum_ - room;
+    int64_t excess = sum_ - available;
     for (size_t i = 0; excess > 0 && i < cheapest_first_.size(); ++i) {
       const int producer = cheapest_first_[i];
       const int64_t made = std::min(bytes_[producer], excess);
@@ -147,8 +147,8 @@ int64_t cost_bound(const RecomputeProblem& problem, int64_t budget) {
   Crossing crossing(tables, stages);
   double extra = 0;
   for (int s = 0; s < tables.steps && budget >= 0; ++s) {
-    const int64_t room = budget - stages.own(s) - stages.pinned(s);
-    extra = std::max(extra, crossing.cost_beside(s, std::max<int64_t>(room, 0)));
+    const int64_t available = budget - stages.own(s) - stages.pinned(s);
+    extra = std::max(extra, crossing.cost_beside(s, std::max<int64_t>(available, 0)));
   }
   constexpr double kRounding = 1e-9;  // above the rounding errors of the sums
   return base_cost(problem) + static_cast<int64_t>(std::ceil(extra * (1 - kRounding) - kRounding));

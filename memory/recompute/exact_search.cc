@@ -61,8 +61,8 @@ class ExactSearch {
     for (int s = 0; s < t_.steps; ++s) {
       reads_.push_back(mask(t_.reads[s]));
       makes_.push_back(mask(t_.makes[s]));
-      may_die_.push_back(0);
-      for (int v : t_.makes[s]) may_die_.back() |= mask(t_.may_reuse[v]);
+      may_end_.push_back(0);
+      for (int v : t_.makes[s]) may_end_.back() |= mask(t_.may_reuse[v]);
     }
     for (int first = 0; first <= t_.steps; ++first) useful_.push_back(useful_from(first));
   }
@@ -153,19 +153,19 @@ class ExactSearch {
     cost_ = nodes_[index].cost + (is_first ? 0 : t_.cost[step]);
     const Mask dead = reads_[step] & ~useful_[first_];
     if (leave(state.there & ~makes_[step], dead)) return;
-    const Mask choice = may_die_[step] & ~dead;
+    const Mask choice = may_end_[step] & ~dead;
     for (Mask some = choice; some != 0; some = (some - 1) & choice)
       leave(state.there & ~makes_[step], dead | some);
   }
 
-  // Adds the state after the step, with the values `dies` freed; returns true if no other value had
-  // to be freed.
-  bool leave(Mask there, Mask dies) {
-    const auto is_dying = [&](int v) { return (dies >> bit_[v] & 1) != 0; };
-    const int64_t taken = taken_bytes(t_, step_, taken_, is_dying);
+  // Adds the state after the step, without the values in `freed`; returns true if no other value
+  // had to be freed.
+  bool leave(Mask there, Mask freed) {
+    const auto is_freed = [&](int v) { return (freed >> bit_[v] & 1) != 0; };
+    const int64_t taken = taken_bytes(t_, step_, taken_, is_freed);
     const int64_t needed = t_.external + bytes(there) + bytes(makes_[step_]) + t_.scratch[step_];
     const int64_t excess = budget_ < 0 ? 0 : needed - taken - budget_;
-    dies_ = dies;
+    freed_ = freed;
     free_some(there, there & ~reads_[step_], excess);
     return excess <= 0;
   }
@@ -173,7 +173,7 @@ class ExactSearch {
   // Frees every subset of `from` with at least `excess` bytes, without extending one that suffices.
   void free_some(Mask there, Mask from, int64_t excess) {
     if (excess <= 0) {
-      const Mask freed_of_last = there & ~dies_;
+      const Mask freed_of_last = there & ~freed_;
       reach({freed_of_last | makes_[step_], first_}, cost_, index_, step_);
       return;
     }
@@ -203,14 +203,14 @@ class ExactSearch {
   const int64_t budget_;
   const size_t most_;
   std::vector<int> bit_, value_;
-  std::vector<Mask> reads_, makes_, may_die_, useful_;
+  std::vector<Mask> reads_, makes_, may_end_, useful_;
   Mask results_ = 0;
   std::vector<Node> nodes_;
   std::unordered_map<State, int, StateHash> index_of_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   int step_ = 0, index_ = 0, first_ = 0;  // the run being tried
   int64_t cost_ = 0;
-  Mask dies_ = 0;
+  Mask freed_ = 0;
   std::vector<int> taken_;
 };
 

@@ -74,12 +74,12 @@ void LiveBytes::count_taken_blocks_once() {
   for (const Reuse& taking : entries_.reuses) {
     const int step = entries_.runs[taking.run];
     const auto reads = tables_.reads[step];
-    const auto dies = [&](int v) {
+    const auto ends = [&](int v) {
       const auto at = std::find(reads.begin(), reads.end(), v) - reads.begin();
       const int copy = entries_.read_copies[taking.first_read + static_cast<size_t>(at)];
       return entries_.copies[copy].last == taking.run;
     };
-    live_[taking.run] -= taken_bytes(tables_, step, taken_, dies);
+    live_[taking.run] -= taken_bytes(tables_, step, taken_, ends);
   }
 }
 

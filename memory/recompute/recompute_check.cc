@@ -23,7 +23,7 @@ class Checker {
     if (Fault fault = reads()) return fault;
     const int64_t peak = peak_backwards();
     if (peak != plan_.peak)
-      return fmt::format("the peak is {} bytes, the plan says {}", peak, plan_.peak);
+      return fmt::format("the peak is {} bytes, but the plan has {}", peak, plan_.peak);
     return status();
   }
 
@@ -40,11 +40,11 @@ class Checker {
     for (size_t run = 0; run < plan_.runs.size(); ++run) {
       const int step = plan_.runs[run];
       if (step < 0 || step >= std::ssize(p_.steps))
-        return fmt::format("run {}: there is no step {}", run, step);
+        return fmt::format("run {}: step {} does not exist", run, step);
       if (step > 0 && times[step - 1] == 0)
         return fmt::format("{}: step {} has not run before it", run_text(run), step - 1);
       if (++times[step] > 1 && !p_.steps[step].recomputable)
-        return fmt::format("{}: it must not run again", run_text(run));
+        return fmt::format("{}: the step must not run again", run_text(run));
     }
     const auto never = std::find(times.begin(), times.end(), 0);
     if (never != times.end()) return fmt::format("step {} never runs", never - times.begin());
@@ -62,7 +62,7 @@ class Checker {
       for (int v : step.reads)
         if (state[v] != kThere)
           return fmt::format("{}: it reads value {}, which {}", run_text(run), v,
-                             state[v] == kMissing ? "is not made" : "was overwritten");
+                             state[v] == kMissing ? "is missing" : "was overwritten");
       for (int v : step.makes) {
         if (state[v] == kOverwritten)
           return fmt::format("{}: it recomputes value {}, which was overwritten", run_text(run), v);
@@ -119,17 +119,17 @@ class Checker {
     for (int step : plan_.runs) cost += p_.steps[step].cost;
     for (const RecomputeStep& step : p_.steps) once += step.cost;
     if (cost != plan_.cost || cost - once != plan_.extra)
-      return fmt::format("the runs cost {}, {} of it extra; the plan says {} and {}", cost,
+      return fmt::format("the runs cost {}, of which {} is extra, but the plan has {} and {}", cost,
                          cost - once, plan_.cost, plan_.extra);
     if (plan_.peak < plan_.lowest)
-      return fmt::format("the peak of {} bytes is below what no peak is below, {}", plan_.peak,
-                         plan_.lowest);
+      return fmt::format("the peak of {} bytes is below the lower bound of all peaks, {}",
+                         plan_.peak, plan_.lowest);
     const bool fits = p_.budget < 0 || plan_.peak <= p_.budget;
     const bool says_fits =
         plan_.status == SolveStatus::kOptimal || plan_.status == SolveStatus::kFeasible;
     if (fits != says_fits)
-      return fmt::format("the peak is {} bytes of {}, the status says it {}", plan_.peak, p_.budget,
-                         says_fits ? "fits" : "does not fit");
+      return fmt::format("the peak is {} bytes of {}, but according to the status it {}",
+                         plan_.peak, p_.budget, says_fits ? "fits" : "does not fit");
     if (fits && plan_.cost < plan_.bound)
       return fmt::format("the cost of {} is below its bound, {}", plan_.cost, plan_.bound);
     return {};
@@ -177,7 +177,7 @@ class Inspection {
     const int64_t bytes = p_.values[v].bytes;
     if (bytes < 0) return fmt::format("{}: its size is below 0: {}", value(v), bytes);
     if (bytes >= kLargest - sum_of_bytes_)
-      return fmt::format("{}: with it the sizes add up to more than 62 bits", value(v));
+      return fmt::format("{}: the sum of the sizes up to this value must fit 62 bits", value(v));
     sum_of_bytes_ += bytes;
     return {};
   }
@@ -187,14 +187,14 @@ class Inspection {
     if (at.cost < 0) return fmt::format("{}: its cost is below 0: {}", step(s), at.cost);
     if (at.scratch < 0) return fmt::format("{}: its scratch is below 0: {}", step(s), at.scratch);
     if (at.cost >= kLargest - sum_of_costs_)
-      return fmt::format("{}: with it the costs add up to more than 62 bits", step(s));
+      return fmt::format("{}: the sum of the costs up to this step must fit 62 bits", step(s));
     if (at.scratch >= kLargest - sum_of_bytes_)
-      return fmt::format("{}: its scratch and the sizes add up to more than 62 bits", step(s));
+      return fmt::format("{}: the sum of its scratch and all sizes must fit 62 bits", step(s));
     sum_of_costs_ += at.cost;
     for (const auto& list : {at.reads, at.makes, at.overwrites})
       for (int v : list)
         if (!known(v))
-          return fmt::format("{}: there is no value {}, there are {}", step(s), v,
+          return fmt::format("{}: value {} does not exist; the problem has {} values", step(s), v,
                              p_.values.size());
     return {};
   }
@@ -203,7 +203,7 @@ class Inspection {
     for (int v : p_.steps[s].makes) {
       if (producer_[v] == s) return fmt::format("{}: it makes {} twice", step(s), value(v));
       if (producer_[v] >= 0)
-        return fmt::format("{}: it makes {}, which {} makes", step(s), value(v),
+        return fmt::format("{}: it makes {}, which {} also makes", step(s), value(v),
                            step(producer_[v]));
       producer_[v] = s;
     }
@@ -216,18 +216,19 @@ class Inspection {
     for (int v : at.reads) {
       if (producer_[v] >= s)
         return fmt::format("{}: it reads {} before {} makes it", step(s), value(v),
-                           producer_[v] == s ? "it" : step(producer_[v]));
+                           producer_[v] == s ? "this step" : step(producer_[v]));
       if (overwriter_[v] >= 0)
         return fmt::format("{}: it reads {} after {} has overwritten it", step(s), value(v),
                            step(overwriter_[v]));
     }
     for (int v : at.overwrites) {
       if (at.recomputable)
-        return fmt::format("{}: it overwrites {}, so it must not run again", step(s), value(v));
+        return fmt::format("{}: it overwrites {}, so the step must not run again", step(s),
+                           value(v));
       if (producer_[v] >= s)
-        return fmt::format("{}: it overwrites {} before it is made", step(s), value(v));
+        return fmt::format("{}: it overwrites {} before the value is made", step(s), value(v));
       if (overwriter_[v] >= 0)
-        return fmt::format("{}: it overwrites {}, as {} does", step(s), value(v),
+        return fmt::format("{}: it overwrites {}, which {} also overwrites", step(s), value(v),
                            step(overwriter_[v]));
       if (p_.values[v].result)
         return fmt::format("{}: it overwrites {}, a result", step(s), value(v));
@@ -240,17 +241,17 @@ class Inspection {
     for (int other : p_.values[v].may_reuse) {
       const std::string name = value(v);
       if (!known(other))
-        return fmt::format("{}: it may reuse value {}, there are {}", name, other,
+        return fmt::format("{}: it may reuse value {}, but the problem has {} values", name, other,
                            p_.values.size());
       if (producer_[v] < 0 || producer_[other] < 0)
-        return fmt::format("{}: it may reuse {}, and no step makes {}", name, value(other),
-                           producer_[v] < 0 ? "it" : "that");
+        return fmt::format("{}: it may reuse {}, but no step makes {}", name, value(other),
+                           producer_[v] < 0 ? "the first" : "the second");
       const std::vector<int>& reads = p_.steps[producer_[v]].reads;
       if (std::find(reads.begin(), reads.end(), other) == reads.end())
         return fmt::format("{}: it may reuse {}, which {} does not read", name, value(other),
                            step(producer_[v]));
       if (p_.values[other].bytes != p_.values[v].bytes)
-        return fmt::format("{}: it may reuse {}, and has {} bytes where that has {}", name,
+        return fmt::format("{}: it may reuse {}, but their sizes differ: {} and {} bytes", name,
                            value(other), p_.values[v].bytes, p_.values[other].bytes);
     }
     return {};

@@ -28,8 +28,8 @@ class Reader {
       } else if (kind == "budget") {
         read_budget();
       } else {
-        fail(words_[0],
-             "a line begins with value, step or budget, this one with " + in_quotes(kind));
+        fail(words_[0], "a line must begin with value, step or budget, but this one begins with " +
+                            in_quotes(kind));
       }
     }
     for (const auto& [value, at, line] : takes_) {
@@ -38,7 +38,7 @@ class Reader {
     }
     if (problem_.steps.empty()) {
       ++lines_.number;
-      fail({{}, 1}, "there is no step");
+      fail({{}, 1}, "the file has no step");
     }
     if (const auto fault = malformed(problem_)) {
       if (fault->step >= 0) lines_.number = step_lines_[fault->step];
@@ -79,14 +79,14 @@ class Reader {
   std::string name() const {
     const Word& at = word(1, "a name");
     if (at.text.find_first_of(",=") != at.text.npos)
-      fail(at, fmt::format("a name has no comma and no '=', this is {}", in_quotes(at.text)));
+      fail(at, fmt::format("a name must not have ',' or '=', but is {}", in_quotes(at.text)));
     return std::string(at.text);
   }
 
   int64_t number(const Word& at) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 1;
     const int64_t value = lines_.whole_number(at, INT64_MIN, kLargest);
-    if (value < 0) fail(at, "a number must not be below 0, this is " + in_quotes(at.text));
+    if (value < 0) fail(at, "a number must not be below 0, but is " + in_quotes(at.text));
     return value;
   }
 
@@ -97,7 +97,7 @@ class Reader {
       const Word one{at.text.substr(from, end - from), at.column + from};
       const auto found = value_named_.find(std::string(one.text));
       if (found == value_named_.end())
-        fail(one, fmt::format("there is no value {}", in_quotes(one.text)));
+        fail(one, fmt::format("value {} does not exist", in_quotes(one.text)));
       values.push_back(found->second);
       from = end + 1;
     }
@@ -131,7 +131,7 @@ class Reader {
       return true;
     });
     if (!value_named_.emplace(value.id, index).second)
-      fail(words_[1], fmt::format("there is a value {} already", in_quotes(value.id)));
+      fail(words_[1], fmt::format("value {} already exists", in_quotes(value.id)));
     problem_.values.push_back(std::move(value));
     value_lines_.push_back(lines_.number);
   }
@@ -155,7 +155,7 @@ class Reader {
   }
 
   void read_budget() {
-    if (problem_.budget >= 0) fail(words_[0], "there is a budget already");
+    if (problem_.budget >= 0) fail(words_[0], "the budget appears twice");
     problem_.budget = number(word(1, "the budget in bytes"));
     if (words_.size() > 2) fail(words_[2], "nothing may follow a budget");
   }

@@ -150,15 +150,16 @@ std::vector<const RecomputeStrategy*>& all_strategies() {
   static const Exploring cheap("cheap", "only steps that are marked cheap are recomputed",
                                fill_cheap);
   static const Exploring segments(
-      "segments", "square-root checkpointing: only what passes between segments is kept",
+      "segments", "square-root checkpointing: only values that pass between segments are kept",
       cut_in_segments);
   static const Exploring greedy(
-      "greedy", "forgets what frees most bytes x time for its cost, one value after the other",
+      "greedy",
+      "drops one value after the other, first the one that frees most bytes x time for its cost",
       fill_greedy);
   static const BestOfAll best(
-      "best", "the cheapest of these, then an exchange of what is kept (the default)", fill_best);
-  static const AllStates exact(
-      "exact", "every state a small program can be in, the cheapest way through them", fill_greedy);
+      "best", "the cheapest of these, improved by exchanging kept values (the default)", fill_best);
+  static const AllStates exact("exact", "the cheapest path through all states of a small program",
+                               fill_greedy);
   static std::vector<const RecomputeStrategy*> all = {&none,   &cheap, &segments,
                                                       &greedy, &best,  &exact};
   return all;

@@ -55,15 +55,15 @@ struct Tables {
   std::vector<int> counted(std::vector<int> list) const;
 };
 
-// Returns the bytes that the outputs of a step save by taking blocks of values for which `dies`
+// Returns the bytes that the outputs of a step save by taking blocks of values for which `ends`
 // holds: each the first that it may reuse and no other has taken, as in graph/lifetimes.cc.
-template <class Dies>
-int64_t taken_bytes(const Tables& tables, int step, std::vector<int>& taken, Dies dies) {
+template <class Ends>
+int64_t taken_bytes(const Tables& tables, int step, std::vector<int>& taken, Ends ends) {
   int64_t sum = 0;
   taken.clear();
   for (int made : tables.makes[step]) {
     for (int candidate : tables.may_reuse[made]) {
-      bool free = dies(candidate);
+      bool free = ends(candidate);
       for (int other : taken) free = free && other != candidate;
       if (!free) continue;
       taken.push_back(candidate);

@@ -55,24 +55,24 @@ bool ItemKind::takes_list() const {
 // clang-format off
 std::vector<ItemKind> item_kinds(AugmentConfig& a) {
   return {
-    {"crop", "crops the image's size at a random position", {
+    {"crop", "pads the image and crops it to its own size at a random position", {
       {"padding", &a.padding, required(at_least(0, 4096)), "pixels of padding on each side before cropping"},
       {"border", &a.border, one_of<CropBorder>(), "value of the padding: black, or reflected"}}},
     {"flip", "flips images with probability 1/2", {
-      {"", &a.flip, one_of({"horizontal"}), "left and right"}}},
-    {"resize_crop", "crops a random part and scales it; put it first", {
-      {"size", &a.size, at_least(0, 4096), "pixels a side; 0: the data set's"},
+      {"", &a.flip, one_of({"horizontal"}), "swaps left and right"}}},
+    {"resize_crop", "crops and scales a random part; list resize_crop first", {
+      {"size", &a.size, at_least(0, 4096), "pixels per side; 0: the data set's"},
       {"scale", &a.scale, at_least(0, 1), "[low, high] of the relative area of the part"},
-      {"ratio", &a.ratio, at_least(0, 100), "[low, high] of its ratio of width to height"}}},
+      {"ratio", &a.ratio, at_least(0, 100), "[low, high] of the ratio of width to height of the part"}}},
     {"color_jitter", "changes colors by random factors from 1 - x to 1 + x", {
       {"brightness", &a.brightness, at_least(0, 10), "x"},
       {"contrast", &a.contrast, at_least(0, 10), "x"},
       {"saturation", &a.saturation, at_least(0, 10), "x"},
       {"hue", &a.hue, at_least(0, 0.5), "rotates hues by up to this fraction of the color circle"}}},
     {"cutout", "paints a gray square at a random position", {
-      {"size", &a.size, required(at_least(1, 4096)), "pixels a side"},
+      {"size", &a.size, required(at_least(1, 4096)), "pixels per side"},
       {"level", &a.level, at_least(0, 255), "gray level"},
-      {"probability", &a.probability, at_least(0, 1), "how often"}}},
+      {"probability", &a.probability, at_least(0, 1), "probability that an image is changed"}}},
     {"rand_augment", "applies n of fourteen random transforms", {
       {"n", &a.n, at_least(1, 16), "number of transforms"},
       {"magnitude", &a.magnitude, at_least(0, 30), "strength, out of 30"}}},
@@ -91,7 +91,7 @@ std::vector<ItemKind> item_kinds(GroupConfig& g) {
   return {
     {"vectors", "1-D parameters: biases and norm scales", {lr, decay}},
     {"named", "the parameters of a part of the network", {
-      {"part", &g.part, required(any()), "its name, such as fc or layer1.0"}, lr, decay}},
+      {"part", &g.part, required(any()), "name of the part, such as fc or layer1.0"}, lr, decay}},
   };
 }
 // clang-format on

@@ -70,10 +70,9 @@ class Checks {
       const Device device = parse_device(config_.device);
       const size_t parts = wrong_.count("devices") ? 0 : config_.devices.cpu.size();
       if (device.is_cpu() && parts > 0 && static_cast<size_t>(device.index) >= parts)
-        add({"device"},
-            fmt::format("device: must be one of the parts that devices.cpu makes, cpu:0 "
-                        "to cpu:{}, but is '{}'",
-                        parts - 1, config_.device));
+        add({"device"}, fmt::format("device: must be one of the logical devices of devices.cpu, "
+                                    "cpu:0 to cpu:{}, but is '{}'",
+                                    parts - 1, config_.device));
     } catch (const Error& error) {
       add({"device"}, error.what());
     }
@@ -92,9 +91,10 @@ class Checks {
       if ((is_name ? !is_layered : is_default(key)) || std::ranges::count(options, key.leaf()) > 0)
         continue;
       errors_.add(given->second,
-                  is_layered ? key.path + ": stands beside model.layers; give one of them"
-                             : fmt::format("{}: {} has no such option (its options: {})", key.path,
-                                           config_.model.name, fmt::join(options, ", ")));
+                  is_layered
+                      ? key.path + ": cannot be set together with model.layers; remove one of them"
+                      : fmt::format("{}: is not an option of {} (its options: {})", key.path,
+                                    config_.model.name, fmt::join(options, ", ")));
     }
     if (is_layered && config_.model.layers.empty())
       return add({"model.layers"}, "model.layers: needs at least one layer");
@@ -126,19 +126,19 @@ class Checks {
                       classes, weights.size()));
     else if (!weights.empty() &&
              std::count(weights.begin(), weights.end(), 0.0) == std::ssize(weights))
-      add({"loss.class_weights"}, "loss.class_weights: one at least must be above 0");
+      add({"loss.class_weights"}, "loss.class_weights: at least one weight must be above 0");
   }
 
   void check_training() {
     const TrainConfig& train = config_.train;
     if (train.accumulate > config_.data.batch)
       add({"train.accumulate", "data.batch"},
-          fmt::format("train.accumulate: a batch of {} images cannot be cut into {} parts",
+          fmt::format("train.accumulate: a batch of {} images cannot be split into {} parts",
                       config_.data.batch, train.accumulate));
     if (train.patience > 0 && config_.checkpoint.best == BestBy::kNone)
       add({"train.patience"},
-          "train.patience: waits for a new best, but checkpoint.best is none; give accuracy or "
-          "loss");
+          "train.patience: counts evaluations without a new best, but checkpoint.best is none; set "
+          "checkpoint.best to accuracy or loss");
   }
 
   void check_optimizer() {
@@ -152,15 +152,15 @@ class Checks {
     const ScheduleConfig& schedule = config_.schedule;
     if (schedule.name == ScheduleKind::kOneCycle && schedule.warmup.count > 0)
       add({"schedule.warmup"},
-          "schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
+          "schedule.warmup: one_cycle has its own warm-up; set start_factor and peak_at instead");
     if (schedule.name == ScheduleKind::kMultistep && schedule.milestones.empty())
       add({"schedule.milestones", "schedule.name"},
-          "schedule.milestones: multistep needs some, such as [32000st, 48000st]");
+          "schedule.milestones: multistep needs at least one, such as [32000st, 48000st]");
     for (size_t i = 1; i < schedule.milestones.size(); ++i) {
       const Duration &before = schedule.milestones[i - 1], &now = schedule.milestones[i];
       if (before.unit == now.unit && before.count >= now.count)
         add({"schedule.milestones"},
-            fmt::format("schedule.milestones: must rise, but {} follows {}", now.text(),
+            fmt::format("schedule.milestones: must increase, but {} follows {}", now.text(),
                         before.text()));
     }
   }
@@ -169,14 +169,13 @@ class Checks {
     const size_t mean = config_.data.mean.size(), std = config_.data.std.size();
     if (mean != std)
       add({"data.mean", "data.std"},
-          fmt::format("data.mean and data.std: must have one entry per channel each, but have {} "
-                      "and {}",
-                      mean, std));
+          fmt::format(
+              "data.mean and data.std: must each have one entry per channel, but have {} and {}",
+              mean, std));
     else if (channels_ > 0 && mean > 0 && mean != channels_)
-      add({"data.mean"},
-          fmt::format("data.mean and data.std: must have one entry per channel each, "
-                      "but have {} and the images of {} have {}",
-                      mean, config_.data.name, channels_));
+      add({"data.mean"}, fmt::format("data.mean and data.std: must each have one entry per "
+                                     "channel, but have {} and the images of {} have {}",
+                                     mean, config_.data.name, channels_));
   }
 
   void check_labels() {
@@ -198,8 +197,8 @@ class Checks {
     if (config_.data.name == "image_folder") return;
     if (!validation.folder.empty())
       add({"data.validation"},
-          fmt::format("data.validation: '{}' is taken for a folder, which only image_folder can "
-                      "have; of {} give a part such as 10%, or how many images",
+          fmt::format("data.validation: '{}' is read as a folder, which only image_folder can "
+                      "have; for {} set a part such as 10%, or a number of images",
                       validation.folder, config_.data.name));
     if (config_.data.name == "hdf5") return;
     DataSource source = data_source(config_);
@@ -208,8 +207,8 @@ class Checks {
     const DataNeed all = data_need(source);
     if (config_.model.classes < all.classes && !wrong_.count("model"))
       add({"model.classes", "data.name", "model.name"},
-          fmt::format("model.classes: {} has {} classes, the model only {}", config_.data.name,
-                      all.classes, config_.model.classes));
+          fmt::format("model.classes: {} has {} classes, but the model has only {}",
+                      config_.data.name, all.classes, config_.model.classes));
     const int64_t train = config_.data.train_count > 0 ? config_.data.train_count : all.train_count;
     if (validation.any() && validation.folder.empty())
       if (const std::string problem = held_out_problem(validation, train); !problem.empty())
@@ -229,7 +228,7 @@ class Checks {
     if (!memory.reserve || config_.mode != Mode::kEager) return;
     if (memory.allocator == "direct")
       add({"memory.reserve"},
-          "memory.reserve: direct takes nothing before it is asked; leave out the reserve, or take "
+          "memory.reserve: the direct allocator reserves no memory; remove memory.reserve, or set "
           "memory.allocator: caching");
     if (memory.limit && memory.reserve->bytes > memory.limit->bytes)
       add({"memory.reserve"},
@@ -287,10 +286,9 @@ class Checks {
       if (size_is_right && made == plain) image_ = made;
       if (made != plain)
         add({"data.augment"},
-            fmt::format(
-                "data.augment: makes training images {}x{}, but test images are {}x{}; leave "
-                "out the size of resize_crop, or give that of the data",
-                made.height, made.width, plain.height, plain.width));
+            fmt::format("data.augment: training images would be {}x{}, but test images are {}x{}; "
+                        "remove the size of resize_crop, or set the size of the test images",
+                        made.height, made.width, plain.height, plain.width));
     } catch (const ConfigError& error) {
       add({"data.augment"}, std::string("data.augment: ") + error.what());
     }
@@ -301,10 +299,9 @@ class Checks {
     for (const char* kind : {"mixup", "cutmix"}) {
       const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
       if (std::ranges::count_if(config_.data.augment, is_kind) > 1)
-        add({"data.augment"},
-            fmt::format("data.augment: {0} stands in it twice, but a batch is mixed once by each "
-                        "kind; leave one {0}",
-                        kind));
+        add({"data.augment"}, fmt::format("data.augment: {0} is listed more than once, but each "
+                                          "kind mixes a batch only once; remove all but one {0}",
+                                          kind));
     }
   }
 
@@ -313,11 +310,12 @@ class Checks {
     const std::string& name = config_.data.name;
     if (name == "image_folder" && size == 0)
       add({"data.image_size", "data.name"},
-          "data.image_size: image_folder needs it: pixels a side that every picture is brought to");
+          "data.image_size: must be set for image_folder, which scales and crops every picture to "
+          "this number of pixels per side");
     else if (name == "synthetic" && size != 0 &&
              (size < kSmallestSynthetic || size > kLargestSynthetic))
       add({"data.image_size"},
-          fmt::format("data.image_size: synthetic makes pictures of {} to {} pixels a side, not {}",
+          fmt::format("data.image_size: must be {} to {} pixels per side for synthetic, but is {}",
                       kSmallestSynthetic, kLargestSynthetic, size));
     else
       return true;

@@ -28,7 +28,7 @@ Hdf5Source hdf5_source(const DataConfig& data) {
 
 ResizeCrop resize_crop_of(const AugmentConfig& step) {
   if (step.scale.size() != 2 || step.ratio.size() != 2)
-    throw ConfigError("resize_crop: scale and ratio are two numbers each, [low, high]");
+    throw ConfigError("resize_crop: scale and ratio must each be two numbers, [low, high]");
   return {step.size, {step.scale[0], step.scale[1]}, {step.ratio[0], step.ratio[1]}};
 }
 
@@ -48,7 +48,7 @@ std::string odd_classes(const Dataset& data) {
         name.ends_with(" Copy") || 10 * images[c] < *middle)
       odd.push_back(fmt::format("'{}' ({} images)", name, images[c]));
   }
-  return odd.empty() ? "" : fmt::format("; these look odd: {}", fmt::join(odd, ", "));
+  return odd.empty() ? "" : fmt::format("; these classes look odd: {}", fmt::join(odd, ", "));
 }
 
 }  // namespace
@@ -176,16 +176,16 @@ std::string spare_classes(const Config& config, const Dataset& data) {
   for (const std::string& note : data.notes())
     if (note.find("no picture and w") != note.npos) empty = "; " + note;
   return fmt::format(
-      "model.classes: the model has {}, but {} only {}; the others are never right: give "
-      "model.classes={} unless they are wanted{}{}",
+      "model.classes: the model has {} classes, but {} has only {}; the others are never correct; "
+      "set model.classes={} unless you need them{}{}",
       config.model.classes, data.name(), data.classes(), data.classes(), empty, odd_classes(data));
 }
 
 void check_classes(const Config& config, const Dataset& data) {
   if (config.model.classes < data.classes())
     throw ConfigError(fmt::format(
-        "model.classes: {} has {} classes, the model only {}; give model.classes={}{}", data.name(),
-        data.classes(), config.model.classes, data.classes(), odd_classes(data)));
+        "model.classes: {} has {} classes, but the model has only {}; set model.classes={}{}",
+        data.name(), data.classes(), config.model.classes, data.classes(), odd_classes(data)));
 }
 
 }  // namespace tessera

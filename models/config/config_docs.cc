@@ -44,13 +44,13 @@ train: {epochs: 15}
   numbers that YAML readers interpret differently (`010`, `0x10`, `1_000`) and `yes` for `true`.
 - Networks that cannot be built for the images are errors, and so are settings that nothing reads: a
   `schedule.gamma` with `cosine`, unless it is the default. If an override selects another model,
-  optimizer, data set or mode, the file's settings of the first one (`model.widths`, `optimizer.nesterov`,
-  `optimizer.lr`, `data.root`, `memory.planner`, with `data.workers=0` `data.prefetch`, with
-  `checkpoint.keep=0` `checkpoint.best`, with `device=cpu` `gpu.tf32`) are ignored, which `train`, `plan`
-  and `--print-config` report.
+  optimizer, data set or mode, the file's settings for the replaced one (`model.widths`,
+  `optimizer.nesterov`, `optimizer.lr`, `data.root`, `memory.planner`, with `data.workers=0`
+  `data.prefetch`, with `checkpoint.keep=0` `checkpoint.best`, with `device=cpu` `gpu.tf32`) are
+  ignored, which `train`, `plan` and `--print-config` report.
 - `data.validation: 10%` holds out training images, which select the best checkpoint; the test
-  set is then evaluated once, at the end. Without it the best is selected on the test set, and every
-  report of it says so.
+  set is then evaluated once, at the end. Without validation images, the best checkpoint is selected
+  on the test set, and every report says so.
 - Relative paths (`data.root`, `model.weights`, `memory.cost_model`, `run.dir`) are relative to the folder in
   which the program is started, wherever the file is; a folder of `data.validation` is in `data.root`.
 - A duration above 0 is at least one step, and at most 1e15 steps or 1e9 of another unit.
@@ -264,8 +264,8 @@ std::string config_template(const std::string& model) {
   const int size = image_size_for(config);
   config.data.image_size = size;
   const std::vector<std::string> options = options_of_model(model, false);
-  std::string out = "# Every key with its default; leave out what you do not change.\n", group;
-  if (size != 0) out += fmt::format("# Only data.image_size is what {} needs.\n", model);
+  std::string out = "# Every key with its default; remove keys that you do not change.\n", group;
+  if (size != 0) out += fmt::format("# Only data.image_size differs: {} needs it.\n", model);
   for (const ConfigKey& key : config_keys(config)) {
     const bool is_option = key.group() == "model" && key.leaf() != "name";
     if (is_option && std::find(options.begin(), options.end(), key.leaf()) == options.end())

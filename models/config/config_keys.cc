@@ -42,7 +42,7 @@ struct TypeText {
   }
   Text operator()(const Workers*) const { return {"auto or an integer", ""}; }
   Text operator()(const ValidationSource*) const {
-    return {"none, a part of the training images, how many of them, or a folder of image_folder",
+    return {"none, a percentage or number of training images, or a folder of image_folder",
             " (such as 10%, 5000 or val)"};
   }
   Text operator()(const std::optional<int64_t>*) const { return {"none or an integer", ""}; }
@@ -215,23 +215,23 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"seed", &c.seed, at_least(0), "seed of all random numbers"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
     {"mode", &c.mode, one_of<Mode>(), "capture and plan the step, or run op by op"},
-    {"deterministic", &c.deterministic, any(), strictly(gpu), "same bits in every run; always so on the CPU"},
+    {"deterministic", &c.deterministic, any(), strictly(gpu), "same bits in every run; always true on the CPU"},
     {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
 
     {"model.name", &c.model.name, one_of(model_names()), "the network"},
-    {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of its last layer"},
+    {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of the last layer"},
     {"model.weights", &c.model.weights, any(), "file with initial values: safetensors, or HDF5 (docs/weights.md)"},
     {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
     {"model.widths", &c.model.widths, at_least(1, kInts), of_networks("widths", "units or filters per layer")},
     {"model.depth", &c.model.depth, at_least(1, 10000), of_networks("depth", "6 n + 4 layers")},
     {"model.widen", &c.model.widen, at_least(1, 1000), of_networks("widen", "factor of the channels")},
-    {"model.growth", &c.model.growth, at_least(1, 10000), of_networks("growth", "channels added by a layer")},
+    {"model.growth", &c.model.growth, at_least(1, 10000), of_networks("growth", "channels added per layer")},
     {"model.stochastic_depth", &c.model.stochastic_depth, from_below(0, 1), of_networks("stochastic_depth", "probability that a sample skips the last block, smaller for earlier blocks; none: the model's own")},
     {"model.layers", &c.model.layers, any(), "a custom model, layer by layer, instead of name"},
 
     {"data.name", &c.data.name, one_of(data_names()), "the data set"},
-    {"data.root", &c.data.root, any(), quietly(when(kByData, sets_with_files())), "folder of its files; hdf5: the file"},
-    {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images of a step"},
+    {"data.root", &c.data.root, any(), quietly(when(kByData, sets_with_files())), "folder of the data files; hdf5: the file"},
+    {"data.batch", &c.data.batch, at_least(1, kMaxBatch), "images per step"},
     {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one per core, at most 16"},
     {"data.prefetch", &c.data.prefetch, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "maximum number of prefetched batches"},
     {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), strictly(when(kByData, {"image_folder", "synthetic"})), image_size_help()},
@@ -242,7 +242,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"data.class_names", &c.data.class_names, any(), arrays, "path, or path@attribute, of the names; none: class_names next to the labels"},
     {"data.test_fraction", &c.data.test_fraction, between(0, 1), when(kByCut, {kCutFile}), "fraction of each class in the test set"},
     {"data.cache", &c.data.cache, above(0), hdf5, "memory for decoded images, per split"},
-    {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "damaged pictures"},
+    {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "a damaged picture is an error, or is skipped"},
     {"data.channels", &c.data.channels, one_of<Channels>(), folder, "1: gray, 3: color, auto: 1 if all pictures are stored in gray"},
     {"data.follow_links", &c.data.follow_links, any(), folder, "allow links out of data.root"},
     {"data.train_count", &c.data.train_count, at_least(0, kMaxImages), "training images used; 0: all"},
@@ -250,7 +250,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"data.sampling", &c.data.sampling, one_of<Sampling>(), "training images: each once per epoch, or drawn with replacement so that all classes are equally frequent"},
     {"data.validation", &c.data.validation, any(), "training images held out to select the best checkpoint, so that the test set is evaluated once, at the end; drawn by the seed, in proportion to the classes"},
     {"data.augment", &c.data.augment, any(), "augmentation of training images, in order"},
-    {"data.mean", &c.data.mean, or_list(at_least(-kMaxFloat, kMaxFloat), "imagenet", imagenet_normalization().mean), "per channel, of pixels / 255; []: the data set's own, measured if it has none; imagenet: ImageNet's, for data.std too"},
+    {"data.mean", &c.data.mean, or_list(at_least(-kMaxFloat, kMaxFloat), "imagenet", imagenet_normalization().mean), "per channel, of pixels / 255; []: the data set's own, measured if it has none; imagenet: ImageNet's, also for data.std"},
     {"data.std", &c.data.std, or_list(at_least(kMinFloat, kMaxFloat), "imagenet", imagenet_normalization().std), "per channel, of pixels / 255; []: the data set's own"},
   };
 }
@@ -264,20 +264,20 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"loss.target_threshold", &c.loss.target_threshold, from_below(0, 1), when(kByLoss, {"bce"}), "targets above it become 1, the others 0, so mixed images have both classes"},
 
     {"optimizer.name", &c.optimizer.name, one_of(optimizer_names()), "the optimizer"},
-    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule; unless given: " + usual_lrs()},
+    {"optimizer.lr", &c.optimizer.lr, at_least(0, kMaxFloat), "learning rate, scaled by the schedule; by default: " + usual_lrs()},
     {"optimizer.momentum", &c.optimizer.momentum, share, having("momentum"), "momentum factor; muon: usually 0.95"},
     {"optimizer.nesterov", &c.optimizer.nesterov, any(), having("nesterov"), "Nesterov momentum; muon: usually true"},
     {"optimizer.weight_decay", &c.optimizer.weight_decay, at_least(0, kMaxFloat), "weight decay factor"},
     {"optimizer.decay_vectors", &c.optimizer.decay_vectors, any(), "apply weight_decay to 1-D parameters (biases, norm scales) too"},
     {"optimizer.vector_lr", &c.optimizer.vector_lr, at_least(0, kMaxFloat), "factor of lr for 1-D parameters (biases, norm scales)"},
     {"optimizer.beta1", &c.optimizer.beta1, share, having("beta1"), "decay of the first moment; muon: for vectors"},
-    {"optimizer.beta2", &c.optimizer.beta2, share, having("beta2"), "decay of the second moment, of lion's momentum (usually 0.99); muon: for vectors"},
+    {"optimizer.beta2", &c.optimizer.beta2, share, having("beta2"), "decay of the second moment; lion: of the momentum, usually 0.99; muon: for vectors"},
     {"optimizer.eps", &c.optimizer.eps, positive, having("eps"), "added to the divisor; lamb: usually 1e-6; muon: for vectors"},
     {"optimizer.alpha", &c.optimizer.alpha, share, having("alpha"), "decay of the squared gradients"},
-    {"optimizer.eps_in_root", &c.optimizer.eps_in_root, any(), having("eps_in_root"), "like TensorFlow and timm's rmsproptf: sqrt(square + eps), squares start at 1, momentum of steps"},
-    {"optimizer.trust_coefficient", &c.optimizer.trust_coefficient, positive, having("trust_coefficient"), "norm of a step relative to the parameter's norm"},
+    {"optimizer.eps_in_root", &c.optimizer.eps_in_root, any(), having("eps_in_root"), "like TensorFlow and timm's rmsproptf: sqrt(square + eps), squares start at 1, momentum of updates"},
+    {"optimizer.trust_coefficient", &c.optimizer.trust_coefficient, positive, having("trust_coefficient"), "norm of an update relative to the parameter's norm"},
     {"optimizer.ns_steps", &c.optimizer.ns_steps, at_least(1, 100), having("ns_steps"), "number of Newton-Schulz iterations"},
-    {"optimizer.match_adamw", &c.optimizer.match_adamw, any(), having("match_adamw"), "scale steps to AdamW's size, so that AdamW's lr fits"},
+    {"optimizer.match_adamw", &c.optimizer.match_adamw, any(), having("match_adamw"), "scale updates to AdamW's size, so that AdamW's lr fits"},
     {"optimizer.clip_norm", &c.optimizer.clip_norm, above(0, kMaxFloat), "maximum global norm of the gradients; keeps all gradients in memory at once"},
     {"optimizer.clip_value", &c.optimizer.clip_value, above(0, kMaxFloat), "maximum absolute value of each element of the gradients"},
     {"optimizer.layer_decay", &c.optimizer.layer_decay, above(0, 1), "factor of lr from a layer to the previous one; the last layer has 1"},
@@ -302,10 +302,10 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "duration in epochs; or set steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "duration in steps, instead of epochs"},
     {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(), "a batch with a loss or gradients that are not finite stops the training, or is skipped without an update; skip keeps all gradients in memory at once"},
-    {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "0: only at the end"},
+    {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "time between evaluations; 0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0), "time between lines of metrics, printed if there is no progress bar; 0: at the end of epochs; the line at the end of an epoch covers the whole epoch"},
 
-    {"train.accumulate", &c.train.accumulate, at_least(1, 4096), "gradient accumulation: a step computes its batch in this number of parts and adds their gradients; needs the memory of one part; batch norms see one part"},
+    {"train.accumulate", &c.train.accumulate, at_least(1, 4096), "gradient accumulation: a step computes its batch in this number of parts and adds their gradients; needs the memory of one part; batch norms normalize each part separately"},
     {"train.patience", &c.train.patience, at_least(0, kInts), "early stopping: evaluations without a new best (checkpoint.best) before training ends; 0: off"},
     {"train.freeze", &c.train.freeze, any(), "frozen parts of the network, norms with their running statistics: no gradients, no optimizer state"},
     {"train.freeze_all_but", &c.train.freeze_all_but, any(), "freezes all other parts; []: none"},
@@ -323,14 +323,14 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
   const When graph = when(kByMode, {"graph"}), eager = when(kByMode, {"eager"});
   return {
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "matrix products and convolutions: native kernels for AVX2 and AVX-512, or Eigen's; auto: native if the processor supports them"},
-    {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "Winograd's algorithm for native convolutions with 3x3 filters: auto: if it is faster for the shape; it rounds a little more"},
+    {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "Winograd's algorithm for native convolutions with 3x3 filters; auto: if faster for the shape; the rounding errors are a little larger"},
     {"gpu.tf32", &c.gpu.tf32, any(), gpu, "float32 products and convolutions with TF32 (ten bits of mantissa), several times as fast"},
     {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), gpu, "mode graph: from the second run on a step is launched as one CUDA graph; false launches each kernel"},
     {"gpu.synchronous", &c.gpu.synchronous, any(), gpu, "wait after each op, as CUDA_LAUNCH_BLOCKING=1, so that the error of a kernel names its op; slow"},
     {"gpu.workspace", &c.gpu.workspace, above(0), gpu, "maximum scratch of an op in bytes"},
     {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), gpu, "selection of cuDNN's plans for convolutions: cuDNN's heuristic, with the same bits on every GPU of a kind, or the fastest plan that trainer tune measured on this computer"},
     {"devices.cpu", &c.devices.cpu, above(0), "divides the CPU into logical devices cpu:0, cpu:1 and so on, each with this memory limit; they share the threads; []: one device"},
-    {"devices.gpu", &c.devices.gpu, above(0), gpu, "divides gpu:0 likewise; other GPUs are not divided and are listed first"},
+    {"devices.gpu", &c.devices.gpu, above(0), gpu, "divides gpu:0 in the same way; other GPUs are not divided and are listed first"},
     {"memory.planner", &c.memory.planner, one_of(known_planners()), graph, "the planner that assigns offsets in the arena"},
     {"memory.limit", &c.memory.limit, above(0), "limit of the host memory of the engine: a training that needs more is refused"},
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), gpu, "limit of the GPU memory of the engine: a training that needs more is refused"},
@@ -338,12 +338,12 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
     {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), graph, "with a budget: the strategy that chooses what is recomputed"},
     {"memory.cost_model", &c.memory.cost_model, any(), graph, "costs of ops for budgets and estimates: roofline, computed from their sizes, or a file of trainer profile --machine or --json with measured times"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), eager, "allocator of tensors; caching keeps released blocks, direct allocates each tensor from the system"},
-    {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching allocates before the first step; it grows beyond, up to the limit"},
+    {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching allocates before the first step; it allocates more if needed, up to the limit"},
 
-    {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "0: only at the end"},
+    {"checkpoint.every", &c.checkpoint.every, or_time(at_least(0)), "time between checkpoints; 0: only at the end"},
     {"checkpoint.keep", &c.checkpoint.keep, at_least(0, 1000), "number of newest checkpoints to keep; 0: write none"},
     {"checkpoint.best", &c.checkpoint.best, one_of<BestBy>(), kept, "also keep the best checkpoint, measured on data.validation, else on the test set"},
-    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: the weights that are saved as weights.safetensors and tested; without it the last"},
+    {"checkpoint.use", &c.checkpoint.use, one_of({"best", "last"}), kept, "with data.validation: the weights that are saved as weights.safetensors and tested; without data.validation, the last"},
 
     {"resume.exact", &c.resume.exact, any(), "refuse to resume with another instruction set, device, kernels setting, build or C library than in the run's env.json, as the bits may differ; false: only warn"},
 

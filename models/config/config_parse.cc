@@ -42,7 +42,7 @@ class Parser {
     const auto source = std::make_shared<SourceText>(
         SourceText{"command line", text, /*order=*/index, /*first_line=*/index});
     if (text.size() > kYamlMostBytes)
-      return errors_.add({source, 0, 1}, "is larger than 1 MiB; an override is not");
+      return errors_.add({source, 0, 1}, "an override must not be larger than 1 MiB");
     if (text.starts_with('~')) return put_back(text.substr(1), {source, 1, text.size() - 1});
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0)
@@ -99,7 +99,7 @@ class Parser {
       if (key.text.find('.') == std::string::npos)
         read_entry(prefix + key.text, map.items[i], key.range);
       else
-        errors_.add(key.range, fmt::format("unknown key '{}'; a group's keys are nested: {}",
+        errors_.add(key.range, fmt::format("unknown key '{}'; nest the keys of a group, as in {}",
                                            utf8_printable(key.text.substr(0, 64)), kNested));
     }
   }
@@ -141,7 +141,7 @@ class Parser {
     }
     if (found) return;
     if (path.find('=') != std::string::npos)
-      return errors_.add(where, "~key puts a key back to its default and takes no value");
+      return errors_.add(where, "~key resets a key to its default; remove the value");
     report_unknown(path, where);
   }
 
@@ -176,7 +176,7 @@ class Parser {
     errors_.add(where,
                 fmt::format("unknown key '{}'{}{}", utf8_printable(name.substr(0, 64)),
                             group.empty() ? "" : " in " + utf8_printable(group),
-                            outside           ? "; it stands outside of all groups"
+                            outside           ? "; it is a top-level key, not in a group"
                             : instead.empty() ? fmt::format(" (known: {})", fmt::join(known, ", "))
                                               : ""),
                 outside ? "" : instead);
@@ -205,7 +205,7 @@ class Parser {
         errors_.add(std::max(steps, epochs,
                              [](auto a, auto b) { return a->second.begin < b->second.begin; })
                         ->second,
-                    "train.steps and train.epochs: give one of them");
+                    "train.steps and train.epochs: set only one of them");
         return;
       }
       if (!steps_last) {

@@ -44,7 +44,7 @@ ValueProblem number_problem(std::string_view text, bool whole) {
   const std::string sign(text.substr(0, text.size() - digits.size()));
   double value = 0;
   const std::errc error = parse_number(text, value);
-  if (error == std::errc::result_out_of_range) return {"which a double cannot hold", ""};
+  if (error == std::errc::result_out_of_range) return {"which a double cannot represent", ""};
   if (error == std::errc()) {
     const std::string digits_only = fmt::format("{:.0f}", value);
     const bool better = whole && value == std::floor(value) && std::abs(value) < 1e15;
@@ -59,11 +59,11 @@ ValueProblem number_problem(std::string_view text, bool whole) {
     if (!lower(digits).starts_with(prefix)) continue;
     const auto [end, bad] = std::from_chars(after.data(), after.data() + after.size(), bits, base);
     if (bad == std::errc() && end == after.data() + after.size() && !after.empty())
-      return {"numbers are written in decimal", sign + std::to_string(bits)};
+      return {"write numbers in decimal", sign + std::to_string(bits)};
   }
   const std::string word = lower(digits);
   if (word == ".inf" || word == ".nan" || word == "inf" || word == "nan" || word == "infinity")
-    return {"a number is finite", ""};
+    return {"numbers must be finite", ""};
   std::string plain;
   std::copy_if(digits.begin(), digits.end(), std::back_inserter(plain),
                [](char c) { return c != '_'; });
@@ -72,7 +72,7 @@ ValueProblem number_problem(std::string_view text, bool whole) {
   size_t first = std::min(digits.find_first_not_of('0'), digits.size());
   if (first > 0 && first < digits.size() && digits[first] == '.') --first;
   if (first > 0 && parse_number(digits.substr(first), value) == std::errc())
-    return {"a leading 0 would mean 8 to some and 10 to others",
+    return {"some YAML parsers read a leading 0 as octal, others as decimal",
             sign + std::string(digits.substr(first))};
   return {};
 }
@@ -124,7 +124,7 @@ MaybeProblem parse(std::string_view text, const KeyRule& rule, Duration& value) 
                             : unit.starts_with('s') ? number + "st"
                                                     : ""};
   if (given.unit == Duration::Unit::kSteps && given.count != std::floor(given.count))
-    return ValueProblem{"steps are whole", ""};
+    return ValueProblem{"the number of steps must be an integer", ""};
   const bool is_steps = given.unit == Duration::Unit::kSteps;
   if (given.count > (is_steps ? kMaxSteps : kMaxEpochs))
     return ValueProblem{
@@ -177,9 +177,9 @@ MaybeProblem parse(std::string_view text, const KeyRule&, ValidationSource& valu
     const std::string_view number = text.substr(0, text.size() - 1);
     if (parse_number(number, given.percent) != std::errc()) return number_problem(number, false);
     if (!(given.percent > 0 && given.percent < 100))
-      return ValueProblem{"which is not above 0% and below 100%", ""};
+      return ValueProblem{"a percentage must be above 0% and below 100%", ""};
   } else if (double part = 0; parse_number(text, part) == std::errc() && part > 0 && part < 1) {
-    return ValueProblem{"a part is written in percent", fmt::format("{:.4g}%", 100 * part)};
+    return ValueProblem{"write a fraction in percent", fmt::format("{:.4g}%", 100 * part)};
   } else if (parse_number(text, given.count) != std::errc()) {
     return number_problem(text, true);
   } else if (given.count < 1 || given.count > kMaxValidation) {
@@ -198,7 +198,7 @@ class Reader {
     // JSON, which is also accepted, writes values with units as strings.
     constexpr bool kMayBeQuoted = std::is_same_v<T, Duration> || std::is_same_v<T, ByteSize>;
     if (!node.is_plain() && !(kMayBeQuoted && node.is_scalar()))
-      return refuse(node, node.quoted ? "leave out the quotes" : "");
+      return refuse(node, node.quoted ? "remove the quotes" : "");
     MaybeProblem problem = parse(node.text, key_.rule, value);
     if (!problem) return;
     if constexpr (std::is_arithmetic_v<T>)
@@ -273,10 +273,10 @@ class Reader {
     const bool epochs = unit == "ep" || unit == "epoch" || unit == "epochs";
     const bool steps = unit == "st" || unit == "step" || unit == "steps";
     if (!epochs && !steps) return {};
-    if (key_.path == "train.epochs" && steps) return {"a number of steps is train.steps", ""};
-    if (key_.path == "train.steps" && epochs) return {"a number of epochs is train.epochs", ""};
+    if (key_.path == "train.epochs" && steps) return {"set train.steps instead", ""};
+    if (key_.path == "train.steps" && epochs) return {"set train.epochs instead", ""};
     const bool fits = !parse(given.number, key_.rule, value);
-    return {"leave the unit out", fits ? std::string(given.number) : ""};
+    return {"remove the unit", fits ? std::string(given.number) : ""};
   }
 
   void read_list_name(const YamlNode& node, std::vector<double>& value) {
@@ -296,9 +296,9 @@ class Reader {
 
   void refuse(const YamlNode& node, const std::string& remark = "",
               const std::string& instead = "") {
-    std::string given = "nothing is given";
+    std::string given = "the value is empty";
     if (node.is_scalar())
-      given = fmt::format("is {}'{}'", node.quoted ? "the text " : "", shown(node.text));
+      given = fmt::format("is {}'{}'", node.quoted ? "the string " : "", shown(node.text));
     if (node.is_list()) given = "is a list";
     if (node.is_map()) given = "is a mapping";
     errors_.add(node.range,
@@ -321,7 +321,7 @@ class Reader {
     const bool bare = node.is_scalar();
     if (!bare && (!node.is_map() || others(node) != 0))
       return errors_.add(node.range,
-                         fmt::format("{}: must be {}; this entry is not one name with its options",
+                         fmt::format("{}: must be {}, but this entry is not one name with options",
                                      key_.path, expected(key_)));
     const YamlNode& name = bare ? node : node.keys[0];
     const std::vector<ItemKind> kinds = item_kinds(step);
@@ -355,8 +355,8 @@ class Reader {
     }
     const bool missing = value.kind == YamlNode::Kind::kMissing;
     if (!missing && !value.is_map())
-      return errors_.add(value.range,
-                         fmt::format("{}: its options are a mapping{}", path, options_text(kind)));
+      return errors_.add(value.range, fmt::format("{}: the options must be a mapping{}", path,
+                                                  options_text(kind)));
     bool known = true;
     for (size_t i = 0; i < value.keys.size(); ++i)
       known = read_option(kind, path, value.keys[i], value.items[i]) && known;
@@ -391,7 +391,7 @@ class Reader {
   static std::string options_text(const ItemKind& kind) {
     std::vector<std::string> known;
     for (const ConfigKey& option : kind.options) known.push_back(option.path);
-    return known.empty() ? " (it has none)" : fmt::format(" (known: {})", fmt::join(known, ", "));
+    return known.empty() ? " (known: none)" : fmt::format(" (known: {})", fmt::join(known, ", "));
   }
 
   const ConfigKey& key_;

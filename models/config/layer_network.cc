@@ -101,7 +101,7 @@ class Builder {
 
   BuiltLayer whiten(const LayerConfig& layer, std::string name) {
     need_image(layer);
-    if (name != "whiten0") refuse(layer, "must be the first layer: its filters are made of images");
+    if (name != "whiten0") refuse(layer, "must be first: its filters are computed from images");
     const LayerShape next{windows(layer, at_.height, layer.kernel, 1),
                           windows(layer, at_.width, layer.kernel, 1),
                           2 * layer.kernel * layer.kernel * at_.features};
@@ -113,7 +113,7 @@ class Builder {
 
   BuiltLayer linear(const LayerConfig& layer, std::string name) {
     if (at_.is_image())
-      refuse(layer, "takes [n x features]; put flatten or global_average_pool before it");
+      refuse(layer, "needs [n x features]; add flatten or global_average_pool before linear");
     const int64_t in = at_.features;
     limit(layer, static_cast<double>(in) * static_cast<double>(layer.units));
     at_.features = layer.units;
@@ -219,7 +219,7 @@ class Builder {
     BuiltLayer layers = main.all(layer.layers, name + ".");
     BuiltLayer shortcut = side.all(layer.shortcut, name + ".shortcut.");
     if (main.at_ != side.at_)
-      refuse(layer, fmt::format("its layers make {}, its shortcut {}; both must be the same",
+      refuse(layer, fmt::format("its layers and shortcut must return equal shapes, not {} and {}",
                                 main.at_.text(), side.at_.text()));
     at_ = main.at_;
     return std::make_unique<Residual>(std::move(name), std::move(layers), std::move(shortcut));
@@ -232,14 +232,15 @@ class Builder {
   }
 
   void need_image(const LayerConfig& layer) const {
-    if (!at_.is_image()) refuse(layer, "takes images [n x height x width x channels]");
+    if (!at_.is_image()) refuse(layer, "needs images [n x height x width x channels]");
   }
 
   // Returns the number of windows of `reach` pixels along a side.
   int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
     const int64_t padded = side + 2 * layer.padding;
     if (reach > padded)
-      refuse(layer, fmt::format("its window of {} pixels does not fit into {}", reach, padded));
+      refuse(layer,
+             fmt::format("its window has {} pixels, but its padded input only {}", reach, padded));
     return (padded - reach) / stride + 1;
   }
 
@@ -290,7 +291,7 @@ std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
   return {
     {{"conv", "convolution of images", {
       {"filters", &l.filters, required(count_rule()), "output channels"},
-      {"kernel", &l.kernel, required(pixels), "pixels a side"},
+      {"kernel", &l.kernel, required(pixels), "pixels per side"},
       {"stride", &l.stride, pixels, "pixels between windows"},
       {"padding", &l.padding, padding_rule(), "pixels of zero padding on each side"},
       {"dilation", &l.dilation, pixels, "pixels between filter taps"},
@@ -299,21 +300,21 @@ std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
       {"identity", &l.identity, any(), "filters start as the identity: each passes one channel through"}}},
       &Builder::conv},
     {{"whiten", "whitening: convolution that decorrelates the pixels of a patch; its fixed filters are computed from the training images; must be first", {
-      {"kernel", &l.kernel, required(at_least(1, 16)), "pixels a side"}}}, &Builder::whiten},
+      {"kernel", &l.kernel, required(at_least(1, 16)), "pixels per side"}}}, &Builder::whiten},
     {{"linear", "fully connected layer", {
       {"units", &l.units, required(count_rule()), "output features"}, bias}}, &Builder::linear},
     {{"batch_norm", "normalizes each channel over the batch", {
       eps, {"momentum", &l.momentum, at_least(0, 1), "share of the batch in the running statistics"},
-      {"scale", &l.scale, any(), "trains its factors; else they stay 1"}}},
+      {"scale", &l.scale, any(), "trains the scale factors; false: they stay 1"}}},
       &Builder::batch_norm},
     {{"layer_norm", "normalizes the features of each sample or pixel", {eps}},
       &Builder::layer_norm},
     {{"group_norm", "normalizes groups of channels of each image", {
-      {"groups", &l.groups, required(count_rule()), "of channels"}, eps}}, &Builder::group_norm},
+      {"groups", &l.groups, required(count_rule()), "number of groups of channels"}, eps}}, &Builder::group_norm},
     {{"squeeze_excitation", "scales every channel by a gate computed from the channel means", {
       {"squeeze", &l.squeeze, required(count_rule()), "channels of the hidden layer"},
-      {"activation", &l.activation, one_of({"relu", "silu"}), "in the middle"},
-      {"gate", &l.gate, one_of({"sigmoid", "hard_sigmoid"}), "at the end"}}},
+      {"activation", &l.activation, one_of({"relu", "silu"}), "activation of the hidden layer"},
+      {"gate", &l.gate, one_of({"sigmoid", "hard_sigmoid"}), "activation that computes the gate"}}},
       &Builder::squeeze_excitation},
     {{"layer_scale", "scales every channel by a trained factor", {
       {"init_value", &l.init_value, any(), "initial value of the factors"}}}, &Builder::layer_scale},
@@ -332,7 +333,7 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
     {{"hard_sigmoid", "relu6(x + 3) / 6", {}}, plain(hard_sigmoid)},
     {{"hard_swish", "x hard_sigmoid(x)", {}}, plain(hard_swish)},
     {{"leaky_relu", "x if x > 0, else slope x", {
-      {"slope", &l.slope, any(), "below 0"}}},
+      {"slope", &l.slope, any(), "slope for x < 0"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return leaky_relu(x, s.slope); })},
     {{"prelu", "leaky_relu with trained slopes, one per channel", {
       {"slope", &l.first_slope, any(), "initial value of the slopes"}}}, &Builder::trained_slopes},
@@ -368,18 +369,18 @@ std::vector<LayerKind> other_kinds(LayerConfig& l) {
       {"factor", &l.factor, required(any()), "the number"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return x * s.factor; })},
     {{"local_response_norm", "divides by a power of the sum of squares of neighbouring channels", {
-      {"size", &l.norm_size, count_rule(), "channels"},
-      {"alpha", &l.norm_alpha, any(), "factor of their mean"},
+      {"size", &l.norm_size, count_rule(), "number of channels in the sum"},
+      {"alpha", &l.norm_alpha, any(), "factor of the mean square"},
       {"beta", &l.norm_beta, any(), "the power"},
-      {"k", &l.norm_k, any(), "added before it"}}}, set_by_layer(local_norm)},
+      {"k", &l.norm_k, any(), "added before the power"}}}, set_by_layer(local_norm)},
     {{"channel_shuffle", "interleaves the channels of several groups", {
-      {"groups", &l.groups, required(count_rule()), "of channels"}}}, &Builder::shuffle},
+      {"groups", &l.groups, required(count_rule()), "number of groups of channels"}}}, &Builder::shuffle},
     {{"dropout", "sets elements to zero at random in training", {
       {"probability", &l.probability, from_below(0, 1), "probability of a zero"}}}, &Builder::dropout},
     {{"stochastic_depth", "sets whole samples to zero at random in training; put it at the end of a residual", {
       {"probability", &l.probability, from_below(0, 1), "probability of a zero"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return stochastic_depth(x, s.probability); })},
-    {{"residual", "adds the output of its layers to its input; a list right after it is `layers`", {
+    {{"residual", "adds the output of its layers to its input; a list directly after the name sets `layers`", {
       {"layers", &l.layers, required(any()), "the layers"},
       {"shortcut", &l.shortcut, any(), "layers that convert the input to the same shape"}}},
       &Builder::residual},
@@ -398,7 +399,7 @@ BuiltLayer Builder::one(const LayerConfig& layer, std::string name) {
   LayerConfig copy;
   for (const LayerKind& kind : layer_kinds(copy))
     if (kind.item.name == layer.kind) return kind.make(*this, layer, std::move(name));
-  refuse(layer, "is not known");
+  refuse(layer, "is not supported");
 }
 
 }  // namespace
@@ -421,8 +422,8 @@ std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
   BuiltLayer made = builder.all(layers, "");
   if (builder.reached() != LayerShape{0, 0, classes})
     throw LayerError(layers.empty() ? SourceRange{} : layers.back().range,
-                     fmt::format("the last layer must make [n x {}], one for each of "
-                                 "model.classes, but makes {}",
+                     fmt::format("the last layer must return [n x {}], one value for each of "
+                                 "model.classes, but returns {}",
                                  classes, builder.reached().text()));
   return made;
 }

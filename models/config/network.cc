@@ -53,7 +53,7 @@ std::optional<NetworkProblem> follow(const Module& network, const Config& config
     graph = capture([&](const Tensors& x) { return Tensors{network(x[0])}; },
                     {{DType::f32, shape, {}}});
   } catch (const Error& error) {
-    return too_small(fmt::format("{} cannot take images [{}x{}x{}]: {}", config.model.name,
+    return too_small(fmt::format("{} does not support images [{}x{}x{}]: {}", config.model.name,
                                  image.height, image.width, image.channels, error.what()));
   }
   double most = 0;

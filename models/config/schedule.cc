@@ -38,27 +38,27 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
       decay_(config.decay.steps(steps_per_epoch)),
       period_factor_(config.period_factor) {
   if (steps_per_epoch < 1 || total_steps < 1) {
-    throw ConfigError(
-        fmt::format("schedule: an epoch has {} steps and the training {}; each needs "
-                    "at least one",
-                    steps_per_epoch, total_steps));
+    throw ConfigError(fmt::format(
+        "schedule: an epoch and the training must each have at least one step, but have {} and {}",
+        steps_per_epoch, total_steps));
   }
   if (kind_ == ScheduleKind::kOneCycle && warmup_ > 0) {
-    throw ConfigError("schedule.warmup: one_cycle rises by itself; set start_factor and peak_at");
+    throw ConfigError(
+        "schedule.warmup: one_cycle has its own warm-up; set start_factor and peak_at instead");
   }
   // A training cut short (train.steps=50) may end within its warm-up.
   if (kind_ == ScheduleKind::kStep || kind_ == ScheduleKind::kExponential) {
     every_ = config.every.steps(steps_per_epoch);
     if (every_ < 1) {
-      throw ConfigError(fmt::format("schedule.every: must be at least one step, but {} is none",
-                                    config.every.text()));
+      throw ConfigError(
+          fmt::format("schedule.every: must be at least one step, but is {}", config.every.text()));
     }
   }
   for (const Duration& milestone : config.milestones) {
     milestones_.push_back(milestone.steps(steps_per_epoch));
     if (milestones_.size() > 1 && milestones_.back() <= milestones_[milestones_.size() - 2]) {
       throw ConfigError(
-          fmt::format("schedule.milestones: must rise, but {} is step {} and follows "
+          fmt::format("schedule.milestones: must increase, but {} is step {} and follows "
                       "step {}",
                       milestone.text(), milestones_.back(), milestones_[milestones_.size() - 2]));
     }
@@ -84,7 +84,7 @@ std::vector<std::string> never_reached(const Config& config, int64_t images) {
     if (const int64_t step = when.steps(batches); step >= total)
       lines.push_back(
           fmt::format("{}: {} is step {}, but the training ends at step {}: gamma is not applied "
-                      "there; put it before the end or train longer",
+                      "there; set a shorter duration or train longer",
                       key, when.text(), step, total));
   };
   if (schedule.name == ScheduleKind::kStep) look_at("schedule.every", schedule.every);

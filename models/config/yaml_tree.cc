@@ -38,7 +38,7 @@ class Cleaner {
   Cleaned run() {
     const std::string& text = source_->text;
     if (begin_ == 0 && (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))) {
-      errors_.add({source_, 0, 2}, "is UTF-16; a configuration is UTF-8");
+      errors_.add({source_, 0, 2}, "a configuration must be UTF-8, but this file is UTF-16");
       cleaned_.is_text = false;
       return cleaned_;
     }
@@ -71,7 +71,7 @@ class Cleaner {
                 character.code < 0 ? fmt::format("the byte 0x{:02X} is not UTF-8", byte)
                 : character.code == '\r'
                     ? "a carriage return without a line feed; end lines with a line feed"
-                    : fmt::format("the control character U+{:04X} is not text", character.code));
+                    : fmt::format("the control character U+{:04X} is not allowed", character.code));
     std::fill_n(cleaned_.text.begin() + at, character.bytes, '_');
     cleaned_.bad.push_back(at);
     return false;
@@ -127,7 +127,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
-    errors_.add(range(mark), "a second document; a configuration is one");
+    errors_.add(range(mark), "a configuration must be one document, but a second one begins here");
     throw Stop();
   }
   void OnDocumentEnd() override {}
@@ -217,9 +217,9 @@ class TreeBuilder final : public YAML::EventHandler {
     if (first != '&' && first != '*' && first != '!') return false;
     if (std::exchange(last_refused_, where.begin) == where.begin) return true;
     where.length = word_length(where.begin);
-    errors_.add(where, first == '&'   ? "anchors are not read; write each value where it belongs"
-                       : first == '*' ? "aliases are not read; write each value where it belongs"
-                                      : "tags are not read; the key says what a value is");
+    errors_.add(where, first == '&'   ? "anchors are not supported; write out each value"
+                       : first == '*' ? "aliases are not supported; write out each value"
+                                      : "tags are not supported; the key determines the type");
     return true;
   }
 
@@ -282,7 +282,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!node.is_scalar() || node.text.empty()) {
       errors_.add(node.range, "a key is missing here");
     } else if (node.text == "<<" && !node.quoted) {
-      errors_.add(node.range, "merge keys are not read; write each value where it belongs");
+      errors_.add(node.range, "merge keys are not supported; write out each value");
     } else {
       return true;
     }
@@ -312,7 +312,7 @@ void report_syntax(const YAML::Exception& error, const SourcePtr& source, const 
   const auto at = static_cast<size_t>(std::max(error.mark.pos, 0));
   const SourceRange range{source, std::min(at, source->text.size()), 1};
   if (at < source->text.size() && source->text[at] == '*') {
-    errors.add(range, "aliases are not read; write each value where it belongs");
+    errors.add(range, "aliases are not supported; write out each value");
     return;
   }
   std::string why = error.msg;
@@ -329,7 +329,7 @@ YamlDocument read_yaml(const SourcePtr& source, size_t begin, Diagnostics& error
   YamlDocument document;
   document.complete = false;
   if (source->text.size() > kYamlMostBytes) {
-    errors.add({source, 0, 1}, "is larger than 1 MiB; a configuration is not");
+    errors.add({source, 0, 1}, "a configuration must not be larger than 1 MiB");
     return document;
   }
   const Cleaned cleaned = Cleaner(source, begin, errors).run();

@@ -20,13 +20,14 @@ Dataset::Dataset(DatasetInfo info) : info_(std::move(info)) {
   auto fail = [&](const std::string& what) { throw Error(info_.name + ": " + what); };
   const ImageShape& shape = info_.shape;
   if (shape.height < 1 || shape.width < 1 || shape.channels < 1) {
-    fail("images need at least one pixel, given " + shape_text(shape));
+    fail("images must have at least one pixel and one channel, but are " + shape_text(shape));
   }
-  if (info_.count < 1) fail(fmt::format("count is {}, at least 1 is needed", info_.count));
-  if (info_.classes < 1) fail(fmt::format("classes is {}, at least 1 is needed", info_.classes));
+  if (info_.count < 1) fail(fmt::format("count must be at least 1, but is {}", info_.count));
+  if (info_.classes < 1) fail(fmt::format("classes must be at least 1, but is {}", info_.classes));
   auto classes = static_cast<size_t>(info_.classes);
   if (!info_.class_names.empty() && info_.class_names.size() != classes) {
-    fail(fmt::format("{} class names for {} classes", info_.class_names.size(), classes));
+    fail(
+        fmt::format("there are {} class names, but {} classes", info_.class_names.size(), classes));
   }
   Normalization& norm = normalization_ = info_.normalization;
   auto channels = static_cast<size_t>(shape.channels);
@@ -35,15 +36,15 @@ Dataset::Dataset(DatasetInfo info) : info_(std::move(info)) {
     norm.std.assign(channels, 1.f);
   }
   if (norm.mean.size() != channels || norm.std.size() != channels) {
-    fail(fmt::format("normalization has {} means and {} deviations for {} channels",
+    fail(fmt::format("normalization has {} means and {} stds, but the images have {} channels",
                      norm.mean.size(), norm.std.size(), channels));
   }
 }
 
 void Dataset::check_index(int64_t index) const {
   if (index >= 0 && index < info_.count) return;
-  throw Error(
-      fmt::format("{}: image {} does not exist, there are {}", info_.name, index, info_.count));
+  throw Error(fmt::format("{}: image {} does not exist; the data set has {} images", info_.name,
+                          index, info_.count));
 }
 
 void Dataset::read(int64_t index, uint8_t* image) const {
@@ -75,7 +76,7 @@ void Dataset::read_part(int64_t index, const Box& part, const ImageShape& to,
 }
 
 void Dataset::do_read_part(int64_t, const Box&, const ImageShape&, uint8_t*) const {
-  throw InternalError(info_.name + ": a data set with sizes of its own that cannot read a part");
+  throw InternalError(info_.name + ": does not implement do_read_part()");
 }
 
 std::string Dataset::describe() const {
@@ -108,9 +109,8 @@ MemoryDataset::MemoryDataset(DatasetInfo info, std::vector<uint8_t> images,
   auto expected = static_cast<size_t>(count() * shape().bytes());
   if (images_.size() != expected || labels_.size() != static_cast<size_t>(count())) {
     throw Error(fmt::format(
-        "{}: {} images {} take {} bytes and {} labels, given {} bytes and {} "
-        "labels",
-        name(), count(), shape_text(shape()), expected, count(), images_.size(), labels_.size()));
+        "{}: {} images {} need {} bytes and {} labels, but have {} bytes and {} labels", name(),
+        count(), shape_text(shape()), expected, count(), images_.size(), labels_.size()));
   }
   for (size_t i = 0; i < labels_.size(); ++i) {
     if (labels_[i] >= 0 && labels_[i] < classes()) continue;

@@ -105,7 +105,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   constexpr int kMaxAhead = 4096, kMaxHeld = 64, kMaxWorld = 1 << 20;
   auto within = [&](const char* name, int64_t value, int64_t low, int64_t high) {
     need(value >= low && value <= high,
-         fmt::format("{} is {}, it must be in [{}, {}]", name, value, low, high));
+         fmt::format("{} is {}, but must be in [{}, {}]", name, value, low, high));
   };
   within("batch", options.batch, 1, kMaxBatch);
   within("workers", options.workers, 0, kMaxWorkers);
@@ -116,14 +116,13 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   within("rank", options.rank, 0, options.world - 1);
   check_mix(options.mix);
   Shares shares{dataset.count(), options.batch, options.rank, options.world, options.drop_last};
-  need(
-      shares.batches() > 0,
-      fmt::format("{} has {} images, too few for {} process(es){}", dataset.name(), dataset.count(),
-                  options.world,
-                  options.drop_last ? fmt::format(" with batches of {} when an incomplete batch is "
-                                                  "dropped",
-                                                  options.batch)
-                                    : ""));
+  need(shares.batches() > 0,
+       fmt::format(
+           "{} has {} images, too few for {} process(es){}", dataset.name(), dataset.count(),
+           options.world,
+           options.drop_last
+               ? fmt::format(" with batches of {} if an incomplete batch is dropped", options.batch)
+               : ""));
 }
 
 }  // namespace
@@ -406,7 +405,7 @@ void Loader::Impl::restart(int64_t epoch, int64_t index) {
 }
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, RawMemory& memory) {
-  if (!dataset) throw ConfigError("loader: a data set is needed, null is given");
+  if (!dataset) throw ConfigError("loader: the data set must not be null");
   check(*dataset, options);
   impl_ = std::make_unique<Impl>(std::move(dataset), std::move(options), memory);
   impl_->start_workers();

@@ -26,8 +26,8 @@ std::string text_of(const ArraySpec& array) {
 void check_own(const ArrayFile& file) {
   const auto need = [&](const char* name, const char* ours) {
     if (const std::string text = file.text(name); text != ours)
-      throw Error(
-          fmt::format("has the {} '{}', this program reads '{}'", name, text.substr(0, 64), ours));
+      throw Error(fmt::format("has {} '{}', but this program reads only '{}'", name,
+                              text.substr(0, 64), ours));
   };
   need("format_version", kVersion);
   need("layout", kLayout);
@@ -39,7 +39,7 @@ SafeTensor tensor_of(const std::string& path, const ArraySpec& array) {
   if (array.name.find('/') != std::string::npos)
     fail_weights(path, fmt::format("'{}' cannot be the name of an array", array.name));
   if (array.dtype != "float32" && array.dtype != "float64")
-    fail_weights(path, fmt::format("'{}' has dtype {}; float32 and float64 can be written",
+    fail_weights(path, fmt::format("'{}' has dtype {}, but only float32 and float64 can be written",
                                    array.name, array.dtype));
   return safe_tensor(array);
 }
@@ -48,7 +48,7 @@ ArrayFile open(const std::string& path) {
   try {
     ArrayFile file = open_arrays(std::make_unique<FileSource>(path), /*need_seal=*/false);
     if (const std::string format = file.text("format"); !format.empty() && format != kFormat)
-      throw Error(fmt::format("has the format '{}', not '{}'; model.weights takes it",
+      throw Error(fmt::format("has format '{}', not '{}'; load it with model.weights",
                               format.substr(0, 64), kFormat));
     for (const SafeTensor& tensor : file.contents.tensors)
       if (tensor.dtype != "F32" && tensor.dtype != "F64")
@@ -79,20 +79,20 @@ const SafeTensor* ArrayFile::find(const std::string& name) const {
 ArrayFile open_arrays(std::unique_ptr<ByteSource> bytes, bool need_seal) {
   if (is_hdf5(*bytes))
     throw Error(
-        "is HDF5, as earlier versions of this program wrote it, and cannot be resumed; start a new "
-        "training with model.weights=FILE, which has these weights");
+        "is an HDF5 file of an earlier version of this program and cannot be resumed; start a new "
+        "training from these weights with model.weights=FILE");
   if (bytes->size() < kSealBytes)
     throw Error(fmt::format("is damaged: it has only {} bytes", bytes->size()));
   bool sealed = false;
   const bool holds = seal_holds(*bytes, sealed);
   if (sealed && !holds)
-    throw Error("is damaged: its checksum is not that of its bytes; use another copy");
+    throw Error("is damaged: its checksum does not match its bytes; use another copy");
   if (!sealed && need_seal) throw Error("is damaged: the checksum at its end is missing");
   ArrayFile file;
   try {
     file.contents = read_safetensors(*bytes);
   } catch (const SafetensorsError& error) {
-    throw Error(fmt::format("is no safetensors file, or a damaged one: {}", error.what()));
+    throw Error(fmt::format("is not a safetensors file, or is damaged: {}", error.what()));
   }
   const auto is_seal = [](const SafeTensor& tensor) { return tensor.spec() == kSealArray; };
   if (std::erase_if(file.contents.tensors, is_seal) > 0 && !sealed)
@@ -123,7 +123,7 @@ std::string differences(const std::vector<ArraySpec>& wanted,
     there.erase(it);
   }
   for (const auto& [name, array] : there)
-    text += fmt::format("\n  too many: '{}', {}", name, text_of(array));
+    text += fmt::format("\n  unexpected: '{}', {}", name, text_of(array));
   return text;
 }
 
@@ -162,7 +162,7 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
   for (const auto& [offset, part] : parts_at) parts.push_back(part);
   parts.emplace_back();
   if (const FileError fault = write_sealed(file_system(), path.c_str(), std::span(parts)))
-    fail_weights(path, fmt::format("cannot be written (to {} it: {})", fault.operation,
+    fail_weights(path, fmt::format("cannot be written ({} failed: {})", fault.operation,
                                    std::strerror(fault.error)));
 }
 

@@ -94,7 +94,7 @@ std::vector<ArraySpec> specs_of(const std::vector<NamedTensor>& tensors) {
 
 void check(const TrainingState& s) {
   auto need = [](bool holds, const char* text) {
-    if (!holds) throw Error(fmt::format("contradicts itself: {}", text));
+    if (!holds) throw Error(fmt::format("is inconsistent: {}", text));
   };
   need(s.batches > 0 && s.batch >= 0 && s.batch < s.batches && s.epoch >= 0 && s.step >= 0 &&
            s.epoch <= s.step && s.step % s.batches == s.batch && s.step / s.batches == s.epoch,
@@ -103,12 +103,13 @@ void check(const TrainingState& s) {
            s.epoch_images >= 0 && std::isfinite(s.epoch_loss) && std::isfinite(s.epoch_correct),
        "the sums for the metrics are not finite");
   need(s.skipped_in_a_row >= 0 && s.skipped_in_a_row <= s.skipped && s.skipped <= s.step,
-       "more batches were skipped than there were");
+       "more batches were skipped than steps were run");
   need(s.since_best >= 0 && s.plateau_bad >= 0 && s.plateau_cooldown >= 0 &&
            s.plateau_factor >= 0 && s.plateau_factor <= 1 && std::isfinite(s.plateau_best),
-       "the counts of evaluations are none");
-  need(s.schedule_version == kScheduleVersion, "its schedule is of a later program");
-  need(s.best_step >= -1 && s.best_step <= s.step, "the best step lies in the future");
+       "the evaluation counts or the plateau state are invalid");
+  need(s.schedule_version == kScheduleVersion,
+       "its schedule is of another version of this program");
+  need(s.best_step >= -1 && s.best_step <= s.step, "the best step is later than the last step");
 }
 
 // The offsets of all tensors in a file, and the bytes before them.
@@ -186,13 +187,13 @@ CheckpointFile::CheckpointFile(std::unique_ptr<ByteSource> bytes, const std::str
 void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
   file_ = open_arrays(std::move(bytes), /*need_seal=*/true);
   if (const std::string format = file_.text("format"); format != kFormat)
-    throw Error(fmt::format("is no checkpoint: its format is '{}'", format.substr(0, 64)));
-  if (config().empty()) throw Error("holds no configuration");
+    throw Error(fmt::format("is not a checkpoint: its format is '{}'", format.substr(0, 64)));
+  if (config().empty()) throw Error("has no configuration");
   each_field(state_, [&](const char* name, auto& field) {
     const std::string tensor = std::string("training/") + name;
     const SafeTensor* found = file_.find(tensor);
     if (found == nullptr || found->spec() != ArraySpec{tensor, dtype_of_field(field), {}})
-      throw Error(fmt::format("does not tell '{}'", tensor));
+      throw Error(fmt::format("has no valid '{}'", tensor));
     file_.bytes->read(found->offset, &field, sizeof(field));
   });
   check(state_);

@@ -110,7 +110,7 @@ std::vector<int64_t> CheckpointFolder::candidates() const {
 void CheckpointFolder::make() const {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "make", error.value());
+  if (error) refuse_run_file(dir_, "create", error.value());
 }
 
 void CheckpointFolder::remove_partial_files() const {

@@ -97,7 +97,7 @@ struct Classifier::Impl {
 
 Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads)
     : impl_(std::make_unique<Impl>()) {
-  if (batch < 1) throw Error(fmt::format("load: batch is {}; at least 1", batch));
+  if (batch < 1) throw Error(fmt::format("load: batch must be at least 1, but is {}", batch));
   impl_->image = trained.image;
   impl_->classes = trained.config.model.classes;
   impl_->batch = batch;
@@ -107,8 +107,8 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads
     impl_->normalization = *told;
   else
     throw CheckpointError(
-        fmt::format("weights '{}': do not tell the normalization (docs/inference.md); train with "
-                    "this program, or --resume, to have it written",
+        fmt::format("weights '{}': have no normalization (docs/inference.md); train with this "
+                    "program, or with --resume, to add it",
                     trained.weights));
   const Config& config = trained.config;
   Settings wanted = settings_of(config);
@@ -137,9 +137,9 @@ Classifier::~Classifier() = default;
 std::vector<float> Classifier::operator()(std::span<const uint8_t> images) const {
   const auto whole = static_cast<size_t>(impl_->image.bytes());
   if (images.size() % whole != 0)
-    throw ShapeError(fmt::format("classifier: {} bytes are no whole images of {} x {} x {}",
-                                 images.size(), impl_->image.height, impl_->image.width,
-                                 impl_->image.channels));
+    throw ShapeError(
+        fmt::format("classifier: {} bytes are not a whole number of images of {} x {} x {}",
+                    images.size(), impl_->image.height, impl_->image.width, impl_->image.channels));
   const auto count = static_cast<int64_t>(images.size() / whole);
   std::vector<float> logits(static_cast<size_t>(count * impl_->classes));
   std::unique_ptr<Program> program = impl_->take();

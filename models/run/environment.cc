@@ -91,13 +91,12 @@ std::string environment_changes(const std::string& run_dir, Device device, bool 
   for (const std::string_view name : kOfBits) {
     const auto was = then.find(std::string(name));
     if (was == then.end() ? exact : was->second != now[name].text())
-      changes +=
-          fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name, now[name].text(),
-                      was == then.end() ? "not written down" : was->second);
+      changes += fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name,
+                             now[name].text(), was == then.end() ? "not recorded" : was->second);
   }
   return changes;
 } catch (const Error&) {
-  return "the run folder has no env.json that tells where it ran";
+  return "the run folder has no readable env.json, which records where it ran";
 }
 
 std::string shell_command(int argc, const char* const* argv) {

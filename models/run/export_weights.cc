@@ -40,7 +40,7 @@ std::string export_safetensors(const TrainedNetwork& trained, const std::string&
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
   for (const std::vector<float>& one : values) parts.push_back(std::as_bytes(std::span(one)));
   if (const FileError fault = write_durably(file_system(), path.c_str(), parts))
-    throw CheckpointError(fmt::format("export '{}': cannot be written (to {} it: {})", path,
+    throw CheckpointError(fmt::format("export '{}': cannot be written ({} failed: {})", path,
                                       fault.operation, std::strerror(fault.error)));
   return is_known ? fmt::format("{}'s {}", names.program, names.network) : "our own";
 }

@@ -22,7 +22,8 @@ Json preparation(const Config& config, const ImageShape& image) {
   const DataConfig& data = config.data;
   if (data.name == "image_folder")
     return fmt::format(
-        "turned as EXIF says; the short side scaled to {} pixels, the middle {} x {} cut out",
+        "rotated as EXIF specifies; the short side resized to {} pixels, then a center crop of {} "
+        "x {}",
         image.height, image.height, image.width);
   if (data.name == "hdf5" && data.range.size() == 2)
     return fmt::format("round((value - {0}) / ({1} - {0}) * 255)", data.range[0], data.range[1]);
@@ -90,23 +91,24 @@ Json planned_inference(const Config& config, const ImageShape& image) {
 }
 
 std::string inference_comment(const Json& inference) {
-  std::string text = "\n# What inference needs besides weights.safetensors (docs/inference.md):\n";
+  std::string text =
+      "\n# Needed for inference in addition to weights.safetensors (docs/inference.md):\n";
   for (const auto& [name, value] : inference.members())
     text += fmt::format("#   {}: {}\n", name, value.text());
   return text;
 }
 
-size_t inference_room(const Config& config) {
+size_t inference_capacity(const Config& config) {
   constexpr int64_t kMaxNamed = 1 << 14;
   constexpr size_t kBase = 2048, kName = 72;
   return kBase + kName * static_cast<size_t>(std::min(config.model.classes, kMaxNamed));
 }
 
 std::string padded_inference(const Json& inference, const Config& config) {
-  const size_t room = inference_room(config);
+  const size_t capacity = inference_capacity(config);
   const auto escaped = [](const std::string& text) { return Json(text).text().size() - 2; };
   std::string text = inference.text();
-  if (escaped(text) > room) {
+  if (escaped(text) > capacity) {
     std::vector<Json::Member> members = inference.members();
     for (auto& [name, value] : members)
       if (name == "output")
@@ -114,8 +116,8 @@ std::string padded_inference(const Json& inference, const Config& config) {
             {{"values", value["values"]}, {"classes", value["classes"]}, {"class_names", nullptr}});
     text = Json::object(members).text();
   }
-  if (escaped(text) > room) text = "{}";
-  return text + std::string(room - escaped(text), ' ');
+  if (escaped(text) > capacity) text = "{}";
+  return text + std::string(capacity - escaped(text), ' ');
 }
 
 std::optional<Normalization> normalization_in(const std::string& inference) try {

@@ -28,7 +28,7 @@ std::string inference_comment(const Json& inference);
 // Return the size of the JSON text in a checkpoint, and the text padded with blanks to this size.
 // Only the configuration decides the size, so the memory is known before the data is opened.
 // Members that do not fit are left out, class names first.
-size_t inference_room(const Config& config);
+size_t inference_capacity(const Config& config);
 std::string padded_inference(const Json& inference, const Config& config);
 
 // Return a member of such a text; empty if the member is missing.

@@ -50,7 +50,7 @@ void ConfusionMatrix::add(int64_t truth, int64_t prediction) {
 
 std::string ConfusionMatrix::text(int64_t most) const {
   if (classes == 0 || classes > most) return "";
-  std::string text = "truth \\ taken for";
+  std::string text = "truth \\ predicted";
   for (int64_t p = 0; p < classes; ++p) text += fmt::format("{:>6}", p);
   text += '\n';
   for (int64_t t = 0; t < classes; ++t) {
@@ -119,7 +119,7 @@ std::string class_table(const ClassReport& report, const std::vector<std::string
     text += fmt::format("{}{:>10}{}\n", padded(name, width), report.images,
                         metrics_text(mean.precision, mean.recall, mean.f1));
   if (worst)
-    text += fmt::format("the {} of {} classes with the least F1; --all-classes shows all\n",
+    text += fmt::format("the {} of {} classes with the lowest F1; --all-classes shows all\n",
                         shown.size(), report.classes.size());
   return text;
 }

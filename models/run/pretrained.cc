@@ -68,10 +68,9 @@ class Comparison {
       const WeightLayout& layout = layouts_[i];
       if (!layout.head) continue;
       const std::string module = layout.name.substr(0, layout.name.rfind('.'));
-      return found_[i] == kNone
-                 ? fmt::format("{} is new, as the file has none", module)
-                 : fmt::format("{} is new: {} classes, where the file has {}", module,
-                               layout.shape[0], classes_in(tensor_of(i).shape));
+      return found_[i] == kNone ? fmt::format("{} is new, because the file has none", module)
+                                : fmt::format("{} is new: {} classes, but the file has {}", module,
+                                              layout.shape[0], classes_in(tensor_of(i).shape));
     }
     return "";
   }
@@ -85,17 +84,17 @@ class Comparison {
       if (found_[i] == kNone) {
         lines.push_back(missing_line(weights_[i]));
       } else if (!tensor_of(i).usable) {
-        lines.push_back(
-            fmt::format("of another kind: '{}' is {} in the file; float32, float64, float16 and "
-                        "bfloat16 are read",
-                        tensor_of(i).name, tensor_of(i).dtype));
+        lines.push_back(fmt::format(
+            "unsupported dtype: '{}' is {} in the file, but only float32, float64, float16 "
+            "and bfloat16 are read",
+            tensor_of(i).name, tensor_of(i).dtype));
       } else if (!fits(i)) {
         lines.push_back(shape_line(i));
       }
     }
     for (size_t i = 0; i < used_.size(); ++i)
       if (is_left_over(i))
-        lines.push_back(fmt::format("left over: '{}' {}", printable(source_.tensors()[i].name),
+        lines.push_back(fmt::format("unexpected: '{}' {}", printable(source_.tensors()[i].name),
                                     shape_text(source_.tensors()[i].shape)));
     return in_lines(lines);
   }
@@ -160,13 +159,13 @@ class Comparison {
     const WeightLayout& layout = layouts_[i];
     const SourceTensor& tensor = tensor_of(i);
     std::string line =
-        fmt::format("of another shape: '{}' is {} in the file, but {} here", tensor.name,
+        fmt::format("different shape: '{}' is {} in the file, but {} here", tensor.name,
                     shape_text(tensor.shape), shape_text(weights_[i].shape));
     if (layout.flattened > 0 && tensor.shape.size() == layout.shape.size() &&
         tensor.shape[0] == layout.shape[0])
       line += fmt::format(
-          "; the network was trained on images of another size (224 pixels a side "
-          "are usual), which data.image_size sets");
+          "; the network was trained on images of another size (usually 224 pixels a side); "
+          "set data.image_size");
     return line;
   }
 
@@ -183,7 +182,7 @@ template <class Put>
 void read_in_order(const WeightSource& source, size_t index, const ForeignWeight& weight,
                    bool is_variance, Put put) {
   const auto refuse = [&](double value, uint64_t element, const char* rule) {
-    fail(source, fmt::format("'{}' has the value {} at element {}; {}: use another copy",
+    fail(source, fmt::format("'{}' has the value {} at element {}, but {}; use another copy",
                              source.tensors()[index].name, value, element, rule));
   };
   constexpr uint64_t kPart = 4096;
@@ -194,8 +193,9 @@ void read_in_order(const WeightSource& source, size_t index, const ForeignWeight
     source.read(index, first, {values.data(), count});
     for (size_t i = 0; i < count; ++i) {
       if (!put(weight.place(static_cast<int64_t>(first + i)), values[i]))
-        refuse(values[i], first + i, "weights are finite numbers of float32");
-      if (is_variance && values[i] < 0) refuse(values[i], first + i, "variances are not negative");
+        refuse(values[i], first + i, "weights must be finite in float32");
+      if (is_variance && values[i] < 0)
+        refuse(values[i], first + i, "variances must not be negative");
     }
   }
 }
@@ -263,12 +263,13 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
   std::string told = fmt::format("weights: {}{}: {} of {} tensors{}", source_->path(),
                                  origin.empty() ? "" : fmt::format(" ({})", origin), pairs_.size(),
                                  layouts_.size(), new_head ? "; " + best->head_text() : "");
-  if (!wrappers.empty()) told += fmt::format("; '{}' before every name is left out", wrappers);
+  if (!wrappers.empty())
+    told += fmt::format("; the prefix '{}' of every name is ignored", wrappers);
   if (source_->form() == WeightForm::keras && config.model.layers.empty())
     if (const KerasApplication* other = misfit_of_keras(config.model.name))
       told += fmt::format(
-          "; those of keras.applications' {} fit too, but it {}, so they would compute something "
-          "else",
+          "; weights of keras.applications' {} would also fit, but that network {}, so the results "
+          "would differ",
           other->network, other->apart);
   return told;
 }
@@ -281,9 +282,10 @@ std::string Pretrained::match_application(const Config& config) {
   if (known == nullptr || !config.model.layers.empty()) return "";
   const std::string name = fmt::format("keras.applications' {}", known->network);
   if (!known->apart.empty())
-    fail(*source_, fmt::format("is {}, which {}, other than ours; weights of PyTorch's networks "
-                               "are read as .safetensors",
-                               name, known->apart));
+    fail(*source_,
+         fmt::format("is {}, which {}, and does not fit our networks; use the weights of a "
+                     "PyTorch network as .safetensors",
+                     name, known->apart));
   if (known->ours == config.model.name) more_variance_ = known->eps - BatchNormParams{}.eps;
   return name;
 }

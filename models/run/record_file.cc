@@ -25,7 +25,7 @@ RecordFile::RecordFile(FileSystem& files, std::string path, std::string head, in
   if (keep > 0 && files_.ftruncate(file_, keep) != 0) {
     const int error = errno;
     files_.close(file_);
-    refuse_run_file(path_, "cut", error);
+    refuse_run_file(path_, "truncate", error);
   }
   if (size_ == 0) put("");
 }

@@ -155,10 +155,10 @@ std::string average_row(const char* name, int64_t images, const ClassAverage& me
 
 std::string pairs_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names) {
   const std::vector<ConfusedPair> pairs = most_confused(confusion, kMaxPairs);
-  if (pairs.empty()) return "<p>No image was taken for another class.</p>\n";
+  if (pairs.empty()) return "<p>No image was misclassified.</p>\n";
   std::string html =
-      "<table><tr><th class=\"text\">class</th><th class=\"text\">taken for</th><th>images</th>"
-      "<th>of the class</th></tr>\n";
+      "<table><tr><th class=\"text\">class</th><th class=\"text\">predicted as</th><th>images</th>"
+      "<th>share of the class</th></tr>\n";
   for (const ConfusedPair& pair : pairs)
     html += fmt::format(
         "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td></tr>\n",
@@ -197,8 +197,8 @@ class MatrixPicture {
     std::string svg = fmt::format(
         "<svg viewBox=\"0 0 {0} {0}\" width=\"{0}\" height=\"{0}\" role=\"img\" aria-label=\""
         "confusion matrix\" class=\"matrix\"><text x=\"{1}\" y=\"14\" text-anchor=\"middle\" "
-        "class=\"axis\">taken for</text><text transform=\"translate(14,{1}) rotate(-90)\" "
-        "text-anchor=\"middle\" class=\"axis\">class of the image</text>\n<g style=\"font-size:"
+        "class=\"axis\">predicted class</text><text transform=\"translate(14,{1}) rotate(-90)\" "
+        "text-anchor=\"middle\" class=\"axis\">true class</text>\n<g style=\"font-size:"
         "{2}px\">\n",
         size, middle, font_);
     for (int64_t c = 0; c < std::ssize(classes_); ++c) svg += labels(c);
@@ -243,7 +243,7 @@ class MatrixPicture {
     const double shade = t == p ? 0.7 * share : wrong_shade(count, most_wrong_);
     std::string svg = fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" fill-opacity=\"{:.2f}\">"
-        "<title>{} taken for {}: {} images, {}</title></rect>\n",
+        "<title>{} predicted as {}: {} images, {}</title></rect>\n",
         x, y, cell_, cell_, t == p ? "#228b5a" : "#c83c1e", shade, name_html(names_, t),
         name_html(names_, p), count, percent(share));
     if (cell_ >= kRoomForCounts)
@@ -282,7 +282,8 @@ std::string reliability_svg(const Calibration& calibration) {
     if (bin.images == 0 || !std::isfinite(bin.confidence_sum)) continue;
     const double right = bin.accuracy(), sure = bin.confidence(), x = kLeft + kBar * k;
     svg += fmt::format(
-        "<g><title>{} images, {} sure, {} right</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\""
+        "<g><title>{} images, confidence {}, accuracy {}</title><rect x=\"{:.1f}\" y=\"{:.1f}\" "
+        "width=\""
         "{:.1f}\" height=\"{:.1f}\" fill=\"#2563c9\" fill-opacity=\"0.75\"/>",
         bin.images, percent(sure), percent(right), x + 0.5, height(right), kBar - 1, kSide * right);
     svg += fmt::format(
@@ -292,7 +293,7 @@ std::string reliability_svg(const Calibration& calibration) {
   }
   return svg + fmt::format(
                    "<line class=\"best\" x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{3}\"/><text x=\""
-                   "{4}\" y=\"{5}\" text-anchor=\"middle\" class=\"axis\">how sure, in %</text>"
+                   "{4}\" y=\"{5}\" text-anchor=\"middle\" class=\"axis\">confidence in %</text>"
                    "<text transform=\"translate(14,{6}) rotate(-90)\" text-anchor=\"middle\" "
                    "class=\"axis\">accuracy in %</text></svg>\n",
                    kLeft, kTop + kSide, kLeft + kSide, kTop, kLeft + kSide / 2, kHeight - 6,
@@ -305,12 +306,12 @@ std::string classes_html(const ConfusionMatrix& confusion, const std::vector<std
   if (is_empty(confusion)) return "";
   const ClassReport report = class_report(confusion);
   std::string html =
-      "<h2>Classes</h2><p>Recall: how many of its images are right; precision: how many of those "
-      "taken for it are; F1: their harmonic mean. What has nothing to be divided by is 0. The "
-      "macro "
-      "average counts each of these classes once, the weighted one by its images.</p>"
+      "<h2>Classes</h2><p>Recall: the share of a class's images that are predicted correctly; "
+      "precision: the share of the images predicted as that class that are correct; F1: their "
+      "harmonic mean. A metric whose divisor is 0 is 0. The macro average counts each of these "
+      "classes once; the weighted average counts each by its images.</p>"
       "<table><tr><th>class</th><th>images</th><th>precision</th><th>recall</th><th>F1</th>"
-      "<th class=\"text\">most often mistaken for</th></tr>\n";
+      "<th class=\"text\">most often confused with</th></tr>\n";
   for (const ClassMetrics& c : report.classes) {
     int64_t worst = -1;
     for (int64_t p = 0; p < confusion.classes; ++p) {
@@ -338,7 +339,7 @@ std::string confusion_html(const ConfusionMatrix& confusion,
   const std::vector<ClassMetrics> classes = class_report(confusion).classes;
   if (std::ssize(classes) > kMaxDrawn) return html;
   return html +
-         "<p>Rows: what an image is; columns: what it is taken for. Green is right, red is "
+         "<p>Rows: the true class; columns: the predicted class. Green is correct, red is "
          "wrong.</p>\n" +
          MatrixPicture(confusion, classes, names).svg();
 }
@@ -349,10 +350,9 @@ std::string calibration_html(const Calibration& calibration) {
   int64_t right = 0;
   for (const Calibration::Bin& bin : calibration.bins) right += bin.correct;
   return fmt::format(
-      "<h2>Calibration</h2><p>Expected calibration error {:.2f} % ({} bins): on average the "
-      "network "
-      "is {} sure and {} right. A bar is the part of the images of a bin that is right, red how "
-      "far that is from how sure the network was of them.</p>\n{}",
+      "<h2>Calibration</h2><p>Expected calibration error {:.2f} % ({} bins): the mean "
+      "confidence is {}, the accuracy {}. The blue bar of a bin is the accuracy of its images; the "
+      "red part is the distance to their mean confidence.</p>\n{}",
       100 * calibration.error(), Calibration::kBins, percent(calibration.confidence()),
       percent(static_cast<double>(right) / static_cast<double>(images)),
       reliability_svg(calibration));

@@ -91,9 +91,9 @@ void require_run_folder(const std::string& dir) {
     throw RunFolderError(fmt::format("run folder: cannot {} '{}': '{}' {}; check run.dir",
                                      operation, dir, there.string(), why));
   };
-  if (!std::filesystem::is_directory(there, error)) refuse("make", "is no folder");
+  if (!std::filesystem::is_directory(there, error)) refuse("create", "is not a folder");
   if (::faccessat(AT_FDCWD, there.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    refuse("write", fmt::format("cannot be written: {}", std::strerror(errno)));
+    refuse("write", fmt::format("is not writable: {}", std::strerror(errno)));
 }
 
 int64_t room_for(const std::string& dir) {
@@ -116,11 +116,11 @@ RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, Fi
     : files_(files), dir_(config.run.dir), due_(std::move(due)) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "make", error.value());
+  if (error) refuse_run_file(dir_, "create", error.value());
   put("config.resolved.yaml", print_config(config) + remarks);
   const auto events = [&](const std::string& dir) {
     std::filesystem::create_directories(dir, error);
-    if (error) refuse_run_file(dir, "make", error.value());
+    if (error) refuse_run_file(dir, "create", error.value());
     return std::make_unique<EventWriter>(dir, fmt::format("{}", getpid()),
                                          steps_done ? *steps_done + 1 : 0, files_);
   };

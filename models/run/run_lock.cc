@@ -79,7 +79,7 @@ void RunLock::make() {
   if (locked_ >= 0) return;
   std::error_code error;
   fs::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "make", error.value());
+  if (error) refuse_run_file(dir_, "create", error.value());
   take();
 }
 
@@ -91,7 +91,7 @@ void RunLock::take() {
   ::close(locked_);
   locked_ = -1;
   throw ConfigError(fmt::format(
-      "run folder: another process is training in '{}'; wait for it or give another run.dir",
+      "run folder: another process is training in '{}'; wait for it, or set another run.dir",
       dir_));
 }
 
@@ -113,8 +113,8 @@ void refuse_hdf5_run(const std::string& dir, FileSystem& files) {
   const EarlierTraining there = earlier_training(dir, files);
   if (there.checkpoint || there.weights) return;
   throw ConfigError(fmt::format(
-      "run folder: '{}' is of an earlier version of this program, whose HDF5 files are not gone on "
-      "from; train in another run.dir with model.weights={}, which begins with these weights",
+      "run folder: '{}' has HDF5 files of an earlier version of this program, which cannot be "
+      "resumed; set another run.dir, and model.weights={} to start from these weights",
       dir, old.back()));
 }
 

@@ -49,13 +49,13 @@ Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, cons
 void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
   if (report.mistakes.empty()) return;
   pieces.push_back(
-      fmt::format("<h2>The worst mistakes</h2><p>Of the {} images, those on which the network was "
-                  "wrong and surest of it.</p><div class=\"mistakes\">\n",
+      fmt::format("<h2>Top errors</h2><p>The misclassified {} images with the highest "
+                  "confidence.</p><div class=\"mistakes\">\n",
                   report.phase));
   for (const Misclassification& mistake : report.mistakes)
     pieces.push_back(fmt::format(
-        "<figure><img src=\"{}\" alt=\"image {}\"><figcaption>{}<br>taken for {}<br>"
-        "{:.1f} % sure, image {}</figcaption></figure>\n",
+        "<figure><img src=\"{}\" alt=\"image {}\"><figcaption>{}<br>predicted as {}<br>"
+        "confidence {:.1f} %, image {}</figcaption></figure>\n",
         mistake.picture, mistake.sample, html_escaped(class_name(report.classes, mistake.truth)),
         html_escaped(class_name(report.classes, mistake.predicted)), 100 * mistake.share,
         mistake.sample));
@@ -114,8 +114,9 @@ std::string epochs_html(const RunReport& report) {
   html += "</table>\n";
   if (validated(report.metrics)) return html;
   return html +
-         "<p>All of these are of the test images: the best of these was chosen on them, and "
-         "is no test any more (data.validation keeps them apart).</p>\n";
+         "<p>All evaluations are on the test images. The best was chosen on them, so its "
+         "accuracy is not an independent test (set data.validation to choose on other "
+         "images).</p>\n";
 }
 
 std::string summary_html(const RunReport& report) {
@@ -146,9 +147,9 @@ figcaption { font-size: 12.5px; line-height: 1.35 }
 std::vector<std::string> report_pieces(const RunReport& report) {
   const std::vector<Metrics>& m = report.metrics;
   const char *blue = "#2563c9", *orange = "#d9730d", *green = "#1d8a5a";
-  std::string result = fmt::format("<p class=\"big\">{:.2f} % of the {} images are right",
+  std::string result = fmt::format("<p class=\"big\">{:.2f} % of the {} images are correct",
                                    100 * report.top1, report.phase);
-  if (report.top5 >= 0) result += fmt::format(", {:.2f} % among the first five", 100 * report.top5);
+  if (report.top5 >= 0) result += fmt::format(", top-5 {:.2f} %", 100 * report.top5);
   const double best = best_epoch(report);
   const auto curves = [&](double Metrics::*value, double scale) {
     return std::vector{curve_of(m, "test", orange, value, scale),

@@ -32,8 +32,8 @@ void find_weights(const std::string& run_dir, const std::string& checkpoint, Tra
   to.weights = weights_path(run_dir);
   if (!std::filesystem::exists(to.weights))
     throw CheckpointError(
-        fmt::format("run folder: there is no '{}', as the training did not reach its end; "
-                    "--checkpoint=latest takes where it stands",
+        fmt::format("run folder: '{}' does not exist, because the training did not finish; "
+                    "use --checkpoint=latest for the weights so far",
                     to.weights));
   to.inference = weights_inference(to.weights);
 }
@@ -49,8 +49,8 @@ ImageShape image_in(const TrainedNetwork& trained) try {
   return {extent("height"), extent("width"), extent("channels")};
 } catch (const Error& error) {
   throw CheckpointError(
-      fmt::format("weights '{}': do not tell the size of the images (docs/inference.md: {}); "
-                  "train with this program, or --resume, to have it written",
+      fmt::format("weights '{}': have no image size (docs/inference.md: {}); train with this "
+                  "program, or with --resume, to add it",
                   trained.weights, error.what()));
 }
 
@@ -61,7 +61,7 @@ std::unique_ptr<TrainedNetwork> trained_network(const std::string& run_dir,
   const std::string config_path = resolved_config_path(run_dir);
   if (!std::filesystem::exists(config_path))
     throw ConfigError(
-        fmt::format("run folder: there is no '{}'; give the folder of a training", config_path));
+        fmt::format("run folder: '{}' does not exist; use the folder of a training", config_path));
   auto trained = std::make_unique<TrainedNetwork>();
   trained->config = load_resolved_config(config_path);
   find_weights(run_dir, checkpoint, *trained);

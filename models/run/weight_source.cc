@@ -111,8 +111,8 @@ KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) 
       const auto array = left.find(root + layer + "/" + name);
       if (array == left.end())
         throw Error(
-            fmt::format("is damaged: layer '{}' names the weight '{}', which is not there, "
-                        "or twice",
+            fmt::format("is damaged: layer '{}' lists the weight '{}', which is missing or "
+                        "listed twice",
                         layer, name));
       const auto [module, is_new] = known.try_emplace(keras_module(name), modules.size());
       if (is_new) modules.push_back({module->first.empty() ? layer : module->first, {}});
@@ -130,7 +130,7 @@ KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) 
   }
   if (!left.empty())
     throw Error(
-        fmt::format("is not read: '{}' belongs to no layer", left.begin()->first.substr(1)));
+        fmt::format("cannot be read: '{}' belongs to no layer", left.begin()->first.substr(1)));
   return found;
 }
 
@@ -194,10 +194,10 @@ class Hdf5WeightSource final : public WeightSource {
     std::ranges::sort(arrays_, {}, &KerasArrays::value_type::first);
     for (const auto& [name, info] : arrays_) {
       if (info.offset < 0)
-        throw Error(
-            fmt::format("'{}' is stored in chunks or within its header; write it contiguous and "
-                        "without compression, as h5py does without chunks= and compression=",
-                        name));
+        throw Error(fmt::format(
+            "'{}' is stored chunked or compact; write it contiguous and uncompressed, as "
+            "h5py does without chunks= and compression=",
+            name));
       add({name, info.type.name(), info.shape});
     }
   }
@@ -232,7 +232,7 @@ uint64_t SourceTensor::elements() const {
 
 void WeightSource::add(SourceTensor tensor) {
   if (!tensors_.empty() && tensors_.back().name == tensor.name)
-    throw Error(fmt::format("is damaged: the name '{}' is there twice", tensor.name));
+    throw Error(fmt::format("is damaged: the name '{}' occurs twice", tensor.name));
   tensors_.push_back(std::move(tensor));
 }
 
@@ -262,13 +262,13 @@ std::unique_ptr<WeightSource> open_weight_source(const std::string& path) try {
   }
   if (path.ends_with(".keras"))
     throw Error(
-        "is an archive of Keras; in Keras model.save_weights('model.weights.h5') makes a file that "
-        "is read");
+        "is a Keras archive, which is not supported; save the weights in Keras with "
+        "model.save_weights('model.weights.h5')");
   if (std::memcmp(front.data(), "PK\x03\x04", 4) == 0 ||
       std::memcmp(front.data(), "\x80\x02", 2) == 0)
     throw Error(
-        "is a file of torch.save(), which can run programs and is not read; in PyTorch "
-        "safetensors.torch.save_file(model.state_dict(), 'model.safetensors') makes one that is");
+        "is a file of torch.save(), which is not read because it can run programs; save it in "
+        "PyTorch with safetensors.torch.save_file(model.state_dict(), 'model.safetensors')");
   return std::make_unique<SafetensorsWeightSource>(path, std::move(bytes));
 } catch (const CheckpointError&) {
   throw;

@@ -139,8 +139,8 @@ std::string AlgorithmTimes::text() const {
       text += "\n";
     }
   return text +
-         "The first of each runs. ms per MiB: what each MiB of scratch that another takes less "
-         "costs.\n";
+         "The first algorithm of each op is in use. ms per MiB: the extra time per MiB of scratch "
+         "that another algorithm saves.\n";
 }
 
 std::string AlgorithmTimes::json() const {
@@ -163,7 +163,7 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
   const SettingsScope settings(given.settings());
   const Run run = run_to_time(given);
   if (!run.device().is_cpu())
-    throw ConfigError("profile: --algorithms times those of the CPU; add device=cpu");
+    throw ConfigError("profile: --algorithms times only CPU algorithms; set device=cpu");
   const Program& program = *first_step(run.session(), run.steps()).program();
   const Graph& graph = program.compiled().graph;
   AlgorithmTimes result;
@@ -193,14 +193,14 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
   return result;
 }
 
-Tuning tune_plans(const Run& given, const std::function<void(const std::string&)>& say) {
+Tuning tune_plans(const Run& given, const std::function<void(const std::string&)>& print) {
   const Run run = given.with(
       [](Config& config) { config.mode = Mode::kGraph, config.gpu.plans = GpuPlans::heuristic; });
   const Config& config = run.config();
   const Device device = run.device();
   if (device.is_cpu()) {
     const std::string why = why_no_gpu();
-    throw DeviceError(fmt::format("tune: measures on a GPU, but device: {} comes to {} here{}{}",
+    throw DeviceError(fmt::format("tune: requires a GPU, but device: {} selects {} here{}{}",
                                   config.device, device.name(), why.empty() ? "" : ": ", why));
   }
   Tuning tuning;
@@ -215,7 +215,7 @@ Tuning tune_plans(const Run& given, const std::function<void(const std::string&)
       const auto ran = static_cast<size_t>(
           std::ranges::count_if(plans, [](const CachedPlan& p) { return p.microseconds > 0; }));
       if (ran == 0) {
-        say(fmt::format("{}: no plan of cuDNN", text));
+        print(fmt::format("{}: cuDNN has no plan", text));
         continue;
       }
       ++tuning.convolutions;
@@ -223,8 +223,8 @@ Tuning tune_plans(const Run& given, const std::function<void(const std::string&)
       const CachedPlan &rule = plans.front(), &best = fastest(plans);
       tuning.rule_microseconds += use.times * rule.microseconds;
       tuning.tuned_microseconds += use.times * best.microseconds;
-      say(fmt::format("{}: engine {} {:.1f} us, the fastest of {}: engine {} {:.1f} us", text,
-                      rule.engine, rule.microseconds, ran, best.engine, best.microseconds));
+      print(fmt::format("{}: heuristic: engine {} {:.1f} us; fastest of {}: engine {} {:.1f} us",
+                        text, rule.engine, rule.microseconds, ran, best.engine, best.microseconds));
     }
   }
   return tuning;

@@ -78,6 +78,6 @@ struct Tuning {
 // gpu.plans: autotuned then uses the stored result. Uses GPU memory for one convolution at a time,
 // within memory.gpu_limit, and frees it; runs no step. Throws DeviceError if the configuration does
 // not run on a GPU.
-Tuning tune_plans(const Run& run, const std::function<void(const std::string&)>& say);
+Tuning tune_plans(const Run& run, const std::function<void(const std::string&)>& print);
 
 }  // namespace tessera

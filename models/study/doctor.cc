@@ -53,7 +53,7 @@ Finding memory_of(ConfigExamination& about) {
   try {
     run.data_need();
   } catch (const DataError&) {
-    return {"memory", "not known, as the data cannot be opened", 0, true};
+    return {"memory", "unknown, because the data cannot be opened", 0, true};
   }
   require_fit(run);
   about.planned = true;
@@ -61,7 +61,7 @@ Finding memory_of(ConfigExamination& about) {
   const std::string swapped = swap_text(host_memory().swapped);
   return {"memory",
           headroom_text(run, needed) +
-              (run.data_need().complete ? "" : "; what decoders of pictures take comes on top") +
+              (run.data_need().complete ? "" : "; plus the memory of the image decoders") +
               (swapped.empty() ? "" : "\n" + swapped),
           0, !swapped.empty()};
 }
@@ -73,7 +73,7 @@ Finding model_of(ConfigExamination& about) {
             fmt::format("{}: {} parameters, {} trainable, {} frozen", about.config.model.name,
                         count.trainable + count.frozen, count.trainable, count.frozen)};
   } catch (const DataError&) {
-    return {"model", "not known, as the data cannot be opened", 0, true};
+    return {"model", "unknown, because the data cannot be opened", 0, true};
   }
 }
 
@@ -110,8 +110,8 @@ Finding weights_of(ConfigExamination& about) {
   const Config& config = about.config;
   Pretrained pretrained(config.model.weights);
   if (!about.planned)
-    return {"weights", config.model.weights + ": not compared, as the data cannot be opened", 0,
-            true};
+    return {"weights", config.model.weights + ": not compared, because the data cannot be opened",
+            0, true};
   const std::string found = pretrained.match(config, about.run.session().image());
   pretrained.check();
   return {"weights", found};
@@ -130,8 +130,8 @@ Finding run_folder_of(ConfigExamination& about) {
       total_bytes(Checkpointing::planned_buffers(config, tensors)) * (config.checkpoint.keep + 3);
   const bool scarce = free < most;
   return {"run folder",
-          fmt::format("{}, checkpoints take up to {}{}", text, byte_text(most),
-                      scarce ? "; lower checkpoint.keep or free some" : ""),
+          fmt::format("{}, checkpoints need up to {}{}", text, byte_text(most),
+                      scarce ? "; lower checkpoint.keep or free disk space" : ""),
           0, scarce};
 }
 
@@ -145,14 +145,14 @@ Finding checkpoint_of(ConfigExamination& about) {
       const CheckpointFile file(folder.path(step));
       check_same_training(config, file);
       return {"checkpoint",
-              fmt::format("{}--resume goes on after step {} (written by {})", damaged, step,
+              fmt::format("{}--resume continues after step {} (written by {})", damaged, step,
                           file.written_by()),
               0, !damaged.empty()};
     } catch (const CheckpointError& error) {
       damaged += fmt::format("{}; ", error.what());
     }
   }
-  if (!damaged.empty()) throw CheckpointError(damaged + "none is left to resume from");
+  if (!damaged.empty()) throw CheckpointError(damaged + "no checkpoint is left to resume from");
   refuse_hdf5_run(config.run.dir);
   return {"checkpoint", "none: a new training begins"};
 }
@@ -172,7 +172,8 @@ std::vector<Finding> examine(const Config& config) {
     findings.push_back(
         known == findings.end()
             ? Finding{what, text, exit_code}
-            : Finding{what, "not looked at before the " + known->what + " is right", 0, true});
+            : Finding{what, "not checked until the problem of '" + known->what + "' is fixed", 0,
+                      true});
   };
   for (const auto& [what, check] : checks) {
     try {
@@ -220,8 +221,8 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   checkpoints.check_data(steps_per_epoch, data.train->count());
   const int64_t steps = config.train.total_steps(steps_per_epoch);
   print(
-      fmt::format("{}, batch {}: {} steps an epoch, {} steps in all; lr {:.4g} at first, {:.4g} at "
-                  "last",
+      fmt::format("{}, batch {}: {} steps per epoch, {} steps in total; lr {:.4g} at first, {:.4g} "
+                  "at last",
                   config.model.name, batch, steps_per_epoch, steps, schedule.lr(0),
                   schedule.lr(std::max<int64_t>(0, steps - 1))));
   print(plan(config).text());

@@ -51,9 +51,8 @@ NamedData named(const std::string& data) {
   if (equals != data.npos && is_known) return {name, data.substr(equals + 1)};
   if (equals != data.npos) throw ConfigError("--data: " + unknown_name(name, known));
   throw DataError(fmt::format(
-      "--data: there is no folder or file '{}'; give a folder of class folders, an HDF5 file{}",
-      data,
-      is_known ? fmt::format(", or where the files of that data set lie: {}=PATH", name)
+      "--data: '{}' does not exist; use a folder of class folders, an HDF5 file{}", data,
+      is_known ? fmt::format(", or the folder of that data set: {}=PATH", name)
                : std::string(", or NAME=PATH, such as cifar10=data/cifar10")));
 }
 
@@ -61,8 +60,8 @@ void check_channels(const PublishedSet& set, const std::string& inference) {
   const std::optional<ImageShape> told = input_in(inference);
   if (told && told->channels != set.shape.channels)
     throw ConfigError(fmt::format(
-        "--data: the images of {} have {}, those of the run {}; in a folder of pictures they would "
-        "be brought to that",
+        "--data: the images of {} have {}, but those of the run have {}; use a folder of pictures, "
+        "which are converted",
         set.name, set.shape.channels == 1 ? "one channel" : "three channels", told->channels));
 }
 
@@ -73,7 +72,7 @@ void add_picture_size(const Config& run, const std::string& inference,
   const ImageShape image = told ? *told : image_shape(run.data);
   if (image.height != image.width)
     throw ConfigError(fmt::format(
-        "--data: the run's images are {}x{} pixels, and pictures of a folder become square; give "
+        "--data: the run's images are {}x{} pixels, but pictures of a folder become square; use "
         "an HDF5 file with images of that size",
         image.height, image.width));
   // A run that trained on crops was tested on larger images.
@@ -93,8 +92,8 @@ void add_normalization(const Config& run, const std::string& inference,
   const std::optional<Normalization> told = normalization_in(inference);
   if (!told)
     throw ConfigError(
-        "--data: the run does not tell what its images were normalized with; evaluate it on data "
-        "of its kind with data.root=PATH instead, or give data.name, data.root, data.mean and "
+        "--data: the normalization of the run's images is not recorded; evaluate the run on the "
+        "same kind of data with data.root=PATH, or set data.name, data.root, data.mean and "
         "data.std");
   overrides.push_back("data.mean=" + list(told->mean));
   overrides.push_back("data.std=" + list(told->std));
@@ -107,15 +106,14 @@ void add_normalization(const Config& run, const std::string& inference,
   for (const std::string& name : unknown) {
     if (lines.size() == kMax) break;
     const std::string near = nearest_spelling(name, known);
-    lines.push_back(
-        fmt::format("'{}'{}", name, near.empty() ? "" : fmt::format(" (is '{}' meant?)", near)));
+    lines.push_back(fmt::format("'{}'{}", name,
+                                near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   }
   if (unknown.size() > kMax) lines.push_back(fmt::format("and {} more", unknown.size() - kMax));
   const size_t shown = std::min(known.size(), kMaxKnown);
   throw DataError(fmt::format(
-      "{}: of its classes the run does not know {}; name classes as the run does, or leave them "
-      "out "
-      "(it knows {}{})",
+      "{}: the run has no classes {}; name the classes as the run does, or leave them out (the run "
+      "has {}{})",
       place, fmt::join(lines, ", "), fmt::join(known.begin(), known.begin() + shown, ", "),
       shown < known.size() ? fmt::format(" and {} more", known.size() - shown) : ""));
 }
@@ -146,12 +144,12 @@ std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std:
   for (const std::string& name : data->class_names()) names.push_back(name_in_inference(name));
   if (names == known || names.empty() || known.empty()) {
     if (names != known)
-      print(fmt::format("classes go by their numbers, as {} names none",
+      print(fmt::format("classes are matched by number, because {} has no class names",
                         names.empty() ? data->name() : "the run"));
     if (data->classes() > config.model.classes)
       throw ConfigError(fmt::format(
-          "data: {} has {} classes, the model knows only {}, and they go by their numbers; leave "
-          "the images of the others out",
+          "data: {} has {} classes, but the model has only {}, and classes are matched by number; "
+          "remove the images of the other classes",
           data->name(), data->classes(), config.model.classes));
     return data;
   }
@@ -169,8 +167,8 @@ std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std:
   }
   if (!unknown.empty())
     refuse(config.data.root.empty() ? data->name() : config.data.root, unknown, known);
-  print(
-      fmt::format("classes go by their names: images of {} of the run's {}", found, known.size()));
+  print(fmt::format("classes are matched by name: images of {} of the run's {}", found,
+                    known.size()));
   return relabelled(std::move(data), std::move(labels), static_cast<int>(known.size()), known);
 }
 
@@ -205,17 +203,18 @@ std::string load_trained(Session& session, const Config& config, const Config& t
     result.chosen_on_test =
         is_best && !trained.data.validation.any() && is_same_data(config.data, trained.data);
     return fmt::format("{}, after step {}{}", file.path(), state.step,
-                       !is_best                 ? ""
-                       : !result.chosen_on_test ? fairly_chosen(trained)
-                                                : ", chosen on the test images that now test it "
-                                                  "(data.validation keeps them apart)");
+                       !is_best ? ""
+                       : !result.chosen_on_test
+                           ? fairly_chosen(trained)
+                           : ", which was chosen on these same test images "
+                             "(set data.validation to choose on other images)");
   }
   const std::string path = weights_path(run_dir);
   if (!std::filesystem::exists(path))
-    throw CheckpointError(fmt::format(
-        "run folder: there is no '{}', as the training did not reach its end; --checkpoint=latest "
-        "evaluates where it stands",
-        path));
+    throw CheckpointError(
+        fmt::format("run folder: '{}' does not exist, because the training did not finish; use "
+                    "--checkpoint=latest for the weights so far",
+                    path));
   session.load_weights(path);
   const std::optional<int64_t> step = weights_step(path);
   result.checkpoint = path;
@@ -228,7 +227,7 @@ std::string load_trained(Session& session, const Config& config, const Config& t
                      is_best ? fairly_chosen(trained)
                      : latest.value_or(0) <= *step
                          ? ""
-                         : fmt::format("; the training has gone on to step {}, which "
+                         : fmt::format("; the training has continued to step {}, which "
                                        "--checkpoint=latest evaluates",
                                        *latest));
 }
@@ -238,7 +237,7 @@ std::string size_remark(const Config& config, const Config& trained, const std::
                         const Dataset& test) {
   const std::optional<ImageShape> told = input_in(inference);
   if (!told || *told == test.shape() || is_same_data(config.data, trained.data)) return "";
-  return fmt::format("\nthe run was trained with images [{}x{}x{}], those of {} are [{}x{}x{}]",
+  return fmt::format("\nthe run was trained with images [{}x{}x{}], but those of {} are [{}x{}x{}]",
                      told->height, told->width, told->channels, test.name(), test.height(),
                      test.width(), test.channels());
 }
@@ -251,7 +250,7 @@ RunReport report_of(const Run& run, const std::string& run_dir, const std::strin
                              config.data.root.empty() ? config.data.name : config.data.root);
   report.facts = {{"weights", loaded},
                   {"data", data},
-                  {"on", device_text(run.device())},
+                  {"device", device_text(run.device())},
                   {"ended", utc_text(std::time(nullptr))},
                   {"program", std::string("Tessera ") + tessera_version()}};
   report.config = print_config(config);
@@ -266,7 +265,7 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   const std::string resolved = resolved_config_path(run_dir);
   if (!std::filesystem::exists(resolved))
     throw ConfigError(
-        fmt::format("run folder: there is no '{}'; give the folder of a training", resolved));
+        fmt::format("run folder: '{}' does not exist; use the folder of a training", resolved));
   const Config trained = load_resolved_config(resolved);
   const std::string inference = run_file(run_dir, "inference.json");
   std::vector<std::string> overrides;
@@ -300,7 +299,8 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   if (config.ema.decay) loaded += ", the averaged weights (ema)";
   if (const std::string changes = environment_changes(run_dir, session.device()); !changes.empty())
     log(LogLevel::warning,
-        fmt::format("evaluation: its last bits may not be those of the training: {}", changes));
+        fmt::format("evaluation: the last bits may differ from those of the training: {}",
+                    changes));
   print(device_line(run));
   print("evaluating " + loaded);
   print(described);

@@ -74,12 +74,13 @@ class Examination {
  private:
   static std::string verdict(const Finding* worst) {
     const std::vector<DeviceInfo> devices = physical_devices();
-    const std::string where =
-        devices.size() > 1 ? "the CPU; GPUs run what they have kernels for" : "the CPU";
-    if (worst == nullptr) return "well: this machine trains on " + where;
+    const std::string where = devices.size() > 1
+                                  ? "the CPU; a GPU can train networks for whose ops it has kernels"
+                                  : "the CPU";
+    if (worst == nullptr) return "good: this computer can train on " + where;
     if (worst->exit_code == 0)
-      return fmt::format("this machine trains on {}; look at '{}' above", where, worst->what);
-    return fmt::format("not fit to train: mend '{}' above first", worst->what);
+      return fmt::format("this computer can train on {}; check '{}' above", where, worst->what);
+    return fmt::format("not ready to train: fix '{}' above first", worst->what);
   }
 
   MachineReport report_;
@@ -118,7 +119,7 @@ void look_at_libraries(Examination& all) {
     const bool same = library.built == library.running;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", library.name, library.running);
     if (!same) text += fmt::format(" (built with {})", library.built);
-    if (!same) mended = "; build again with what is installed where something goes wrong";
+    if (!same) mended = "; if something goes wrong, rebuild with the installed versions";
     figures.push_back(Json::object({{"name", library.name},
                                     {"built", library.built},
                                     {"running", library.running},
@@ -149,7 +150,7 @@ void look_at_processor(Examination& all) {
   const std::string features = cpu_features();
   all.add("processor",
           fmt::format("{}; {}; {} in use, {} kernels{}", cpu_description(),
-                      features.empty() ? "features not told" : features, isa_name(current_isa()),
+                      features.empty() ? "features unknown" : features, isa_name(current_isa()),
                       cpu_context().kernels_name(), lowered ? "; TESSERA_MAX_ISA is set" : ""));
   all.figure("processor", Json::object({{"model", cpu_description()},
                                         {"features", features},
@@ -166,7 +167,7 @@ void look_at_memory(Examination& all) {
   constexpr int64_t kLittle = int64_t{256} << 20;
   const bool little = memory.free < kLittle;
   std::string text = fmt::format(
-      "{} of {} free; swap {} of {} free; this process has {} in use, programs and libraries {}",
+      "{} of {} free; swap {} of {} free; this process uses {}, programs and libraries {}",
       byte_text(memory.free), byte_text(memory.total), byte_text(memory.swap_free),
       byte_text(memory.swap_total), byte_text(memory.process), byte_text(memory.libraries));
   if (little) text += "; end other programs or raise the limit: most trainings need more";
@@ -211,8 +212,8 @@ void look_at_gpus(Examination& all) {
                        library.built);
     if (foreign)
       text += fmt::format(
-          "; that is not the file it was built with ({}): speed and last bits may differ; take "
-          "the folder off LD_LIBRARY_PATH to use the other",
+          "; the program was built with another file ({}): speed and last bits may differ; remove "
+          "the folder from LD_LIBRARY_PATH to use that file",
           built);
   }
   text += copies.empty() ? "; no copy on the path"
@@ -232,7 +233,7 @@ void look_at_gpus(Examination& all) {
 void look_at_dnn_parts(Examination& all) {
   const std::vector<CudaPart> parts = cuda_dnn_parts();
   if (parts.empty()) return;
-  std::string text = fmt::format("{} files, tried each in a child process", parts.size());
+  std::string text = fmt::format("{} files, each tried in a child process", parts.size());
   bool warning = false, broken = false;
   std::vector<Json> figures;
   for (const CudaPart& part : parts) {
@@ -245,7 +246,7 @@ void look_at_dnn_parts(Examination& all) {
     }
     if (!part.fault.empty() || copies.size() > 1)
       text += fmt::format("\n{}: {}{}{}", part.name, found, found.empty() ? "" : "; ",
-                          part.fault.empty() ? "the first is taken" : part.fault);
+                          part.fault.empty() ? "the first is used" : part.fault);
     warning = warning || !part.fault.empty();
     broken = broken || (part.needed && !part.fault.empty());
     figures.push_back(
@@ -253,8 +254,8 @@ void look_at_dnn_parts(Examination& all) {
   }
   if (warning)
     text +=
-        "\nreinstall cuDNN, all files of one version, or remove the folder of the others from "
-        "LD_LIBRARY_PATH";
+        "\nreinstall cuDNN with all files of one version, or remove the folder of the other files "
+        "from LD_LIBRARY_PATH";
   all.add("cuDNN parts", text, warning, broken && physical_devices().size() > 1 ? 4 : 0);
   all.figure("cudnn_parts", Json::list(figures));
 }
@@ -277,11 +278,10 @@ void look_at_cuda(Examination& all) {
     look_at_library(all, "cuDNN", "cudnn", cuda.dnn);
     look_at_dnn_parts(all);
     const std::string path = program_run_path();
-    all.add("run path", path.empty()
-                            ? fmt::format("none; CUDA's libraries are looked for where the "
-                                          "system does, and in {}",
-                                          cuda.blas.built_folder)
-                            : path);
+    all.add("run path", path.empty() ? fmt::format("none; CUDA's libraries are searched in the "
+                                                   "system's folders and in {}",
+                                                   cuda.blas.built_folder)
+                                     : path);
   }
 }
 
@@ -316,12 +316,12 @@ class SmokeTest {
       return gradients(sum(conv2d(x, w, {.padding = 1})), Tensors{x, w});
     };
     return {compare("matrix product", product), compare("convolution", forward),
-            compare("its gradients", backward), copies()};
+            compare("convolution gradients", backward), copies()};
   }
 
   // Runs the tests that have GPU kernels.
   std::vector<Smoke> run_on(Device gpu) {
-    Smoke there{"copies of 32 MiB there and back"};
+    Smoke there{"copies of 32 MiB to the GPU and back"};
     const std::vector<float> values(size_t{8} << 20, 1.5f);
     std::vector<float> back;
     const DeviceScope scope(gpu);
@@ -392,7 +392,7 @@ void smoke_test(Examination& all, const char* name, const char* figure,
   if (wrong)
     text +=
         "; run with cpu.kernels=eigen and with TESSERA_MAX_ISA=baseline, and report which is "
-        "right";
+        "correct";
   all.add(name, text, false, wrong ? 4 : 0);
   all.figure(figure, Json::list(figures));
 }

@@ -85,14 +85,14 @@ RecomputeProblem training_problem(const Run& training) {
 
 std::string BudgetCurve::text() const {
   std::string text = fmt::format("{:>12} {:>12} {:>10} {:>12} {:>12}\n", "budget", "needed",
-                                 "recomputed", "more time", "at least");
+                                 "recomputed", "more time", "lower bound");
   for (const Point& point : points)
     text += fmt::format("{:>12} {:>12} {:>10} {:>10.2f} % {:>10.2f} %\n", byte_text(point.budget),
                         byte_text(point.bytes), point.training.recomputed,
                         percent(point.training.overhead()), percent(point.training.min_overhead()));
   return text + fmt::format(
-                    "{}: all of the training's memory against the time of a step, by "
-                    "estimate; strategy {}, {:.0f} ms\n",
+                    "{}: total memory of the training and estimated time of a step; "
+                    "strategy {}, computed in {:.0f} ms\n",
                     title, strategy, milliseconds);
 }
 

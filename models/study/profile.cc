@@ -163,8 +163,8 @@ ProfileFile read(const std::string& text, const std::string& name) {
                          op["shape"].string()};
     }
   } catch (const Error& error) {
-    throw ConfigError(fmt::format("{}: is no profile as `trainer profile --json` writes it: {}",
-                                  name, error.what()));
+    throw ConfigError(
+        fmt::format("{}: is not a profile of `trainer profile --json`: {}", name, error.what()));
   }
   return file;
 }
@@ -235,7 +235,7 @@ Spread spread_of(std::vector<double>& values) {
 Run run_to_time(const Run& given, const CompileOptions& compile) {
   if (given.config().mode == Mode::kEager)
     throw ConfigError(
-        "profile: mode: eager has no graph whose ops could be timed one by one; add mode=graph");
+        "profile: mode: eager has no graph, so ops cannot be timed one by one; set mode=graph");
   Run run = given.as(Purpose::timing, DataNeed(), compile);
   require_fit(run);
   return run;

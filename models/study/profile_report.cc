@@ -158,11 +158,11 @@ std::string Profile::text(size_t most) const {
   std::string text = fmt::format("{} steps of {} images\n", steps, batch);
   if (peaks.gflops > 0)
     text += fmt::format(
-        "peak {:.1f} GFLOP/s ({:.1f} of one thread), copy {:.1f} GB/s from memory: what caches "
-        "serve is faster\n",
+        "peak {:.1f} GFLOP/s ({:.1f} of one thread), copy {:.1f} GB/s from memory; reads "
+        "from caches are faster\n",
         peaks.gflops, peaks.gflops_of_thread, peaks.copy_gbytes);
   text += fmt::format(
-      "step {}\ntimed op by op {}, of which ops {}; the sum of their medians {:.3f} ms\n"
+      "step {}\ntimed op by op {}, of which {} in ops; sum of the op medians {:.3f} ms\n"
       "estimated {:.3f} ms (memory.cost_model: {}), {:+.1f} %\n\n",
       spread_text(step_ms), spread_text(observed_ms), spread_text(ops_ms), ops_us() / 1000,
       estimate_ms, costs, ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0);

@@ -76,8 +76,8 @@ void Variant::require_fit() const {
       "by {}; the training itself fits. Leave out --verify-plan, or verify with a "
       "smaller data.batch{}",
       limited ? limited->key : "memory", name_, byte_text(bytes), bytes,
-      limited ? "the limit is" : "this machine has free", byte_text(limit),
-      byte_text(bytes - limit), limited ? " or a higher limit" : ""));
+      limited ? "the limit is" : "the free memory is", byte_text(limit), byte_text(bytes - limit),
+      limited ? " or a higher limit" : ""));
 }
 
 Trace Variant::run(int64_t steps) {
@@ -112,9 +112,9 @@ Trace Variant::run(int64_t steps) {
 void Variant::require_same(const Trace& mine, const Trace& expected) const {
   for (size_t i = 0; i < mine.values.size(); ++i)
     if (mine.values[i] != expected.values[i])
-      throw InternalError(
-          fmt::format("verify-plan: {} is not the same {} (planner {}) and without a plan",
-                      mine.names[i], name_, run_.config().memory.planner));
+      throw InternalError(fmt::format(
+          "verify-plan: {} differs between the run {} (planner {}) and the run without a plan",
+          mine.names[i], name_, run_.config().memory.planner));
 }
 
 }  // namespace

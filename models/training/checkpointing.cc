@@ -81,7 +81,7 @@ void add_measured(const CheckpointFile& checkpoint, const std::map<std::string, 
 }
 
 std::string fault_text(const FileError& fault) {
-  return fmt::format("to {} it: {}", fault.operation, std::strerror(fault.error));
+  return fmt::format("{} failed: {}", fault.operation, std::strerror(fault.error));
 }
 
 FileSystem& files_of(const TrainOptions& options) {
@@ -146,13 +146,13 @@ void Checkpointing::refuse_to_overwrite() const {
   const EarlierTraining there = earlier_training(config_.run.dir, folder_.files());
   if (!there.checkpoint && !there.weights && (!there.metrics || resume_auto_)) return;
   throw ConfigError(fmt::format(
-      "run folder: '{}' holds a training already ({}); {}start a new run with --overwrite, or set "
-      "another run.dir",
+      "run folder: '{}' already contains a training ({}); {}start a new run with --overwrite, or "
+      "set another run.dir",
       config_.run.dir,
       there.checkpoint ? fmt::format("checkpoints up to step {}", *there.checkpoint)
-                       : fmt::format("{}, but no checkpoint to go on from",
+                       : fmt::format("{}, but no checkpoint to resume from",
                                      there.weights ? "weights.safetensors" : "metrics.csv"),
-      there.checkpoint ? "go on with it with --resume, " : ""));
+      there.checkpoint ? "resume it with --resume, " : ""));
 }
 
 void Checkpointing::clear() const {
@@ -204,7 +204,7 @@ void Checkpointing::try_candidates(const CheckpointFolder& folder) {
       beginning_ = std::make_unique<CheckpointFile>(folder.path(step), folder.files());
       return;
     } catch (const CheckpointError& error) {
-      log(LogLevel::warning, fmt::format("{}; trying the one before", error.what()));
+      log(LogLevel::warning, fmt::format("{}; trying the previous one", error.what()));
       wrong += fmt::format("\n  {}", error.what());
     }
   }
@@ -222,9 +222,10 @@ void Checkpointing::check_data(int64_t batches, int64_t images) const {
   if (beginning_ == nullptr) return;
   const TrainingState& saved = beginning_->state();
   if (saved.batches != batches || saved.images != images)
-    throw CheckpointError(fmt::format(
-        "checkpoint '{}': was trained on {} images in {} batches, the data now are {} in {}",
-        beginning_->path(), saved.images, saved.batches, images, batches));
+    throw CheckpointError(
+        fmt::format("checkpoint '{}': was trained on {} images in {} batches, but the data now "
+                    "have {} images in {} batches",
+                    beginning_->path(), saved.images, saved.batches, images, batches));
 }
 
 void Checkpointing::check_machine(Device device) const {
@@ -235,12 +236,12 @@ void Checkpointing::check_machine(Device device) const {
   if (changes.empty()) return;
   if (config_.resume.exact)
     throw CheckpointError(fmt::format(
-        "resume.exact: the bits would not be those of checkpoint '{}': {}; resume where it was "
-        "written, or give resume.exact=false",
+        "resume.exact: the results would not have the same bits as those of checkpoint '{}': {}; "
+        "resume where it was written, or set resume.exact=false",
         beginning_->path(), changes));
   log(LogLevel::warning,
-      fmt::format("resume: the same bits need the same machine and build, but {}; training goes "
-                  "on, resume.exact=true refuses",
+      fmt::format("resume: the same bits require the same computer and build, but {}; training "
+                  "continues; set resume.exact=true to refuse",
                   changes));
 }
 
@@ -289,7 +290,8 @@ bool Checkpointing::carry_best(const Tensors& tensors, const TrainingState& stat
     const CheckpointFile best(theirs.path(state.best_step), folder_.files());
     TrainingState then = best.state();
     if (then.step != state.best_step || then.best_step != state.best_step)
-      throw CheckpointError(fmt::format("checkpoint '{}': is not the best one", best.path()));
+      throw CheckpointError(
+          fmt::format("checkpoint '{}': is not the best checkpoint", best.path()));
     best.load(tensors);
     writer_->save(then);
     const CheckpointReport report = *writer_->wait();
@@ -298,8 +300,8 @@ bool Checkpointing::carry_best(const Tensors& tensors, const TrainingState& stat
     print_report(report);
   } catch (const CheckpointError& error) {
     log(LogLevel::warning,
-        fmt::format("resume: the best checkpoint, after step {}, cannot be had: {}; the best is "
-                    "sought among what follows",
+        fmt::format("resume: the best checkpoint, after step {}, cannot be used: {}; only later "
+                    "checkpoints can now be the best",
                     state.best_step, error.what()));
     beginning_->load(tensors);
   }
@@ -340,21 +342,22 @@ void Checkpointing::save(const TrainingState& state) {
 
 std::string Checkpointing::last_checkpoint_hint() const {
   const std::vector<int64_t> steps = folder_.candidates();
-  if (steps.empty()) return "there is no checkpoint to go on from";
-  return fmt::format("the last checkpoint is '{}': remedy that and go on from it with --resume",
-                     path(steps.front()));
+  if (steps.empty()) return "there is no checkpoint to resume from";
+  return fmt::format(
+      "the last checkpoint is '{}': fix the problem and continue from it with --resume",
+      path(steps.front()));
 }
 
 void Checkpointing::print_report(const CheckpointReport& report) const {
   if (report.metrics_fault)
     log(LogLevel::warning,
-        fmt::format("checkpoint after step {}: the metrics before it may not be on the disk yet "
-                    "({}); training goes on",
+        fmt::format("checkpoint after step {}: earlier metrics may not be on the disk yet "
+                    "({}); training continues",
                     report.step, fault_text(report.metrics_fault)));
   if (!report.fault) {
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
-          fmt::format("checkpoint after step {}: written in {:.1f} ms beside the training; so far "
+          fmt::format("checkpoint after step {}: written in {:.1f} ms during the training; so far "
                       "steps waited {:.1f} ms for copies and {:.1f} ms for the disk",
                       report.step, 1e3 * report.seconds, 1e3 * writer_->copy_seconds(),
                       1e3 * writer_->wait_seconds()));
@@ -363,11 +366,11 @@ void Checkpointing::print_report(const CheckpointReport& report) const {
   const std::string text = fault_text(report.fault);
   log(LogLevel::warning,
       report.saved
-          ? fmt::format("checkpoint after step {}: it is written, but not all that follows was "
-                        "done ({}); training goes on",
+          ? fmt::format("checkpoint after step {}: it is written, but the folder is not fully "
+                        "updated ({}); training continues",
                         report.step, text)
-          : fmt::format("checkpoint after step {}: it could not be written ({}); training goes "
-                        "on, the one before is kept",
+          : fmt::format("checkpoint after step {}: it could not be written ({}); training "
+                        "continues, the previous checkpoint is kept",
                         report.step, text));
 }
 
@@ -378,10 +381,10 @@ void Checkpointing::save_now(const TrainingState& state) {
   new_best_ = false;
   const auto report = writer_->wait();
   if (!report->fault) return print_report(*report);
-  throw CheckpointError(
-      fmt::format("checkpoint '{}': {} ({}); {}", path(state.step),
-                  report->saved ? "is written, but not made the latest" : "could not be written",
-                  fault_text(report->fault), last_checkpoint_hint()));
+  throw CheckpointError(fmt::format(
+      "checkpoint '{}': {} ({}); {}", path(state.step),
+      report->saved ? "is written, but is not marked as the latest" : "could not be written",
+      fault_text(report->fault), last_checkpoint_hint()));
 }
 
 bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state) {
@@ -398,8 +401,8 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
   } catch (const CheckpointError& error) {
     log(LogLevel::warning,
         fmt::format(
-            "checkpoint.use: {}; weights.safetensors holds the last weights, not the best, which "
-            "are those after step {}",
+            "checkpoint.use: {}; weights.safetensors holds the last weights, not the best weights, "
+            "which are those after step {}",
             error.what(), state.best_step));
   }
   if (saved) put_back(tensors, state.step);
@@ -413,8 +416,8 @@ void Checkpointing::put_back(const Tensors& tensors, int64_t step) const {
 std::vector<MemoryItem> Checkpointing::planned_buffers(const Config& config,
                                                        const Tensors& tensors) {
   if (config.checkpoint.keep == 0) return {};
-  return {{"checkpoint",
-           CheckpointImage::planned_bytes(tensors, print_config(config), inference_room(config))}};
+  return {{"checkpoint", CheckpointImage::planned_bytes(tensors, print_config(config),
+                                                        inference_capacity(config))}};
 }
 
 int64_t Checkpointing::bytes_on_disk(const Config& config, const Tensors& tensors) {

@@ -83,11 +83,11 @@ DeviceChoice choose_device(const Config& config) {
   }
   if (described_gpu(config.device) != nullptr)
     throw DeviceError(
-        fmt::format("device: {} is only described, for trainer plan; to run, take gpu or gpu:0",
+        fmt::format("device: {} is only a description, for trainer plan; to run, set gpu or gpu:0",
                     config.device));
   const Device device = parse_device(config.device);
   require_device(device);
-  return {device, fmt::format("as device: {} says", config.device)};
+  return {device, fmt::format("set by device: {}", config.device)};
 }
 
 std::string device_text(Device device) {
@@ -105,9 +105,10 @@ std::string idle_gpu_text(const Config& config) {
   if (!nvidia_gpu_is_here()) return "";
   const DeviceChoice best =
       auto_choice(logical_devices(), [&](Device gpu) { return missing_kernel(config, gpu); });
-  return best.device.is_cpu() ? ""
-                              : fmt::format("; {} is idle and could run this: device=auto takes it",
-                                            best.device.name());
+  return best.device.is_cpu()
+             ? ""
+             : fmt::format("; {} is idle and could run this; set device=auto to use it",
+                           best.device.name());
 }
 
 }  // namespace tessera

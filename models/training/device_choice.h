@@ -13,7 +13,7 @@ namespace tessera {
 
 struct DeviceChoice {
   Device device;
-  std::string why;       // "as device: cpu says", "auto chose it, because ..."
+  std::string why;       // "set by device: cpu", "auto chose it, because ..."
   bool warning = false;  // a GPU is idle because of its driver, which is seldom intended
 };
 

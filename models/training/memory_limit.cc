@@ -64,7 +64,7 @@ std::optional<Bound> machine_bound(bool is_limited) {
   const int64_t bytes = is_limited ? memory.total : memory.free + memory.process;
   return Bound{
       bytes, "memory",
-      fmt::format("this machine has {} {}", byte_text(bytes), is_limited ? "in all" : "free")};
+      fmt::format("this computer has {} {}", byte_text(bytes), is_limited ? "in total" : "free")};
 }
 
 std::optional<Bound> limit_bound(const Config& config) {
@@ -83,7 +83,7 @@ std::optional<Bound> gpu_bound(const Run& run) {
   const size_t free = memory.available();
   if (free == RawMemory::kNoLimit) return {};
   const auto bytes = static_cast<int64_t>(free + memory.statistics().live_bytes);
-  return Bound{bytes, device.name(), fmt::format("it has {} free", byte_text(bytes)), true};
+  return Bound{bytes, device.name(), fmt::format("the GPU has {} free", byte_text(bytes)), true};
 }
 
 void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<Bound>& bound) {
@@ -92,8 +92,8 @@ void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<B
   if (needed <= bound->bytes) return;
   throw PlanInfeasible(fmt::format(
       "{}: this {} needs {}{} ({} bytes), {}, over by {}\n"
-      "by class, in the arena at its fullest time:\n{}"
-      "the largest tensors of that time:\n{}"
+      "by class, in the arena at its peak:\n{}"
+      "the largest tensors at the peak:\n{}"
       "what would fit:\n{}",
       bound->name, purpose_name(run.purpose()), need.complete ? "" : "at least ", byte_text(needed),
       needed, bound->words, byte_text(needed - bound->bytes), by_class(need, bound->on_gpu),
@@ -175,8 +175,8 @@ void limit_eager_memory(const Run& run, Session& session) {
       "{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
       "by class:\n{}what would fit:\n{}",
       bound->name, purpose_name(run.purpose()), byte_text(needed + reserve), needed + reserve,
-      reserve > 0 ? fmt::format(", {} of it memory.reserve", byte_text(reserve)) : "", bound->words,
-      byte_text(needed + reserve - limit), text, remedies_text(run, limit, on_gpu)));
+      reserve > 0 ? fmt::format(", including {} of memory.reserve", byte_text(reserve)) : "",
+      bound->words, byte_text(needed + reserve - limit), text, remedies_text(run, limit, on_gpu)));
 }
 
 void with_memory_advice(const Run& run, const std::function<void()>& action) {
@@ -197,15 +197,15 @@ void with_memory_advice(const Run& run, const std::function<void()>& action) {
 }
 
 std::string libraries_text() {
-  return fmt::format("memory: programs and libraries take {} besides",
+  return fmt::format("memory: programs and libraries use {} in addition",
                      byte_text(host_memory().libraries, 1));
 }
 
 std::string swap_text(int64_t swapped) {
   if (swapped <= 0) return "";
   return fmt::format(
-      "memory: {} of this process are swapped out, so that steps wait for the disk; end what else "
-      "takes memory here, or set memory.budget or a smaller data.batch",
+      "memory: {} of this process are swapped out, so that steps wait for the disk; end other "
+      "programs, or set memory.budget or a smaller data.batch",
       byte_text(swapped));
 }
 
@@ -213,25 +213,25 @@ std::string headroom_text(const Run& run, int64_t used) {
   const Config& config = run.config();
   const std::optional<HostLimit> limited = host_limit(config);
   const int64_t there = limited ? limited->bytes : available_memory(used);
-  const std::string whose = limited ? "of " + limited->key : "that this machine has free";
+  const std::string whose = limited ? "of " + limited->key : "free on this computer";
   if (config.mode == Mode::kEager)
     return fmt::format(
-        "{} of {} {}; eager steps ask for more as they go, of which nothing is known ahead{}",
-        byte_text(used), byte_text(there), whose, limited ? " but that the limit holds" : "");
+        "{} of {} {}; eager steps allocate more as they run, an amount unknown in advance{}",
+        byte_text(used), byte_text(there), whose, limited ? "; the limit still holds" : "");
   const int64_t batch = config.data.batch, images = run.data_need().train_count;
   const auto [most, exact] =
       BatchSearch(run).largest(run, there, config.memory.budget ? kMaxProbes / 2 : kMaxProbes);
   const char* within = config.memory.budget ? " within memory.budget" : "";
   std::string growth;
   if (images > 0 && batch >= images) {
-    growth = "; data.batch is all images";
+    growth = "; data.batch already has all images";
   } else if (most > batch && most == images) {
     growth = fmt::format("; data.batch could grow to all {} images{}", most, within);
   } else if (most > batch) {
     growth =
         fmt::format("; data.batch could grow to {}{}{}", exact ? "" : "at least ", most, within);
   } else if (exact && most == batch) {
-    growth = fmt::format("; one image more in data.batch would not fit{}", within);
+    growth = fmt::format("; one more image in data.batch would not fit{}", within);
   }
   return fmt::format("{} of {} {}{}", byte_text(used), byte_text(there), whose, growth);
 }

@@ -144,9 +144,9 @@ std::shared_ptr<const CostModel> profile_costs(const std::string& text, const st
   try {
     return std::make_shared<ProfileCosts>(Json::parse(text));
   } catch (const Error& error) {
-    throw DataError(fmt::format(
-        "memory.cost_model: {}: is no profile as `trainer profile --json` writes it: {}", name,
-        error.what()));
+    throw DataError(
+        fmt::format("memory.cost_model: {}: is not a profile of `trainer profile --json`: {}", name,
+                    error.what()));
   }
 }
 

@@ -246,9 +246,9 @@ std::string remedies_text(const Run& run, int64_t limit, bool on_gpu) {
   // Each image takes some bytes, whatever the batch.
   const bool by_count = !on_gpu && total_bytes(loader_blocks(run)) > limit / 2;
   return fmt::format(
-      "  nothing: not even a batch of one image, whatever is saved on checkpoints and loaders; "
-      "take a smaller model or smaller images{}\n",
-      by_count ? ", or fewer of them with data.train_count and data.test_count" : "");
+      "  nothing: not even a batch of one image, even without checkpoints and loader threads; use "
+      "a smaller model or smaller images{}\n",
+      by_count ? ", or fewer images with data.train_count and data.test_count" : "");
 }
 
 }  // namespace tessera

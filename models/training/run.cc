@@ -199,8 +199,8 @@ std::vector<std::string> config_notes(const Run& run) {
     for (std::string& line : never_reached(config, images)) lines.push_back(std::move(line));
   if (config.optimizer.name == "lars" && config.optimizer.weight_decay == 0)
     lines.emplace_back(
-        "optimizer.weight_decay: lars scales the steps of parameters that decay, but is 0: none is "
-        "scaled, and all move as with sgd; set it above 0");
+        "optimizer.weight_decay: is 0, but lars scales only the updates of parameters with weight "
+        "decay: all are updated as with sgd; set it above 0");
   if (config.checkpoint.keep == 0)
     lines.emplace_back(
         "checkpoint.keep: is 0: no checkpoint is written, and an interrupted training "

@@ -34,14 +34,14 @@ namespace {
 
 const Planner* planner_of(const Config& config) {
   if (const Planner* planner = find_planner(config.memory.planner)) return planner;
-  throw ConfigError(fmt::format("memory.planner: there is no planner '{}'; the planners are {}",
+  throw ConfigError(fmt::format("memory.planner: '{}' is not one of the planners {}",
                                 config.memory.planner, planner_names()));
 }
 
 const RecomputeStrategy* strategy_of(const Config& config) {
   const std::string& name = config.memory.recompute;
   if (const RecomputeStrategy* strategy = find_recompute_strategy(name)) return strategy;
-  throw ConfigError(fmt::format("memory.recompute: there is no strategy '{}'; they are {}", name,
+  throw ConfigError(fmt::format("memory.recompute: '{}' is not one of the strategies {}", name,
                                 recompute_strategy_names()));
 }
 

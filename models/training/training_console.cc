@@ -306,9 +306,9 @@ void TrainingConsole::print_epoch(const char* phase, const Evaluation& tested, d
 void TrainingConsole::print_memory() const {
   const HostMemory now = host_memory();
   setup_.print(fmt::format(
-      "memory: {} {}; the process has {} in use, the machine {} of {} free",
+      "memory: {} {}; the process uses {}, this computer has {} of {} free",
       byte_text(static_cast<int64_t>(held_bytes_)),
-      setup_.config().mode == Mode::kEager ? "besides what eager steps took" : "as planned",
+      setup_.config().mode == Mode::kEager ? "plus the memory of eager steps" : "as planned",
       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
 }
 
@@ -360,17 +360,16 @@ std::string WaitMonitor::warning() const {
   int workers = loader_.options().workers, cores = available_cores();
   std::string help = workers < cores
                          ? fmt::format("raise data.workers ({} now, {} cores)", workers, cores)
-                         : std::string("give the workers fewer or cheaper steps in data.augment");
+                         : std::string("use fewer or cheaper transforms in data.augment");
   const bool reads = slowest == "reading";
   if (reads || slowest == "decoding")
     help = (workers < cores ? help + ", or " : "") +
-           (reads ? "put the files on a faster disk"
-                  : "pack the pictures once, decoded: trainer data pack");
+           (reads ? "move the files to a faster disk"
+                  : "store the pictures decoded: trainer data pack");
   return fmt::format(
-      "data: {:.0f} % of the last {} steps was spent waiting for data; the slowest stage is {} "
-      "(reading {:.0f} %, decoding {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of the "
-      "workers' "
-      "time); {}",
+      "data: {:.0f} % of the time of the last {} steps was spent waiting for data; the slowest "
+      "stage is {} (reading {:.0f} %, decoding {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of "
+      "the workers' time); {}",
       100 * share(), shown_, slowest, percent(0), percent(1), percent(2), percent(3), help);
 }
 

@@ -38,7 +38,7 @@ enum { kNoneDue, kEvaluationDue, kTestDue };
 void require_finite(const char* phase, const Evaluation& result) {
   if (std::isfinite(result.mean_loss())) return;
   throw DivergedError(
-      fmt::format("training: the {} loss at its end is {}: the weights are lost; lower "
+      fmt::format("training: the final {} loss is {}: the weights are unusable; lower "
                   "optimizer.lr or lengthen schedule.warmup",
                   phase, result.mean_loss()));
 }
@@ -200,7 +200,7 @@ std::string TrainingLoop::why_lost() {
   for (const Tensor& tensor : setup_.persistent()) {
     const std::optional<size_t> element = first_non_finite(tensor);
     if (element)
-      return fmt::format("{} is not finite at element {}, and no batch that is skipped mends it",
+      return fmt::format("{} is not finite at element {}, which skipping batches cannot fix",
                          persistent_name(tensor), *element);
   }
   if (state_.skipped_in_a_row < std::clamp(state_.batches, kMinSkipped, kMaxSkipped)) return "";
@@ -223,9 +223,9 @@ void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skippe
   const std::string lost = skipped ? why_lost() : "";
   if (!lost.empty())
     throw DivergedError(
-        fmt::format("training: {}; the weights are lost: {}; lower optimizer.lr or lengthen "
-                    "schedule.warmup, and start again, or with --resume=PATH from an earlier "
-                    "checkpoint",
+        fmt::format("training: {}; the weights are unusable: {}; lower optimizer.lr or lengthen "
+                    "schedule.warmup, and start again or resume an earlier checkpoint with "
+                    "--resume=PATH",
                     text, lost));
   if (!skips_)
     throw DivergedError(
@@ -234,7 +234,7 @@ void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skippe
                     text));
   log(LogLevel::warning, fmt::format("training: {}; {}", text,
                                      skipped ? "the batch is skipped"
-                                             : "the statistics made of it stay as they were"));
+                                             : "the running statistics are not updated from it"));
 }
 
 void TrainingLoop::after_step(bool last_of_epoch) {
@@ -270,11 +270,12 @@ void TrainingLoop::after_step(bool last_of_epoch) {
 void TrainingLoop::save_if_due() {
   bool asked = save_ != nullptr && save_->exchange(false);
   if (asked && !setup_.checkpoints->writer()) {
-    setup_.print("a signal asks for a checkpoint, but checkpoint.keep is 0: none is written");
+    setup_.print("a signal requested a checkpoint, but checkpoint.keep is 0: none is written");
     asked = false;
   }
   if (!setup_.checkpoints->due(state_) && !asked) return;
-  if (asked) setup_.print(fmt::format("checkpoint after step {}, as a signal asks", state_.step));
+  if (asked)
+    setup_.print(fmt::format("checkpoint after step {}, requested by a signal", state_.step));
   runs_.drain();
   setup_.checkpoints->save(position());
 }
@@ -298,7 +299,7 @@ bool TrainingLoop::evaluate(double wait) {
   if (!end && gives_up(setup_)) {
     if (!validates) require_finite(phase, *result);
     state_.evaluation_due = validates ? kTestDue : kNoneDue;
-    setup_.print(fmt::format("no better evaluation in {} (train.patience): training ends",
+    setup_.print(fmt::format("no better result in {} evaluations (train.patience): training ends",
                              state_.since_best));
     setup_.total_steps = state_.step;
   }
@@ -428,16 +429,18 @@ std::vector<std::pair<std::string, std::string>> TrainingLoop::facts(
        fmt::format(
            "{} steps of {} images, {:.4g} epochs{}", state_.step,
            std::min(config.data.batch, setup_.loader->samples()), setup_.epochs(state_.step),
-           best_kept_ ? fmt::format("; weights.safetensors and what is tested are the best on the "
-                                    "validation images, after step {}",
-                                    state_.best_step)
-                      : "")},
+           best_kept_
+               ? fmt::format("; weights.safetensors and the test use the best weights on the "
+                             "validation images, after step {}",
+                             state_.best_step)
+               : "")},
       {"time",
        fmt::format("{} in this process{}", duration_text(seconds()),
                    lines > 0 ? fmt::format(", {:.4g} images/s in training", rate / lines) : "")},
       {"ended", utc_text(std::time(nullptr))},
-      {"on", fmt::format("{}, {} threads, {} kernels, {}", config.device, cpu_context().threads(),
-                         cpu_context().kernels_name(), config.mode.text())},
+      {"device",
+       fmt::format("{}, {} threads, {} kernels, {}", config.device, cpu_context().threads(),
+                   cpu_context().kernels_name(), config.mode.text())},
       {"program", std::string("Tessera ") + tessera_version()}};
   if (const std::string all = run_file(setup_.folder->dir(), "command.txt"); !all.empty())
     facts.emplace_back("command", all.substr(0, all.find_last_not_of('\n') + 1));

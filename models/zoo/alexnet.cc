@@ -31,8 +31,9 @@ int64_t alexnet_pooled(int64_t side) {
 void make_alexnet(NetworkBuilder& net, const ModelOptions& o) {
   constexpr int64_t kMin = 63;  // leaves one pixel for the first fc
   if (o.height < kMin || o.width < kMin)
-    throw ConfigError(fmt::format("alexnet: images must be at least {0}x{0} pixels, are {1}x{2}",
-                                  kMin, o.height, o.width));
+    throw ConfigError(
+        fmt::format("alexnet: images must be at least {0}x{0} pixels, but are {1}x{2}", kMin,
+                    o.height, o.width));
   const auto conv = [&](const char* name, const Conv2d::Settings& settings) {
     net.add<Conv2d>(name, settings);
     net.apply(relu);

@@ -18,7 +18,7 @@ namespace {
 void make_cnn_bn(NetworkBuilder& net, const ModelOptions& o) {
   if (o.widths.size() > 4)
     throw OptionError(
-        "widths", fmt::format("cnn_bn: takes one to four widths, was given {}", o.widths.size()));
+        "widths", fmt::format("cnn_bn: must have one to four widths, but has {}", o.widths.size()));
   int64_t in = o.channels, height = o.height, width = o.width;
   for (size_t i = 1; i <= o.widths.size(); ++i) {
     const int64_t out = o.widths[i - 1];

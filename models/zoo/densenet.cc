@@ -104,7 +104,8 @@ void make_densenet_bc(NetworkBuilder& net, const ModelOptions& o) {
   const int64_t depth = *o.depth, layers = (depth - 4) / 6;
   if (depth < 10 || depth % 6 != 4)
     throw OptionError(
-        "depth", fmt::format("densenet_bc: depths are 6 n + 4 (40, 100, 190, ...), not {}", depth));
+        "depth",
+        fmt::format("densenet_bc: depth must be 6 n + 4 (40, 100, 190, ...), but is {}", depth));
   if (*o.growth < 1)
     throw ConfigError("densenet: needs blocks of at least one layer, and a growth of at least 1");
   make_densenet(net, o, {layers, layers, layers}, *o.growth, false);

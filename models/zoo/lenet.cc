@@ -19,7 +19,7 @@ namespace {
 void make_lenet5(NetworkBuilder& net, const ModelOptions& o) {
   constexpr int64_t kMin = 12;  // leaves one pixel for fc1
   if (o.height < kMin || o.width < kMin)
-    throw ConfigError(fmt::format("lenet5: images must be at least {0}x{0} pixels, are {1}x{2}",
+    throw ConfigError(fmt::format("lenet5: images must be at least {0}x{0} pixels, but are {1}x{2}",
                                   kMin, o.height, o.width));
   const auto pooled = [](int64_t side) { return (side / 2 - 4) / 2; };
   net.add<Conv2d>("conv1", {.in = o.channels, .out = 6, .kernel = 5, .padding = 2});

@@ -24,8 +24,8 @@ namespace {
 void make_vgg(NetworkBuilder& net, const ModelOptions& o, const std::vector<int64_t>& groups) {
   constexpr int64_t kMin = 32;  // leaves one pixel for the first fc
   if (o.height < kMin || o.width < kMin)
-    throw ConfigError(fmt::format("vgg: images must be at least {0}x{0} pixels, are {1}x{2}", kMin,
-                                  o.height, o.width));
+    throw ConfigError(fmt::format("vgg: images must be at least {0}x{0} pixels, but are {1}x{2}",
+                                  kMin, o.height, o.width));
   int64_t in = o.channels, out = 64, layer = 0;
   for (const int64_t convs : groups) {
     for (int64_t i = 0; i < convs; ++i, layer += 3, in = out) {

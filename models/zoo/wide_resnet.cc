@@ -60,8 +60,9 @@ void make_wide_resnet(NetworkBuilder& net, const ModelOptions& o) {
   if (depth < 10 || depth % 6 != 4)
     throw OptionError(
         "depth",
-        fmt::format("wide_resnet: depths are 6 n + 4 (10, 16, 22, 28, 40), not {}", depth));
-  if (widen < 1) throw ConfigError(fmt::format("wide_resnet: width is {}", widen));
+        fmt::format("wide_resnet: depth must be 6 n + 4 (10, 16, 22, 28, 40), but is {}", depth));
+  if (widen < 1)
+    throw ConfigError(fmt::format("wide_resnet: widen must be at least 1, but is {}", widen));
   net.add<Conv2d>("conv1", wide_conv(o.channels, 16));
   int64_t in = 16;
   for (int64_t stage = 0; stage < 3; ++stage) {

@@ -53,17 +53,17 @@ void check_options(const Network& network, const ModelOptions& o) {
     throw ConfigError(fmt::format("model {}: {}", network.name, what));
   };
   if (o.height < 1 || o.width < 1 || o.channels < 1) {
-    refuse(fmt::format("images must have at least one pixel and channel, are {}x{}x{}", o.height,
-                       o.width, o.channels));
+    refuse(fmt::format("images must have at least one pixel and channel, but are {}x{}x{}",
+                       o.height, o.width, o.channels));
   }
-  if (o.classes < 1) refuse(fmt::format("classes must be at least 1, is {}", o.classes));
+  if (o.classes < 1) refuse(fmt::format("classes must be at least 1, but is {}", o.classes));
   if (o.dropout && !(*o.dropout >= 0 && *o.dropout < 1))
-    refuse(fmt::format("dropout must be in [0, 1), is {}", *o.dropout));
+    refuse(fmt::format("dropout must be in [0, 1), but is {}", *o.dropout));
   if (o.stochastic_depth && !(*o.stochastic_depth >= 0 && *o.stochastic_depth < 1))
-    refuse(fmt::format("stochastic_depth must be in [0, 1), is {}", *o.stochastic_depth));
+    refuse(fmt::format("stochastic_depth must be in [0, 1), but is {}", *o.stochastic_depth));
   for (const Option& option : kOptions)
     if (option.is_set(o) && !option.is_set(network.own))
-      refuse(fmt::format("has no {} to choose (its options: {})", option.name,
+      refuse(fmt::format("has no option {} (its options: {})", option.name,
                          fmt::join(model_options(network.name), ", ")));
 }
 
@@ -89,7 +89,7 @@ std::unique_ptr<Module> make_model(std::string_view name, const ModelOptions& op
   const Network* network = find_network(name);
   if (network == nullptr)
     throw ConfigError(
-        fmt::format("model: there is no '{}'; known are {}", name, fmt::join(model_names(), ", ")));
+        fmt::format("model: '{}' is not one of {}", name, fmt::join(model_names(), ", ")));
   check_options(*network, options);
   ModelOptions all = options;
   for (const Option& option : kOptions)

@@ -29,8 +29,8 @@ std::string architecture_fault(std::string_view built, int major, int minor) {
   const std::string what = fmt::format("compute capability {}.{}", major, minor);
   if (here < oldest)
     return fmt::format(
-        "{}, is older than any that this build has code for ({}.{} and newer); take device: cpu, "
-        "or build with an older CUDA toolkit and -DCMAKE_CUDA_ARCHITECTURES={}",
+        "{} is older than any that this build has code for ({}.{} and newer); set device: cpu, or "
+        "build with an older CUDA toolkit and -DCMAKE_CUDA_ARCHITECTURES={}",
         what, oldest / 10, oldest % 10, here);
   return fmt::format(
       "{}: this build has no code for it; configure with "

@@ -22,7 +22,7 @@ std::string_view cuda_remedy(cudaError_t code) {
     case cudaErrorUnsupportedPtxVersion:
       return "install a newer NVIDIA driver, or build with an older CUDA toolkit";
     case cudaErrorNoDevice:
-      return "no GPU is visible: look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
+      return "no GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorMemoryAllocation:
       return "use a smaller batch, or end other programs on this GPU (nvidia-smi lists them)";
     case cudaErrorNoKernelImageForDevice:
@@ -30,9 +30,9 @@ std::string_view cuda_remedy(cudaError_t code) {
              "-DCMAKE_CUDA_ARCHITECTURES=native";
     default:
       if (is_device_lost(code))
-        return "an earlier kernel failed and the process must be restarted, from its last "
-               "checkpoint; --sync names the op, compute-sanitizer the kernel";
-      return "nvidia-smi shows the state of the driver and the GPU";
+        return "an earlier kernel failed; restart the process from its last checkpoint; run with "
+               "--sync to find the op, or with compute-sanitizer to find the kernel";
+      return "check the state of the driver and the GPU with nvidia-smi";
   }
 }
 
@@ -84,10 +84,9 @@ void cuda_check(cublasStatus_t code, std::string_view call) {
   if (code == CUBLAS_STATUS_SUCCESS) return;
   const Blas& library = blas();  // already loaded, as it returned the code
   const std::string text = fmt::format(
-      "{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; this "
-      "was built with {}",
-      call, library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code),
-      library.version, library.file, CUBLAS_VERSION);
+      "{}: {} ({}); the cuBLASLt in use is version {}, from '{}'; Tessera was built with {}", call,
+      library.cublasLtGetStatusString(code), library.cublasLtGetStatusName(code), library.version,
+      library.file, CUBLAS_VERSION);
   if (code == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
   // If a kernel failed, the CUDA runtime reports whether the device is lost.
   if (code == CUBLAS_STATUS_EXECUTION_FAILED) cuda_check(cudaPeekAtLastError(), call);

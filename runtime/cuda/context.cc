@@ -65,7 +65,7 @@ class PageLockedMemory final : public RawMemory {
  public:
   explicit PageLockedMemory(int index) : index_(index) {}
   std::string name() const override {
-    return "the host, pinned for " + Device{DeviceKind::gpu, index_}.name();
+    return "pinned host memory for " + Device{DeviceKind::gpu, index_}.name();
   }
 
  protected:

@@ -58,7 +58,7 @@ DeviceProperties properties_of_description(std::string_view text) {
 const DeviceProperties& gpu_profile(std::string_view name) {
   for (const Profile& profile : profiles())
     if (same_word(profile.name, name)) return profile.properties;
-  throw DeviceError(fmt::format("there is no description of a GPU '{}'; there are {}", name,
+  throw DeviceError(fmt::format("no GPU is described as '{}'; the described GPUs are {}", name,
                                 fmt::join(gpu_profile_names(), ", ")));
 }
 
@@ -76,10 +76,10 @@ const DeviceProperties* described_gpu(std::string_view device) {
   try {
     return &gpu_profile(name);
   } catch (const DeviceError&) {
-    throw DeviceError(fmt::format(
-        "device: '{}' is not a device name; write cpu, gpu, cpu:0 or gpu:1 (or /CPU:0, /GPU:1), or "
-        "gpu: and one of {} for trainer plan",
-        device, fmt::join(gpu_profile_names(), ", ")));
+    throw DeviceError(
+        fmt::format("device: '{}' is not a device name; write cpu, gpu, cpu:0 or gpu:1 (or /CPU:0, "
+                    "/GPU:1), or, for trainer plan, gpu: followed by one of {}",
+                    device, fmt::join(gpu_profile_names(), ", ")));
   }
 }
 

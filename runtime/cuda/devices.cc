@@ -31,7 +31,7 @@ Machine look() {
   cudaError_t code = cudaDriverGetVersion(&driver);
   if (driver == 0 && (code == cudaSuccess || code == cudaErrorInsufficientDriver)) {
     forget_cuda_error();
-    found.reason = "there is no NVIDIA driver on this machine (nvidia-smi shows it when there is)";
+    found.reason = "this computer has no NVIDIA driver (check with nvidia-smi)";
     return found;
   }
   if (code == cudaSuccess) {
@@ -42,7 +42,7 @@ Machine look() {
   if (code != cudaSuccess) {
     forget_cuda_error();
     found.reason = fmt::format(
-        "the NVIDIA driver offers no GPU: {}: {} (driver for CUDA {}, built with CUDA {}); {}",
+        "the NVIDIA driver provides no GPU: {}: {} (driver for CUDA {}, built with CUDA {}); {}",
         call, cudaGetErrorString(code), cuda_version_text(static_cast<size_t>(driver), 1000),
         cuda_version_text(CUDART_VERSION, 1000), cuda_remedy(code));
     found.version_mismatch = is_version_mismatch(code);

@@ -32,8 +32,8 @@ constexpr Part kParts[] = {
     {"adv", "cudnn_adv_infer_version", false}};
 
 constexpr const char* kRemedy =
-    "reinstall cuDNN, all parts of one version, or remove the folder of the others from "
-    "LD_LIBRARY_PATH; trainer doctor lists the copies";
+    "reinstall cuDNN with all parts of one version, or remove the folder of the other parts from "
+    "LD_LIBRARY_PATH; run trainer doctor to list the copies";
 
 std::string file_of(const Part& part) {
   return fmt::format("libcudnn_{}.so.{}", part.name, CUDNN_MAJOR);
@@ -149,7 +149,7 @@ void cuda_check(cudnnStatus_t code, std::string_view call) {
   char last[1024] = "";
   library.cudnnGetLastErrorString(last, sizeof last);
   const std::string text = fmt::format(
-      "{}: {} ({}{}{}); the cuDNN in use is version {}, from '{}'; this was built with {}", call,
+      "{}: {} ({}{}{}); the cuDNN in use is version {}, from '{}'; Tessera was built with {}", call,
       library.cudnnGetErrorString(code), static_cast<int>(code), last[0] != '\0' ? ": " : "", last,
       cuda_version_text(library.version, 10000), library.file,
       cuda_version_text(CUDNN_VERSION, 10000));

@@ -157,7 +157,7 @@ CachedPlans kept_dnn_plans(std::string_view what,
   const std::string key = dnn_plan_key(what, properties, settings);
   if (std::optional<CachedPlans> kept = cache.find(key)) {
     if (takes(kept->front(), properties, settings)) return *kept;
-    cache.refuse(key, "is not taken by cuDNN");
+    cache.refuse(key, "cuDNN does not accept it");
   }
   const CachedPlans plans = dnn_plan_texts(graph(), properties, settings, kKeptPlans);
   if (!plans.empty()) cache.keep(key, plans);

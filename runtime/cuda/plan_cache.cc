@@ -43,17 +43,18 @@ CachedPlan plan_of(const Json& json) {
 // Throws Error that says what is wrong, without the file name.
 CachedPlans read_entry(const std::string& path, std::string_view key, FileSystem& files) {
   const FileSource file(path, files);
-  if (file.size() > kMaxBytes) throw Error("is larger than any entry");
+  if (file.size() > kMaxBytes) throw Error("the file is larger than any entry");
   std::string all(file.size(), '\0');
   file.read(0, all.data(), all.size());
   const std::string text = all.substr(std::min(kSeal, all.size()));
-  if (all != sealed(text)) throw Error("is damaged, or cut off");
+  if (all != sealed(text)) throw Error("the file is damaged or truncated");
   const Json entry = Json::parse(text);
-  if (entry["format"].integer() != kFormat) throw Error("is of another version of the cache");
-  if (entry["key"].string() != key) throw Error("is of another plan");
+  if (entry["format"].integer() != kFormat)
+    throw Error("it belongs to another version of the cache");
+  if (entry["key"].string() != key) throw Error("it belongs to another plan");
   CachedPlans plans;
   for (const Json& plan : entry["plans"].items()) plans.push_back(plan_of(plan));
-  if (plans.empty()) throw Error("has no plan");
+  if (plans.empty()) throw Error("it contains no plan");
   return plans;
 }
 
@@ -122,8 +123,9 @@ void PlanCache::keep(std::string_view key, const CachedPlans& plans) {
 void PlanCache::refuse(std::string_view key, std::string_view why) {
   warn_once(
       warned_of_entry_,
-      fmt::format("the cached plan in '{}' {}; it is replaced, and so is every other such plan",
-                  file_of(key), why));
+      fmt::format(
+          "cannot use the cached plan in '{}': {}; this and all other unusable plans are replaced",
+          file_of(key), why));
 }
 
 void PlanCache::warn_once(std::atomic<bool>& warned, const std::string& text) {

@@ -16,7 +16,8 @@ cudaEvent_t handle_of(const Event& event) {
 // wait for it.
 void require_not_lost(const char* call) {
   if (device_is_lost())
-    throw DeviceLost(std::string(call) + ": not called, as an earlier call found the GPU lost");
+    throw DeviceLost(std::string(call) +
+                     ": not called, because an earlier call found that the GPU is lost");
 }
 
 class CudaGraph final : public CapturedWork {

@@ -41,28 +41,29 @@ LoadedLibrary::LoadedLibrary(VendorLibrary about) : about_(std::move(about)) {
 void* LoadedLibrary::address_of(const char* name) {
   void* const found = dlsym(handle_, name);
   if (found == nullptr)
-    throw VersionMismatch(
-        fmt::format("{}: '{}' has no {}, so it is not the library that this was built with ({}); "
-                    "take its folder off LD_LIBRARY_PATH; trainer doctor lists the copies",
-                    about_.product, file_.empty() ? about_.name : file_, name,
-                    cuda_version_text(about_.built, kMajor)));
+    throw VersionMismatch(fmt::format(
+        "{}: '{}' has no {}, so it is not the library that Tessera was built with ({}); remove its "
+        "folder from LD_LIBRARY_PATH; run trainer doctor to list the copies",
+        about_.product, file_.empty() ? about_.name : file_, name,
+        cuda_version_text(about_.built, kMajor)));
   if (file_.empty()) file_ = file_of(found);
   return found;
 }
 
 void LoadedLibrary::check_version(size_t running, size_t least) const {
   const std::string versions =
-      fmt::format("'{}' is version {}, this was built with {}", file_,
+      fmt::format("'{}' is version {}, but Tessera was built with {}", file_,
                   cuda_version_text(running, kMajor), cuda_version_text(about_.built, kMajor));
   if (running / kMajor != about_.built / kMajor || running < least)
     throw VersionMismatch(
-        fmt::format("{}: {}; install version {}, or take the folder of the other off "
-                    "LD_LIBRARY_PATH; trainer doctor lists the copies",
+        fmt::format("{}: {}; install version {}, or remove the folder of the other version from "
+                    "LD_LIBRARY_PATH; run trainer doctor to list the copies",
                     about_.product, versions, about_.built / kMajor));
   if (running < about_.built)
-    log(LogLevel::warning, fmt::format("{}: {}; an older one may lack what it needs, and gives "
-                                       "other last bits; trainer doctor lists the copies",
-                                       about_.product, versions));
+    log(LogLevel::warning,
+        fmt::format("{}: {}; an older version may lack required functions, and the last bits of "
+                    "results differ; run trainer doctor to list the copies",
+                    about_.product, versions));
 }
 
 }  // namespace tessera

@@ -14,7 +14,8 @@ namespace tessera {
 
 void MemorySource::read(uint64_t offset, void* to, size_t count) const {
   if (offset > bytes_.size() || count > bytes_.size() - offset)
-    throw Error(fmt::format("bytes {} to {} of {}", offset, offset + count, bytes_.size()));
+    throw Error(
+        fmt::format("cannot read bytes {} to {} of {}", offset, offset + count, bytes_.size()));
   if (count > 0) std::memcpy(to, bytes_.data() + offset, count);
 }
 
@@ -34,7 +35,7 @@ FileSource::FileSource(const std::string& path, FileSystem& files) : files_(file
   if (!known || !S_ISREG(properties.st_mode)) {
     const int error = errno;
     files_.close(file_);
-    throw Error(known ? "cannot be read: it is no ordinary file"
+    throw Error(known ? "cannot be read: it is not a regular file"
                       : fmt::format("cannot be read: {}", std::strerror(error)));
   }
   size_ = static_cast<uint64_t>(properties.st_size);
@@ -48,8 +49,9 @@ void FileSource::read(uint64_t offset, void* to, size_t count) const {
     const ssize_t got = files_.pread(file_, at, count, static_cast<int64_t>(offset));
     if (got < 0 && errno == EINTR && ++interrupted < kMaxInterruptions) continue;
     if (got <= 0)
-      throw Error(fmt::format("cannot be read: {}",
-                              got < 0 ? std::strerror(errno) : "it ends before its size"));
+      throw Error(fmt::format(
+          "cannot be read: {}",
+          got < 0 ? std::strerror(errno) : "the file is shorter than its reported size"));
     at += got;
     offset += static_cast<uint64_t>(got);
     count -= static_cast<size_t>(got);

@@ -61,7 +61,7 @@ ParsedBytes parse_bytes(std::string_view text) {
     if (text == whole) {
       const double bytes = std::ldexp(count, 10 * static_cast<int>(i));
       if (bytes != std::floor(bytes)) {
-        parsed.remark = "bytes are whole";
+        parsed.remark = "the number of bytes must be an integer";
       } else if (bytes >= 0 && bytes < 0x1p62) {
         parsed.bytes = static_cast<int64_t>(bytes);
       }

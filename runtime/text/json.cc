@@ -72,8 +72,7 @@ struct Json::Access {
   }
 
   [[noreturn]] static void fail(const Json& json, const char* wanted) {
-    throw Error(
-        fmt::format("{} is needed, but this is of the kind {}", wanted, of(json).type_name()));
+    throw Error(fmt::format("expected {}, but got {}", wanted, of(json).type_name()));
   }
 };
 
@@ -164,7 +163,8 @@ std::string Json::string() const {
 
 void require_format(const Json& root, std::string_view format) {
   if (const std::string given = root["format"].string(); given != format)
-    throw Error(fmt::format("its format is '{}', not '{}'; write it again", given, format));
+    throw Error(
+        fmt::format("the format is '{}', but must be '{}'; write the file again", given, format));
 }
 
 double rounded(double value, int decimals) {

@@ -13,12 +13,12 @@ namespace {
 constexpr std::string_view kIndent = "  ";
 
 void wrap_line(std::string_view line, size_t columns, std::string& text) {
-  size_t room = columns;
-  while (utf8_length(line) > room) {
-    // Break at the last space within the room, else at the first one after it.
+  size_t width = columns;
+  while (utf8_length(line) > width) {
+    // Break at the last space within the width, else at the first one after it.
     const size_t first = line.find_first_not_of(' ');
     size_t end = 0, characters = 0, cut = line.npos;
-    while (end < line.size() && characters <= room) {
+    while (end < line.size() && characters <= width) {
       if (line[end] == ' ' && end > first) cut = end;
       end += utf8_at(line, end).bytes;
       ++characters;
@@ -33,7 +33,7 @@ void wrap_line(std::string_view line, size_t columns, std::string& text) {
     text += '\n';
     text += kIndent;
     line.remove_prefix(next);
-    room = columns > kIndent.size() ? columns - kIndent.size() : 1;
+    width = columns > kIndent.size() ? columns - kIndent.size() : 1;
   }
   text += line;
 }

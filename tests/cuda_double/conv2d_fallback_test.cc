@@ -87,7 +87,7 @@ TEST_P(Conv2dFallback, TheLastPlanIsFollowedByTheKernelOfOurOwn) {
   const auto kernel = prepare();
   cuda_double_fail("dnn:run:1");
   expect_right(*kernel);
-  expect_one_warning("a kernel without cuDNN does from now on");
+  expect_one_warning("a kernel without cuDNN is used from now on");
   cuda_double_fail("dnn:run:1");
   expect_right(*kernel);
   EXPECT_STREQ(cuda_double_failed_call(), "") << "cuDNN was asked again";

@@ -122,7 +122,7 @@ class Parts(unittest.TestCase):
         done = subprocess.run([TRAINER, "doctor"], cwd=self.folder, capture_output=True, text=True, check=False,
                               env=os.environ | {"LD_LIBRARY_PATH": f"{self.folder}:{second}"})
         self.assertRegex(done.stdout, rf"{name}: {self.folder}/{name} \(\S+99\), {second}/{name} \(\S+98\).*; the "
-                                      "first is taken")
+                                      "first is used")
 
     def test_the_library_itself_cut_off(self):
         file = next(self.folder.glob("libcudnn.so.*"))

@@ -76,7 +76,7 @@ class Schedules(unittest.TestCase):
         said = set()
         for schedule in ("eager", "lazy", "random:1", "random:2"):
             text = self.train(schedule, *words, code=DIVERGED)
-            said.add(re.search(r"step \d+ of the program, matmul in fc1, made [^;]*;", text).group())
+            said.add(re.search(r"node \d+ of the program, matmul in fc1, produced [^;]*;", text).group())
         self.assertEqual(len(said), 1, said)
 
 

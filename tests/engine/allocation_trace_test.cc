@@ -32,10 +32,10 @@ TEST(AllocationTrace, SaysWhatCameWhenAndWhere) {
   const PlanPicture picture = trace.picture("a few ops");
 
   EXPECT_EQ(picture.title, "a few ops");
-  ASSERT_EQ(picture.steps.size(), 4u);
-  EXPECT_EQ(picture.steps[0], "add stem.conv1");
-  EXPECT_EQ(picture.steps[1], "mul stem.conv1");
-  EXPECT_EQ(picture.steps[3], "empty");
+  ASSERT_EQ(picture.nodes.size(), 4u);
+  EXPECT_EQ(picture.nodes[0], "add stem.conv1");
+  EXPECT_EQ(picture.nodes[1], "mul stem.conv1");
+  EXPECT_EQ(picture.nodes[3], "empty");
   const std::vector<Interval>& blocks = picture.problem.buffers;
   ASSERT_EQ(blocks.size(), 4u);  // a is older
   const std::pair<int, int> lives[] = {{0, 2}, {1, 3}, {2, 3}, {3, 4}};

@@ -66,11 +66,11 @@ TEST(Eager, AnOutOfMemoryErrorNamesOpPlaceAndHolders) {
       expand(x, {2, 1 << 18});
     });
     EXPECT_EQ(
-        text.find("expand at block.act: cpu:0: out of memory: 2097152 bytes asked, 2097152 in "
-                  "use under a limit of 3145728; at most 1.00 MiB would fit; "),
+        text.find("expand at block.act: cpu:0: out of memory: 2097152 bytes requested, 2097152 "
+                  "in use under a limit of 3145728; at most 1.00 MiB would fit; "),
         0u)
         << text;
-    EXPECT_NE(text.find("\nheld by eager tensors, the largest:"), text.npos) << text;
+    EXPECT_NE(text.find("\nmemory of eager tensors, largest first:"), text.npos) << text;
     EXPECT_NE(text.find("\n      1.00 MiB  scale at block.conv1"), text.npos) << text;
     EXPECT_NE(text.find("\n      1.00 MiB  fill"), text.npos) << text;
     EXPECT_EQ((x + 0.0).elements(), 1 << 18);  // still usable
@@ -103,7 +103,7 @@ TEST(Eager, ShapeAndDeviceErrorsNameThePlaceInTheModel) {
     apply1(std::make_shared<Elsewhere>(), {x});
     FAIL();
   } catch (const DeviceError& error) {
-    EXPECT_EQ(std::string(error.what()).find("elsewhere at block.conv1: there is no kernel"), 0u)
+    EXPECT_EQ(std::string(error.what()).find("elsewhere at block.conv1: this op has no kernel"), 0u)
         << error.what();
   }
 }
@@ -149,7 +149,7 @@ TEST(Eager, AnAllocatorOfOnesOwnByNameKeepsALimit) {
     EXPECT_EQ(CountingAllocator::made, 1);
     const std::string text = out_of_memory([] { ones({1001}); });
     EXPECT_NE(
-        text.find("4004 bytes asked, 4000 in use under a limit of 8000, held by mine 3.91 KiB"),
+        text.find("4004 bytes requested, 4000 in use under a limit of 8000, held by mine 3.91 KiB"),
         text.npos)
         << text;
     EXPECT_NE(text.find("at most 3.91 KiB would fit"), text.npos) << text;

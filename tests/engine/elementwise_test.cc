@@ -122,16 +122,17 @@ TEST(Integers, DivideDownwards) {
 TEST(Integers, WhatTheyCannotBeIsAnErrorWithTheRemedy) {
   const Tensor a = ints({2}, {1, 2});
   EXPECT_EQ(message_of([&] { a / a; }),
-            "div: of integers (int32[2] and int32[2]) it is not an integer; use floor_divide(), or "
-            "cast() them");
-  EXPECT_EQ(message_of([&] { a + 0.5; }),
-            "add_scalar: 0.5 is no int32, which x is (int32[2]); use cast()");
+            "div: the result of integers (int32[2] and int32[2]) is not an integer; use "
+            "floor_divide(), or cast() them");
+  EXPECT_EQ(
+      message_of([&] { a + 0.5; }),
+      "add_scalar: 0.5 cannot be represented as int32, the dtype of x (int32[2]); use cast()");
   EXPECT_EQ(message_of([&] { a + ones({2}, DType::i64); }),
-            "add: both must be of one dtype, given int32[2] and int64[2]; use cast()");
+            "add: both inputs must have the same dtype, but are int32[2] and int64[2]; use cast()");
   EXPECT_EQ(message_of([&] { floor_divide(zeros({2}), 2); }),
-            "floor_divide: both must be integers, given float32[2]; use / or cast()");
+            "floor_divide: both inputs must be integers, but one is float32[2]; use / or cast()");
   EXPECT_EQ(message_of([&] { mean(a); }),
-            "mean: x must be floating point, given int32[2]; use cast()");
+            "mean: x must be floating point, but is int32[2]; use cast()");
 }
 
 TEST(Integers, SumsAreOf64Bits) {
@@ -160,7 +161,7 @@ TEST(Where, TakesFromOneOrTheOther) {
   const Tensor condition = from_vector<uint8_t>({2, 1}, {1, 0});
   expect_values<int32_t>(where(condition, ints({3}, {1, 2, 3}), ints({}, {9})), {1, 2, 3, 9, 9, 9});
   EXPECT_EQ(message_of([&] { where(ints({1}, {1}), ones({1}), ones({1})); }),
-            "where: the condition must be uint8, as comparisons give it, is int32[1]");
+            "where: the condition must be uint8 (the result of a comparison), but is int32[1]");
 }
 
 // An accuracy and a loss for which there is no op.
@@ -195,13 +196,13 @@ TEST(Permute, MovesAxes) {
   EXPECT_EQ(message_of([&] {
               permute(y, {0, 1});
             }),
-            "permute: 2 axes are named, x has 3 (int32[2x3x4])");
+            "permute: 2 axes are named, but x has 3 (int32[2x3x4])");
   EXPECT_EQ(message_of([&] {
               permute(y, {0, 1, -2});
             }),
             "permute: axis -2 is named twice (x int32[2x3x4])");
   EXPECT_EQ(message_of([&] { transpose(y, 0, 3); }),
-            "transpose: there is no axis 3 (x int32[2x3x4])");
+            "transpose: axis 3 does not exist (x int32[2x3x4])");
 }
 
 TEST(Gather, TakesAlongAnAxis) {
@@ -217,7 +218,7 @@ TEST(Gather, TakesAlongAnAxis) {
   EXPECT_EQ(message_of([&] {
               gather(x, 1, ints({2, 1}, {0, 0}));
             }),
-            "gather: the indices must be integers, shaped like x but for axis 1 (x int32[3x4], "
+            "gather: the indices must be integers, shaped like x except on axis 1 (x int32[3x4], "
             "indices int32[2x1])");
 }
 
@@ -234,7 +235,8 @@ TEST(Reshape, FindsTheSizeThatIsLeft) {
   EXPECT_EQ(message_of([&] {
               reshape(x, {5, -1});
             }),
-            "reshape: -1 stands for no size: [12] has 12 elements, the other sizes make 5");
+            "reshape: no size fits for -1: [12] has 12 elements, and the product of the other "
+            "sizes is 5");
   EXPECT_THROW(reshape(x, {-1, -1}), ShapeError);
 }
 

@@ -15,7 +15,7 @@ TEST(Autograd, AWrongGradientIsCaught) {
       [&](const Tensors& t) { return pointwise("square", square, {t[0]}, {wrong}); },
       {normal({3}, 6)});
   EXPECT_FALSE(result);
-  EXPECT_NE(result.report.find("furthest at element"), std::string::npos);
+  EXPECT_NE(result.report.find("largest difference at element"), std::string::npos);
 }
 
 }  // namespace

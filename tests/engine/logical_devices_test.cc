@@ -63,7 +63,7 @@ TEST_F(LogicalDevices, LimitsMayDiffer) {
   expect_says(error_of([] {
                 configure_devices({{.device = "cpu:0", .limits = {kMiB, 0}}});
               }),
-              "at least one part and one byte");
+              "at least one part and one byte per part, but has 2 parts of 0 bytes");
 }
 
 TEST_F(LogicalDevices, EachHasALimitOfItsOwn) {
@@ -130,24 +130,24 @@ TEST_F(LogicalDevices, MayBeSetUpAgainInOneProcess) {
 
 TEST_F(LogicalDevices, ErrorsNameTheCallThatCameTooEarlyOrTooLate) {
   expect_says(error_of([] { DeviceScope scope("cpu:1"); }),
-              "parts of the CPU are made by configure_devices(), which this call came before");
+              "to divide the CPU, call configure_devices() before this call");
   {
     const Tensor early = zeros({100});
     const std::string text = error_of([] { configure_devices({{"cpu:0", 2}}); });
-    expect_says(text, "configure_devices: too late");
-    expect_says(text, "of cpu:0 are in use");
+    expect_says(text, "configure_devices: no memory may be in use");
+    expect_says(text, "of cpu:0; call it before");
   }
   configure_devices({{"cpu:0", 2, 64 * kMiB}});
   {
     const DeviceScope scope("cpu:1");
-    expect_says(error_of([] { configure_devices({}); }), "DeviceScope(\"cpu:1\") came before");
+    expect_says(error_of([] { configure_devices({}); }), "but DeviceScope(\"cpu:1\") is");
   }
   Tensor late;
   {
     const DeviceScope scope("cpu:1");
     late = zeros({100});
   }
-  expect_says(error_of([] { configure_devices({}); }), "of cpu:1 are in use");
+  expect_says(error_of([] { configure_devices({}); }), "of cpu:1; call it before");
   late = Tensor();
   std::string from_another_thread;
   std::thread([&] {
@@ -158,10 +158,10 @@ TEST_F(LogicalDevices, ErrorsNameTheCallThatCameTooEarlyOrTooLate) {
 }
 
 TEST_F(LogicalDevices, WhatCannotBeCutIsRefused) {
-  expect_says(error_of([] { configure_devices({{"cpu:3", 2}}); }), "there is no cpu:3 to cut");
+  expect_says(error_of([] { configure_devices({{"cpu:3", 2}}); }), "cpu:3 does not exist");
   expect_says(error_of([] { configure_devices({{"cpu:0", 2}, {"cpu:0", 1}}); }), "named twice");
   expect_says(error_of([] { configure_devices({{"cpu:0", 0}}); }), "at least one part");
-  expect_says(error_of([] { configure_devices({{"gpu:9", 2}}); }), "there is no gpu:9 to cut");
+  expect_says(error_of([] { configure_devices({{"gpu:9", 2}}); }), "gpu:9 does not exist");
 }
 
 }  // namespace

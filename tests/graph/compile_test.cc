@@ -107,7 +107,7 @@ TEST(Compile, OneProgramForEachSignatureAndOneArenaForAll) {
   step(batch(5, 3));
   EXPECT_EQ(step.trace_count(), 2);
   EXPECT_EQ(step.trace_reasons()[0], "first call");
-  EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64], before float32[8x64]");
+  EXPECT_EQ(step.trace_reasons()[1], "argument 0: float32[5x64] instead of float32[8x64]");
   EXPECT_EQ(step.arenas()->bytes({}), std::max(step.step(0).compiled_graph()->arena_bytes(),
                                                step.step(1).compiled_graph()->arena_bytes()));
 }
@@ -121,9 +121,9 @@ TEST(Compile, SignaturesBeyondTheLimitAreRefusedDroppedOrSaid) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "compile: 2 signatures are compiled already, which is max_signatures; the next "
-                 "differs by: argument 0: float32[3x64], before float32[2x64]; give arguments of "
-                 "equal shapes, or raise max_signatures");
+                 "compile: 2 signatures are already compiled, which is max_signatures; the next "
+                 "one differs by: argument 0: float32[3x64] instead of float32[2x64]; pass "
+                 "arguments of equal shapes, or raise max_signatures");
   }
   auto drops = compile(function, {.max_signatures = 2, .when_full = WhenFull::drop_oldest});
   drops(batch(1, 1)), drops(batch(2, 1)), drops(batch(1, 2)), drops(batch(3, 1));
@@ -137,9 +137,8 @@ TEST(Compile, SignaturesBeyondTheLimitAreRefusedDroppedOrSaid) {
   for (int64_t rows = 1; rows <= 20; ++rows) grows(batch(rows, 1));
   set_log_sink({});
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("signature 16 of one function (argument 0: float32[16x64], before "
-                         "float32[15x64])"),
-            std::string::npos)
+  EXPECT_TRUE(said[0].find("signature 16 of one function (argument 0: float32[16x64] instead of "
+                           "float32[15x64])") != std::string::npos)
       << said[0];
 }
 
@@ -251,7 +250,8 @@ TEST(Compile, APreparedStepKeepsItsSettings) {
   EXPECT_EQ(&prepared({.threads = 1}), &one);
   EXPECT_EQ(one.signature().settings.threads, 1);
   EXPECT_EQ(three.signature().settings.cpu.kernels, CpuKernels::eigen);
-  EXPECT_NE(step.trace_reasons()[1].find("3 threads, before 1; eigen kernels"), std::string::npos)
+  EXPECT_NE(step.trace_reasons()[1].find("3 threads instead of 1; eigen kernels"),
+            std::string::npos)
       << step.trace_reasons()[1];
   class Seen : public NodeObserver {
    public:
@@ -295,7 +295,7 @@ TEST(Compile, NamesTheFirstOpThatMadeANumberThatIsNotFinite) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->op, "log");
   EXPECT_EQ(found->element, 2);
-  EXPECT_NE(found->text().find("log, made -inf at element 2 of %"), std::string::npos)
+  EXPECT_NE(found->text().find("log, produced -inf at element 2 of %"), std::string::npos)
       << found->text();
   EXPECT_NE(run({1, 2, std::nanf(""), 4})->text().find("nan at element 2 of %0"),
             std::string::npos);
@@ -518,10 +518,10 @@ TEST(Verify, FindsWhatIsWrong) {
   Graph swapped = graph;
   std::swap(swapped.nodes[0], swapped.nodes[1]);
   swapped.index();
-  EXPECT_NE(verify(swapped).find("before it is made"), std::string::npos);
+  EXPECT_NE(verify(swapped).find("before it is computed"), std::string::npos);
   Graph misshaped = graph;
   misshaped.values[misshaped.nodes[0].outputs[0]].spec.shape = {1};
-  EXPECT_NE(verify(misshaped).find("the op makes"), std::string::npos);
+  EXPECT_NE(verify(misshaped).find("but the op returns"), std::string::npos);
   Graph early = graph;  // an update before a user of the old version
   auto update = std::find_if(early.nodes.begin(), early.nodes.end(),
                              [](const Node& s) { return s.op->updates(0) == 0; });
@@ -558,7 +558,7 @@ TEST(Replay, NamesTheTensorAndTheOpOfAWrongLifetime) {
     EXPECT_EQ(!fault.empty(), broken) << "block " << b << ": " << fault;
     if (!fault.empty()) {
       ++caught;
-      EXPECT_NE(fault.find("step "), std::string::npos);
+      EXPECT_NE(fault.find("node "), std::string::npos);
     }
   }
   EXPECT_GT(caught, 0);
@@ -587,8 +587,8 @@ TEST(Compile, AnOutOfMemoryErrorNamesTheTensorsAndTheHolders) {
     const std::string text = error.what();
     for (const char* part :
          {"arena region: cpu:0: out of memory: ",
-          " under a limit of 5242880, held by batches 2.00 MiB", "asked for: arena",
-          "at most 3.00 MiB would fit", "the largest tensors when it is fullest:", "4.00 MiB  %",
+          " under a limit of 5242880, held by batches 2.00 MiB", "requested for: arena",
+          "at most 3.00 MiB would fit", "the largest tensors at the peak:", "4.00 MiB  %",
           " expand float32[16x65536]  block.conv1"})
       EXPECT_NE(text.find(part), text.npos) << part << " is missing in: " << text;
   }

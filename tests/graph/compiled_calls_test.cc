@@ -96,7 +96,7 @@ TEST(CompiledCalls, AnotherThreadThatCallsMeanwhileIsAnError) {
   ASSERT_EQ(said.size(), 4u);
   for (const std::string& text : said) {
     EXPECT_NE(text.find("compiled function of (float32["), std::string::npos) << text;
-    EXPECT_NE(text.find("give each thread a compiled function of its own"), std::string::npos);
+    EXPECT_NE(text.find("use one compiled function per thread"), std::string::npos);
   }
   EXPECT_EQ(f.trace_count(), 1);
   EXPECT_EQ(f.step(0).output(0).to_vector<float>()[0], 2);

@@ -158,7 +158,7 @@ std::vector<Stop> stops() {
       {[](const Tensors& t) { return cast(cast(t[0], DType::i32), DType::f64); },
        "cast at head has no gradient; use detach()"},
       {[](const Tensors& t) { return cast(argmax(t[0], 1), DType::f64); },
-       "max at head makes integers, which have no gradient; use detach()"},
+       "max at head returns integers, which have no gradient; use detach()"},
       {[](const Tensors& t) { return cast(top_k_correct(t[0], labels()), DType::f64); },
        "top_k_correct at head has no gradient; use detach()"},
   };
@@ -249,7 +249,8 @@ TEST(Gradients, ThatAnOpForgetsAreAnError) {
   const Tensor x = requires_grad(normal({3, 4}, 1));
   const std::string says =
       error_of([&] { gradients(sum(apply1(std::make_shared<Forgets>(), {x})), Tensors{x}); });
-  EXPECT_NE(says.find("forgets: its grad() gives nothing for input 0"), std::string::npos) << says;
+  EXPECT_NE(says.find("forgets: its grad() must return a gradient for input 0"), std::string::npos)
+      << says;
 }
 
 // Errors of a user's op: a gradient of another dtype or shape, no kernel.
@@ -282,9 +283,9 @@ TEST(Gradients, OfAnotherShapeOrDTypeThanTheInputAreAnErrorForTheAuthorOfTheOp) 
     return error_of([&] { gradients(sum(y), Tensors{x}); });
   };
   EXPECT_EQ(says(Careless::Candidate::other_dtype),
-            "careless at head: its grad() must give input 0 a gradient like it, float64[3x4], but "
-            "gives float32[3x4]; sum or cast() it to that");
-  EXPECT_NE(says(Careless::Candidate::other_shape).find("gives float64[1x4]"), std::string::npos);
+            "careless at head: its grad() must return a gradient like input 0, float64[3x4], but "
+            "returns float32[3x4]; sum or cast() the gradient");
+  EXPECT_NE(says(Careless::Candidate::other_shape).find("returns float64[1x4]"), std::string::npos);
 }
 
 TEST(Gradients, AnOpWithoutAKernelIsAnErrorForItsAuthor) {
@@ -295,7 +296,7 @@ TEST(Gradients, AnOpWithoutAKernelIsAnErrorForItsAuthor) {
     const NoParams params{};
   };
   const std::string says = error_of([&] { apply1(std::make_shared<Empty>(), {normal({3}, 1)}); });
-  EXPECT_NE(says.find("empty_op: runs_on() says that it has a kernel, but it has none; override "
+  EXPECT_NE(says.find("empty_op: runs_on() returns true, but this op has no kernel; override "
                       "run(CpuContext&, ...)"),
             std::string::npos)
       << says;
@@ -382,7 +383,7 @@ TEST(Gradients, OfOneResultOfACompiledFunctionByAnotherAreAnErrorNotZero) {
   });
   const Tensors results = f(Tensors{x});
   const std::string says = error_of([&] { gradients(results[0], Tensors{results[1]}); });
-  EXPECT_NE(says.find("take them in the function"), std::string::npos) << says;
+  EXPECT_NE(says.find("compute the gradients in the function"), std::string::npos) << says;
   const Tensors again = f(Tensors{x});
   EXPECT_EQ(gradients(sum(again[1] * 3.0), Tensors{again[1]})[0].to_vector<double>(),
             std::vector<double>(3, 3.0));
@@ -414,9 +415,9 @@ std::set<std::string> op_names() {
   std::set<std::string> names;
   const std::regex pattern(
       R"re(std::string_view name\(\) const override \{\s*return "(\w+)"|kName = "(\w+)")re");
-  for (const char* floor : {"engine", "layers"})
+  for (const char* tier : {"engine", "layers"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             std::filesystem::path(TESSERA_SOURCE_DIR) / floor)) {
+             std::filesystem::path(TESSERA_SOURCE_DIR) / tier)) {
       if (!entry.is_regular_file()) continue;
       std::ifstream file(entry.path());
       const std::string text((std::istreambuf_iterator<char>(file)), {});

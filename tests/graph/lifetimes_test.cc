@@ -46,7 +46,7 @@ class WrongLifetimes : public testing::TestWithParam<std::string> {
   // Expects that the text names a node by number and op, and a value of block `first` or `second`.
   void expect_names_the_fault(const std::string& text, int first, int second) const {
     std::smatch match;
-    ASSERT_TRUE(std::regex_search(text, match, std::regex("^step (\\d+) \\(([^ )]+)"))) << text;
+    ASSERT_TRUE(std::regex_search(text, match, std::regex("^node (\\d+) \\(([^ )]+)"))) << text;
     const auto s = static_cast<size_t>(std::stoi(match[1]));
     ASSERT_LT(s, program_.compiled().graph.nodes.size()) << text;
     EXPECT_EQ(match[2].str(), program_.compiled().graph.nodes[s].op->name()) << text;

@@ -154,7 +154,7 @@ TEST(PlanGuard, NamesTheOpsThatMayHaveWrittenElsewhere) {
   };
   expect_parts(message_of(fn, ones({256})),
                {":w float32[256] was overwritten by an op that did not get it as an input",
-                "(rude), step", "bug in one of these ops, not in the plan"});
+                "(rude), node", "bug in one of these ops, not in the plan"});
 }
 
 TEST(PlanGuard, NoticesWritesToBytesThatWereGivenUp) {
@@ -182,23 +182,22 @@ TEST(PlanGuard, NamesTheOpThatLeavesElementsUnwritten) {
 }
 
 TEST(PlanGuard, NamesTheOpThatReadsAnInputAfterItHasWrittenInItsPlace) {
-  expect_parts(
-      message_of_middle(Manner::reverses),
-      {"node 1 (rude at block) makes other bits of its output %",
-       " float32[256] in place of its input 0, as may_reuse(0) allows; "
-       "this is a bug in the op, not in the plan: read what an element is made of before"});
+  expect_parts(message_of_middle(Manner::reverses),
+               {"node 1 (rude at block) computes different bits of its output %",
+                " float32[256] in place of its input 0, which may_reuse(0) allows; this is a bug "
+                "in the op, not in the plan: read all inputs of an element before"});
 }
 
 TEST(PlanGuard, NamesTheOpThatReadsScratchBeforeItIsWritten) {
   expect_parts(message_of_middle(Manner::reads_scratch),
-               {"node 1 (rude at block) makes other bits of its output %",
-                "from the same inputs when its scratch and its outputs held other bytes before; "
+               {"node 1 (rude at block) computes different bits of its output %",
+                "from the same inputs if its scratch and its outputs contained other bytes before; "
                 "this is a bug in the op, not in the plan: write scratch before"});
 }
 
 TEST(PlanGuard, NamesTheOpThatKeepsSomethingFromRunToRun) {
   expect_parts(message_of_middle(Manner::counts),
-               {"from the same inputs", "keep nothing from one run()"});
+               {"from the same inputs", "keep no data from one run()"});
 }
 
 // A persistent tensor is updated in place, and once.

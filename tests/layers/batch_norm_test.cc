@@ -156,20 +156,21 @@ TEST(BatchNorm, TheLastStepIsAScalarProgram) {
 
 TEST(BatchNorm, ErrorsExplain) {
   Vectors v(3, DType::f32);
-  EXPECT_EQ(message_of([&] {
-              batch_norm(zeros({2, 4}), v.gamma, v.beta, v.mean, v.var);
-            }),
-            "batch_norm: gamma must be [4] (one for each channel of x), is [3] (x float32[2x4], "
-            "gamma float32[3], beta float32[3], running_mean float32[3], running_var float32[3])");
+  EXPECT_EQ(
+      message_of([&] {
+        batch_norm(zeros({2, 4}), v.gamma, v.beta, v.mean, v.var);
+      }),
+      "batch_norm: gamma must be [4] (one for each channel of x), but is [3] (x float32[2x4], "
+      "gamma float32[3], beta float32[3], running_mean float32[3], running_var float32[3])");
   EXPECT_EQ(message_of([&] { batch_norm(zeros({3}), v.gamma, v.beta, v.mean, v.var); }),
-            "batch_norm: x must have 2 axes or more, has 1 (x float32[3], gamma float32[3], beta "
-            "float32[3], running_mean float32[3], running_var float32[3])");
+            "batch_norm: x must have 2 axes or more, but has 1 (x float32[3], gamma float32[3], "
+            "beta float32[3], running_mean float32[3], running_var float32[3])");
   TrainingScope training;
   EXPECT_EQ(message_of([&] {
               batch_norm(zeros({1, 3}), v.gamma, v.beta, v.mean, v.var);
             }),
-            "batch_norm: a channel needs two values or more to have a variance in training; use a "
-            "larger batch, or evaluation (x float32[1x3], gamma float32[3], beta float32[3], "
+            "batch_norm: each channel must have at least two values for a variance in training; "
+            "use a larger batch, or evaluation (x float32[1x3], gamma float32[3], beta float32[3], "
             "running_mean float32[3], running_var float32[3])");
 }
 

@@ -13,7 +13,7 @@ TEST(Bias, AddsAChannelVector) {
                                       {normal({2, 3, 2, 5}, 1), normal({5}, 2)});
   EXPECT_TRUE(result) << result.report;
   EXPECT_EQ(message_of([&] { bias(x, zeros({2})); }),
-            "bias: b must be [3] (one value for each channel of x), is [2] (x float32[2x3], b "
+            "bias: b must be [3] (one value for each channel of x), but is [2] (x float32[2x3], b "
             "float32[2])");
   EXPECT_EQ(message_of([&] { bias(scalar(1), zeros({1})); }),
             "bias: x must have at least one axis (x float32[], b float32[1])");

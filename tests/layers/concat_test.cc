@@ -24,19 +24,20 @@ TEST(Concat, GradientsMatchDifferences) {
 }
 
 TEST(Concat, ErrorsExplain) {
-  EXPECT_EQ(message_of([] {
-              concat({zeros({2, 3}), zeros({3, 3})}, 1);
-            }),
-            "concat: the sizes must be equal along every axis but 1 (float32[2x3], float32[3x3])");
+  EXPECT_EQ(
+      message_of([] {
+        concat({zeros({2, 3}), zeros({3, 3})}, 1);
+      }),
+      "concat: the sizes must be equal along every axis except 1 (float32[2x3], float32[3x3])");
   EXPECT_EQ(message_of([] {
               concat({zeros({2, 3})}, 2);
             }),
-            "concat: axis must be between -2 and 1, is 2 (float32[2x3])");
-  EXPECT_EQ(message_of([] { concat({}); }), "concat: takes 1 to 32 tensors, was given 0");
+            "concat: axis must be between -2 and 1, but is 2 (float32[2x3])");
+  EXPECT_EQ(message_of([] { concat({}); }), "concat: needs 1 to 32 tensors, but got 0");
   EXPECT_EQ(message_of([] {
               concat({zeros({2}), zeros({2}, DType::f64)});
             }),
-            "concat: the tensors must have one dtype; cast() converts (float32[2], float64[2])");
+            "concat: the tensors must have the same dtype; use cast() (float32[2], float64[2])");
 }
 
 TEST(Stack, PutsANewAxisAnywhere) {
@@ -48,11 +49,11 @@ TEST(Stack, PutsANewAxisAnywhere) {
   EXPECT_EQ(message_of([&] {
               stack({a, b}, 3);
             }),
-            "stack: a new axis cannot stand at 3 (x0 float64[2x3])");
+            "stack: a new axis cannot be inserted at 3 (x0 float64[2x3])");
   EXPECT_EQ(message_of([&] {
               stack({a, counted({3, 2})});
             }),
-            "stack: all must have one shape, given float64[2x3] and float64[3x2]");
+            "stack: all tensors must have the same shape, but are float64[2x3] and float64[3x2]");
   EXPECT_EQ(message_of([&] { stack({}); }), "stack: there must be at least one tensor");
 }
 

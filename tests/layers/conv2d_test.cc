@@ -156,7 +156,7 @@ TEST_P(Conv2d, ErrorsExplain) {
   EXPECT_EQ(message_of([&] {
               conv2d(x, zeros({8, 3, 3, 4}));
             }),
-            "conv2d: x has 3 channels but w expects 4 (x float32[4x12x12x3], w "
+            "conv2d: x has 3 channels, but w expects 4 (x float32[4x12x12x3], w "
             "float32[8x3x3x4])");
   EXPECT_EQ(message_of([&] {
               conv2d(x, zeros({8, 3, 3, 3}), {.groups = 2});
@@ -166,26 +166,27 @@ TEST_P(Conv2d, ErrorsExplain) {
   EXPECT_EQ(message_of([&] {
               conv2d(x, zeros({8, 7, 7, 3}), {.padding = 1, .dilation = 3});
             }),
-            "conv2d: the filter reaches over 19x19 pixels but x has 14x14 with its padding; pad "
-            "more, or use a smaller filter (x float32[4x12x12x3], w float32[8x7x7x3])");
-  EXPECT_EQ(message_of([&] {
-              conv2d(x, zeros({8, 3, 3, 3}), {.stride = 0});
-            }),
-            "conv2d: stride must be at least 1, is 0x0 (x float32[4x12x12x3], w float32[8x3x3x3])");
+            "conv2d: the filter covers 19x19 pixels, but x has 14x14 with its padding; pad more, "
+            "or use a smaller filter (x float32[4x12x12x3], w float32[8x7x7x3])");
+  EXPECT_EQ(
+      message_of([&] {
+        conv2d(x, zeros({8, 3, 3, 3}), {.stride = 0});
+      }),
+      "conv2d: stride must be at least 1, but is 0x0 (x float32[4x12x12x3], w float32[8x3x3x3])");
   EXPECT_EQ(message_of([&] {
               conv2d(zeros({12, 12, 3}), zeros({8, 3, 3, 3}));
             }),
-            "conv2d: x must have 4 axes, has 3 (x float32[12x12x3], w float32[8x3x3x3])");
+            "conv2d: x must have 4 axes, but has 3 (x float32[12x12x3], w float32[8x3x3x3])");
   EXPECT_EQ(message_of([&] {
               conv2d(x, zeros({8, 3, 3, 3}, DType::f64));
             }),
-            "conv2d: x and w must have one dtype, have float32 and float64; cast() converts (x "
+            "conv2d: x and w must have the same dtype, but have float32 and float64; use cast() (x "
             "float32[4x12x12x3], w float64[8x3x3x3])");
   EXPECT_EQ(message_of([&] {
               conv2d_input_grad(zeros({4, 9, 9, 8}), zeros({8, 3, 3, 3}), 12);
             }),
-            "conv2d_input_grad: dy must be [4x10x10x8] (what conv2d gives), is [4x9x9x8] (dy "
-            "float32[4x9x9x8], w float32[8x3x3x3])");
+            "conv2d_input_grad: dy must be [4x10x10x8] (the output shape of conv2d), but is "
+            "[4x9x9x8] (dy float32[4x9x9x8], w float32[8x3x3x3])");
 }
 
 }  // namespace

@@ -122,19 +122,20 @@ std::string message_of(const Tensor& logits, const Tensor& labels, CrossEntropyP
 TEST(CrossEntropy, ShapesThatDoNotFitAreExplained) {
   const Tensor z = zeros({5, 7});
   EXPECT_EQ(message_of(z, zeros({4}, DType::i32)),
-            "cross_entropy: labels must be [5] (one label for each row of logits), is [4] (logits "
-            "float32[5x7], labels int32[4])");
+            "cross_entropy: labels must be [5] (one label for each row of logits), but is [4] "
+            "(logits float32[5x7], labels int32[4])");
   EXPECT_EQ(message_of(z, zeros({5, 8})),
-            "cross_entropy: labels must be [5x7] (one target for each logit), is [5x8] (logits "
+            "cross_entropy: labels must be [5x7] (one target for each logit), but is [5x8] (logits "
             "float32[5x7], labels float32[5x8])");
   EXPECT_EQ(message_of(z, zeros({5}, DType::i64)),
-            "cross_entropy: labels must be int32, or targets of the dtype of logits; int64 is "
-            "neither; cast() converts (logits float32[5x7], labels int64[5])");
-  EXPECT_EQ(message_of(zeros({5}), zeros({5}, DType::i32)),
-            "cross_entropy: logits must have 2 axes, has 1 (logits float32[5], labels int32[5])");
+            "cross_entropy: labels must be int32, or targets of the dtype of logits, but are "
+            "int64; use cast() (logits float32[5x7], labels int64[5])");
+  EXPECT_EQ(
+      message_of(zeros({5}), zeros({5}, DType::i32)),
+      "cross_entropy: logits must have 2 axes, but has 1 (logits float32[5], labels int32[5])");
   EXPECT_EQ(message_of(z, zeros({5}, DType::i32), {1.0}),
-            "cross_entropy: label_smoothing must be in [0, 1), is 1 (logits float32[5x7], labels "
-            "int32[5])");
+            "cross_entropy: label_smoothing must be in [0, 1), but is 1 (logits float32[5x7], "
+            "labels int32[5])");
   EXPECT_EQ(message_of(zeros({0, 7}), zeros({0}, DType::i32)),
             "cross_entropy: logits must have at least one row and one class (logits float32[0x7], "
             "labels int32[0])");

@@ -69,7 +69,7 @@ TEST(Dropout, ErrorsExplain) {
   EXPECT_EQ(message_of([] {
               dropout(zeros({2, 3}), 1);
             }),
-            "dropout: p must be in [0, 1), is 1 (x float32[2x3])");
+            "dropout: p must be in [0, 1), but is 1 (x float32[2x3])");
   EXPECT_THROW(dropout(zeros({2, 3}), 0.5), Error);  // no RandomScope
 }
 

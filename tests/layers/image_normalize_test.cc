@@ -39,12 +39,12 @@ TEST(ImageNormalize, SettingsThatDoNotFitAreExplained) {
   };
   const Tensor x = zeros({1, 2, 2, 3}, DType::u8);
   EXPECT_EQ(message_of(x, {.mean = {0, 0}, .stddev = {1, 1, 1}}),
-            "image_normalize: mean and deviation must have one value for each channel, have 2 and "
-            "3 (x uint8[1x2x2x3])");
+            "image_normalize: mean and deviation must have one value for each channel, but have 2 "
+            "and 3 (x uint8[1x2x2x3])");
   EXPECT_EQ(message_of(x, {.mean = {0, 0, 0}, .stddev = {1, 0, 1}}),
-            "image_normalize: deviations must be positive, one is 0 (x uint8[1x2x2x3])");
+            "image_normalize: deviations must be positive, but one is 0 (x uint8[1x2x2x3])");
   EXPECT_EQ(message_of(zeros({3}), {.mean = {0, 0, 0}, .stddev = {1, 1, 1}}),
-            "image_normalize: x must be uint8, is float32; cast() converts (x float32[3])");
+            "image_normalize: x must be uint8, but is float32; use cast() (x float32[3])");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(LayerNorm, ErrorsExplain) {
   EXPECT_EQ(message_of([] {
               layer_norm(zeros({2, 4}), zeros({4}), zeros({3}));
             }),
-            "layer_norm: beta must be [4] (one for each channel of x), is [3] (x float32[2x4], "
+            "layer_norm: beta must be [4] (one for each channel of x), but is [3] (x float32[2x4], "
             "gamma float32[4], beta float32[3])");
 }
 

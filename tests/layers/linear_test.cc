@@ -19,7 +19,7 @@ TEST_P(Linear, IsXTimesWTransposedPlusB) {
   EXPECT_EQ(message_of([&] {
               linear(x, zeros({3, 4}), b);
             }),
-            "linear: x has 2 features but w expects 4 (x float32[1x2], w float32[3x4])");
+            "linear: x has 2 features, but w expects 4 (x float32[1x2], w float32[3x4])");
 }
 
 }  // namespace

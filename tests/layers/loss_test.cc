@@ -57,16 +57,16 @@ std::string message_of(F call) {
 }
 
 TEST(Loss, ShapesThatDoNotFitAreExplained) {
-  EXPECT_EQ(message_of([] {
-              mse(zeros({2, 3}), zeros({3}));
-            }),
-            "mse: target must be [2x3] (the shape of x), is [3] (x float32[2x3], target "
-            "float32[3])");
+  EXPECT_EQ(
+      message_of([] {
+        mse(zeros({2, 3}), zeros({3}));
+      }),
+      "mse: target must be [2x3] (the shape of x), but is [3] (x float32[2x3], target float32[3])");
   EXPECT_EQ(message_of([] { mse(zeros({0}), zeros({0})); }),
             "mse: there must be at least one element (x float32[0], target float32[0])");
   EXPECT_EQ(message_of([] { bce_with_logits(zeros({2}), zeros({2}, DType::i32)); }),
-            "bce_with_logits: targets must be float32 or float64, is int32; cast() converts "
-            "(logits float32[2], targets int32[2])");
+            "bce_with_logits: targets must be float32 or float64, but is int32; use cast() (logits "
+            "float32[2], targets int32[2])");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST_P(Matmul, AVectorIsARowOrAColumn) {
   // The transpose flags apply to the matrix alone.
   expect(matmul(a, u, {true, true}), {3}, {-10, -11, -12});
   expect(matmul(v, a, {true, true}), {2}, {5, 11});
-  EXPECT_NE(message_of([&] { matmul(a, u); }).find("3 columns but b has 2 rows"),
+  EXPECT_NE(message_of([&] { matmul(a, u); }).find("3 columns, but b has 2 rows"),
             std::string::npos);
   EXPECT_NE(message_of([&] { matmul(a, scalar(1, DType::f64)); }), "no ShapeError");
   for (const auto& [x, y] : {std::pair(a, v), {u, a}, {v, v}, {pairs, v}, {u, pairs}, {many, u}})
@@ -96,7 +96,7 @@ TEST_P(Matmul, LeadingAxesAreBroadcast) {
   EXPECT_EQ(message_of([&] {
               matmul(a, normal({3, 4, 6}, 2), {.transpose_b = true});
             }),
-            "matmul: a has 4 columns but b transposed has 6 rows (a float64[2x3x3x4], b "
+            "matmul: a has 4 columns, but b transposed has 6 rows (a float64[2x3x3x4], b "
             "float64[2x3x4x6])");
 }
 
@@ -160,21 +160,21 @@ TEST_P(Matmul, AbsorbsABiasAndAnActivationWithTheSameBits) {
 TEST_P(Matmul, ShapesThatDoNotFitAreExplained) {
   const Tensor a = zeros({2, 3}), b = zeros({4, 5});
   EXPECT_EQ(message_of([&] { matmul(a, b); }),
-            "matmul: a has 3 columns but b has 4 rows (a float32[2x3], b float32[4x5])");
+            "matmul: a has 3 columns, but b has 4 rows (a float32[2x3], b float32[4x5])");
   EXPECT_EQ(message_of([&] { matmul(a, b, {.transpose_a = true, .transpose_b = true}); }),
-            "matmul: a transposed has 2 columns but b transposed has 5 rows (a float32[2x3], b "
+            "matmul: a transposed has 2 columns, but b transposed has 5 rows (a float32[2x3], b "
             "float32[4x5])");
   EXPECT_EQ(message_of([&] { matmul(zeros({}), b); }),
-            "matmul: a must have 2 axes, has 0 (a float32[], b float32[4x5])");
+            "matmul: a must have 2 axes, but has 0 (a float32[], b float32[4x5])");
   EXPECT_EQ(message_of([&] {
               matmul(a, zeros({3, 2}, DType::f64));
             }),
-            "matmul: a and b must have one dtype, have float32 and float64; cast() converts (a "
+            "matmul: a and b must have the same dtype, but have float32 and float64; use cast() (a "
             "float32[2x3], b float64[3x2])");
   EXPECT_EQ(message_of([&] {
               matmul(zeros({2, 3}, DType::i32), b);
             }),
-            "matmul: a must be float32 or float64, is int32; cast() converts (a int32[2x3], b "
+            "matmul: a must be float32 or float64, but is int32; use cast() (a int32[2x3], b "
             "float32[4x5])");
 }
 

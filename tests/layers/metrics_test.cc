@@ -39,13 +39,13 @@ TEST(TopKCorrect, ShapesThatDoNotFitAreExplained) {
     return "no ShapeError";
   };
   EXPECT_EQ(message_of(zeros({3}, DType::i32), 0),
-            "top_k_correct: k must be at least 1, is 0 (logits float32[3x4], labels int32[3])");
+            "top_k_correct: k must be at least 1, but is 0 (logits float32[3x4], labels int32[3])");
   EXPECT_EQ(message_of(zeros({2}, DType::i32), 1),
-            "top_k_correct: labels must be [3] (one label for each row of logits), is [2] (logits "
-            "float32[3x4], labels int32[2])");
+            "top_k_correct: labels must be [3] (one label for each row of logits), but is [2] "
+            "(logits float32[3x4], labels int32[2])");
   EXPECT_EQ(message_of(zeros({3}), 1),
-            "top_k_correct: labels must be int32, is float32; cast() converts (logits "
-            "float32[3x4], labels float32[3])");
+            "top_k_correct: labels must be int32, but is float32; use cast() (logits float32[3x4], "
+            "labels float32[3])");
 }
 
 }  // namespace

@@ -159,14 +159,12 @@ std::string message_of(F call) {
 
 TEST(Modules, SizesThatCannotBeMeantAreExplained) {
   Store store;
-  EXPECT_EQ(message_of([&] { Linear(store, "fc", {.out = 3}); }),
-            "fc: in must be at least 1, is 0");
+  EXPECT_EQ(message_of([&] { Linear(store, "fc", {.out = 3}); }), "fc: in must be >= 1, but is 0");
   EXPECT_EQ(message_of([&] { Conv2d(store, "conv", {.in = 3, .out = 4, .groups = 2}); }),
             "conv: groups = 2 must divide in = 3 and out = 4");
   EXPECT_EQ(message_of([&] { BatchNorm2d(store, "bn", {}); }),
-            "bn: channels must be at least 1, is 0");
-  EXPECT_EQ(message_of([&] { LayerNorm(store, "ln", {}); }),
-            "ln: features must be at least 1, is 0");
+            "bn: channels must be >= 1, but is 0");
+  EXPECT_EQ(message_of([&] { LayerNorm(store, "ln", {}); }), "ln: features must be >= 1, but is 0");
   EXPECT_EQ(message_of([&] { GroupNorm(store, "gn", {.channels = 8, .groups = 3}); }),
             "gn: groups = 3 must divide channels = 8");
   const Linear taken(store, "fc", {.in = 1, .out = 1});

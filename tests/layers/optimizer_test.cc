@@ -287,26 +287,26 @@ TEST(Optimizers, WhatDoesNotFitIsExplained) {
   Sgd sgd(store, {p}, {});
   AdamW adamw(store, {p}, {});
   EXPECT_EQ(message_of<ShapeError>([&] { sgd.step({}, scalar(1)); }),
-            "sgd: takes one gradient for each of its 1 parameters, was given 0");
+            "sgd: needs one gradient for each of its 1 parameters, but got 0");
   EXPECT_EQ(message_of<ShapeError>([&] { sgd.step(std::vector{ones({3})}, scalar(1)); }),
-            "sgd: gradient must be [4] (like the parameter), is [3] (parameter float32[4], "
+            "sgd: gradient must be [4] (like the parameter), but is [3] (parameter float32[4], "
             "gradient float32[3], lr float32[])");
   EXPECT_EQ(message_of<ShapeError>([&] { sgd.step(std::vector{ones({4})}, ones({2})); }),
             "sgd: lr must have one element (parameter float32[4], gradient float32[4], lr "
             "float32[2])");
   EXPECT_EQ(
       message_of<ShapeError>([&] { adamw.step(std::vector{ones({4}, DType::f64)}, scalar(1)); }),
-      "adamw: parameter and gradient must have one dtype, have float32 and float64; cast() "
-      "converts (parameter float32[4], gradient float64[4], lr float32[], t int64[1], m "
-      "float32[4], v float32[4])");
+      "adamw: parameter and gradient must have the same dtype, but have float32 and float64; use "
+      "cast() (parameter float32[4], gradient float64[4], lr float32[], t int64[1], m float32[4], "
+      "v float32[4])");
   EXPECT_EQ(message_of<ConfigError>([&] { Sgd(store, {p}, {.nesterov = true}); }),
-            "sgd: nesterov needs a momentum above 0, is 0");
+            "sgd: nesterov needs a momentum above 0, but momentum is 0");
   EXPECT_EQ(message_of<ConfigError>([&] { Sgd(store, {p}, {.momentum = -1}); }),
-            "sgd: momentum must not be negative, is -1");
+            "sgd: momentum must not be negative, but is -1");
   EXPECT_EQ(message_of<ConfigError>([&] { AdamW(store, {p}, {.beta2 = 1}); }),
-            "adamw: beta2 must be in [0, 1), is 1");
+            "adamw: beta2 must be in [0, 1), but is 1");
   EXPECT_EQ(message_of<ConfigError>([&] { AdamW(store, {p}, {.epsilon = 0}); }),
-            "adamw: epsilon must be positive, is 0");
+            "adamw: epsilon must be positive, but is 0");
 }
 
 }  // namespace

@@ -166,22 +166,22 @@ TEST(Pool2d, NanIsTheLargest) {
 TEST(Pool2d, ErrorsExplain) {
   const Tensor x = zeros({2, 4, 5, 3});
   EXPECT_EQ(message_of([&] { max_pool2d(x, {.kernel = 5}); }),
-            "max_pool2d: the kernel has 5x5 pixels but x has 4x5 with its padding; use a smaller "
+            "max_pool2d: the kernel has 5x5 pixels, but x has 4x5 with its padding; use a smaller "
             "kernel (x float32[2x4x5x3])");
   EXPECT_EQ(message_of([&] { average_pool2d(x, {.kernel = 2, .padding = 2}); }),
-            "average_pool2d: padding must be 0 or more and smaller than the kernel 2x2, is 2x2 (x "
-            "float32[2x4x5x3])");
+            "average_pool2d: padding must be 0 or more and smaller than the kernel 2x2, but is 2x2 "
+            "(x float32[2x4x5x3])");
   EXPECT_EQ(message_of([&] {
               max_pool2d(zeros({1, 20, 20, 1}), {.kernel = 17});
             }),
-            "max_pool2d: a window may have 256 pixels, the kernel 17x17 has 289; pool in two steps "
-            "(x float32[1x20x20x1])");
+            "max_pool2d: a window may have at most 256 pixels, but the kernel 17x17 has 289; pool "
+            "in two steps (x float32[1x20x20x1])");
   EXPECT_EQ(message_of([&] { max_pool2d(x, {.kernel = 2, .stride = Size2(0)}); }),
-            "max_pool2d: stride must be at least 1, is 0x0 (x float32[2x4x5x3])");
+            "max_pool2d: stride must be at least 1, but is 0x0 (x float32[2x4x5x3])");
   EXPECT_EQ(message_of([&] {
               global_average_pool(zeros({2, 3}));
             }),
-            "global_average_pool: x must have 4 axes, has 2 (x float32[2x3])");
+            "global_average_pool: x must have 4 axes, but has 2 (x float32[2x3])");
 }
 
 }  // namespace

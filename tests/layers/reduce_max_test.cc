@@ -41,7 +41,10 @@ TEST(ReduceMax, NanIsTheLargest) {
 }
 
 TEST(ReduceMax, ErrorsExplain) {
-  EXPECT_EQ(message_of([] { max(ones({2, 3}), 2); }), "max: there is no axis 2 (x float32[2x3])");
+  EXPECT_EQ(message_of([] {
+              max(ones({2, 3}), 2);
+            }),
+            "max: axis 2 does not exist (x float32[2x3])");
   EXPECT_EQ(message_of([] {
               max(ones({2, 0}), 1);
             }),

@@ -20,8 +20,8 @@ TEST(ScaleChannels, ErrorsExplain) {
   EXPECT_EQ(message_of([] {
               scale_channels(zeros({2, 3, 3, 4}), zeros({2, 3}));
             }),
-            "scale_channels: scale must be [2x4] (one for each channel of each sample of x), is "
-            "[2x3] (x float32[2x3x3x4], scale float32[2x3])");
+            "scale_channels: scale must be [2x4] (one for each channel of each sample of x), but "
+            "is [2x3] (x float32[2x3x3x4], scale float32[2x3])");
 }
 
 }  // namespace

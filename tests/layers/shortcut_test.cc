@@ -20,9 +20,9 @@ TEST(Shortcut, GradientsMatchDifferences) {
 TEST(Shortcut, ErrorsExplain) {
   const Tensor x = zeros({1, 4, 4, 8});
   EXPECT_EQ(message_of([&] { shortcut(x, {.stride = 2, .channels = 6}); }),
-            "shortcut: y cannot have fewer channels than x, 6 are wanted (x float32[1x4x4x8])");
+            "shortcut: y must not have fewer channels than x, but has 6 (x float32[1x4x4x8])");
   EXPECT_EQ(message_of([&] { shortcut(x, {.stride = 0, .channels = 8}); }),
-            "shortcut: stride must be at least 1, is 0 (x float32[1x4x4x8])");
+            "shortcut: stride must be at least 1, but is 0 (x float32[1x4x4x8])");
 }
 
 }  // namespace

@@ -43,15 +43,15 @@ TEST(Slice, GradientsMatchDifferences) {
 TEST(Slice, ErrorsExplain) {
   const Tensor x = zeros({2, 3});
   EXPECT_EQ(message_of([&] { slice(x, 1, 1, 4); }),
-            "slice: [1, 4) must lie in axis 1, which has 3 elements (x float32[2x3])");
+            "slice: [1, 4) must be within axis 1, which has 3 elements (x float32[2x3])");
   EXPECT_EQ(message_of([&] { slice(x, 2, 0, 1); }),
-            "slice: axis must be between -2 and 1, is 2 (x float32[2x3])");
+            "slice: axis must be in [-2, 1], but is 2 (x float32[2x3])");
   EXPECT_EQ(message_of([&] { slice(x, 1, 0, 1, 0); }),
-            "slice: the step must be at least 1, is 0 (x float32[2x3])");
+            "slice: the step must be at least 1, but is 0 (x float32[2x3])");
   EXPECT_EQ(message_of([&] { slice(x, {.size = {2}}); }),
             "slice: the box [2] must have as many axes as x (x float32[2x3])");
   EXPECT_EQ(message_of([&] { pad(x, 0, -1, 0); }),
-            "pad: counts of zeros must not be negative, are -1 and 0 (x float32[2x3])");
+            "pad: counts of zeros must be >= 0, but are -1 and 0 (x float32[2x3])");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(AdaptivePool2d, ErrorsExplain) {
   EXPECT_EQ(message_of([] {
               adaptive_max_pool2d(zeros({1, 2, 3, 1}), {0, 1});
             }),
-            "adaptive_max_pool2d: out must be at least 1, is 0x1 (x float32[1x2x3x1])");
+            "adaptive_max_pool2d: out must be >= 1, but is 0x1 (x float32[1x2x3x1])");
 }
 
 TEST(ChannelShuffle, GroupsTakeTurns) {

@@ -131,7 +131,7 @@ TEST_P(EveryAllocator, KeepsItsLimitAndStaysUsable) {
     FAIL() << "the limit must hold";
   } catch (const OutOfMemory& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("2097152 bytes asked, 3145728"), std::string::npos) << text;
+    EXPECT_NE(text.find("2097152 bytes requested, 3145728"), std::string::npos) << text;
     EXPECT_NE(text.find("4194304"), std::string::npos) << text;
   }
   allocator->release(allocator->allocate(kMiB));

@@ -62,7 +62,7 @@ TEST(PlanCheck, CatchesWhatComesBackAfterAGap) {
 
 TEST(PlanCheck, LooksAtOffsetsCapacityAndBytes) {
   Problem problem{{{0, 5, 10, 8, -1, {}, -1, "a"}}};
-  EXPECT_NE(fault_of(problem, {{}, 10}).find("1 buffers, it has 0"), std::string::npos);
+  EXPECT_NE(fault_of(problem, {{}, 10}).find("1 buffers, but has 0"), std::string::npos);
   EXPECT_NE(fault_of(problem, {{-8}, 10}).find("at or above 0"), std::string::npos);
   EXPECT_NE(fault_of(problem, {{4}, 14}).find("multiple of 8"), std::string::npos);
   EXPECT_NE(fault_of(problem, {{8}, 17}).find("within the plan's 17 bytes"), std::string::npos);
@@ -71,7 +71,7 @@ TEST(PlanCheck, LooksAtOffsetsCapacityAndBytes) {
   EXPECT_NE(fault_of(problem, {{8}, 18}).find("3 more than the capacity"), std::string::npos);
   problem.capacity = -1;
   problem.buffers[0].offset = 16;
-  EXPECT_NE(fault_of(problem, {{8}, 18}).find("fixed at offset 16"), std::string::npos);
+  EXPECT_NE(fault_of(problem, {{8}, 18}).find("fixed offset 16"), std::string::npos);
 }
 
 TEST(PlanCheck, AgreesWithLookingAtEveryPair) {

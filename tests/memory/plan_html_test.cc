@@ -26,7 +26,7 @@ TEST(PlanHtml, CarriesEveryBuffer) {
   EXPECT_NE(page.find(R"([64,32,1,[2,6],"b\"\u003cc",""])"), page.npos);
   EXPECT_NE(page.find(R"(bytes:96,bound:96,first:0,last:6,forward:2,)"), page.npos);
   EXPECT_NE(page.find(R"(groups:["activations","",])"), page.npos);
-  EXPECT_NE(page.find(R"(steps:["relu","conv","add",])"), page.npos);
+  EXPECT_NE(page.find(R"(nodes:["relu","conv","add",])"), page.npos);
   EXPECT_EQ(page.find("never live"), page.npos);
 }
 

@@ -56,12 +56,13 @@ TEST(PlanWhy, SaysItInWords) {
   EXPECT_EQ(explanation_text(kProblem, kPlan, 2, *find_planner("best")),
             "c: 8 bytes at [5, 13)\n"
             "live        in [2, 5)\n"
-            "fullest     at time 4, when 13 bytes are live, 61.5 % of them its own\n"
-            "lower bound it is part of it: at no time are more bytes live\n"
+            "peak        at time 4, when 13 bytes are live, 61.5 % of them in this buffer\n"
+            "lower bound includes this buffer: at no time are more bytes live\n"
             "live then   b (4), d (1)\n"
             "below it    1 free bytes, then b (4)\n"
             "above it    1 free bytes, then d (1)\n"
-            "without it  best takes 12 bytes instead of 15, the lower bound is 12 instead of 13\n");
+            "without it  best needs 12 bytes instead of 15, and the lower bound is 12 instead of "
+            "13\n");
 }
 
 // Compares with a loop over times and buffers.

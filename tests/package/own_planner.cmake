@@ -26,7 +26,7 @@ expect("planner lottery" ${bin}/trainer plan --planner-lib ${library} --config $
   memory.planner=lottery)
 expect("planner: lottery" ${bin}/trainer --planner-lib ${library} --print-config
   --config ${WORK}/tiny.yaml memory.planner=lottery)
-expect("'lottery' is not known" ${bin}/trainer plan --config ${WORK}/tiny.yaml
+expect("'lottery' is not one of" ${bin}/trainer plan --config ${WORK}/tiny.yaml
   memory.planner=lottery)
 expect("cannot be loaded" ${bin}/planner compare --planner-lib ${WORK}/none.so ${WORK}/tiny.csv)
 

@@ -23,7 +23,7 @@ TEST(Architectures, AnOlderGpuIsRefusedInASentence) {
     EXPECT_NE(fault.find("older than any that this build has code for (7.5 and newer)"),
               std::string::npos)
         << fault;
-    EXPECT_NE(fault.find("take device: cpu"), std::string::npos) << fault;
+    EXPECT_NE(fault.find("set device: cpu"), std::string::npos) << fault;
   }
 }
 

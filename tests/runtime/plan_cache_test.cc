@@ -86,7 +86,7 @@ TEST_F(PlanCacheTest, EveryDamagedByteIsNoticed) {
   std::string bad = good;
   bad[good.size() / 2] ^= 1;
   write_entry("key", bad);
-  expect_refused("key", "is damaged, or cut off");
+  expect_refused("key", "is damaged or truncated");
 }
 
 TEST_F(PlanCacheTest, OneThatIsCutOffIsNoticed) {
@@ -94,7 +94,7 @@ TEST_F(PlanCacheTest, OneThatIsCutOffIsNoticed) {
   const std::string good = entry("key");
   for (const size_t length : {size_t{0}, size_t{5}, good.size() / 2, good.size() - 1}) {
     write_entry("key", good.substr(0, length));
-    expect_refused("key", "is damaged, or cut off");
+    expect_refused("key", "is damaged or truncated");
   }
 }
 
@@ -103,7 +103,7 @@ TEST_F(PlanCacheTest, AnEntryOfAnotherKeyIsNoticed) {
   PlanCache cache(folder());
   cache.keep("key", kPlan);
   std::filesystem::rename(cache.file_of("key"), cache.file_of("asked"));
-  expect_refused("asked", "is of another plan");
+  expect_refused("asked", "belongs to another plan");
 }
 
 // The digest of the entry is right.
@@ -114,7 +114,7 @@ TEST_F(PlanCacheTest, AnEntryOfAnotherFormatIsNoticed) {
   ASSERT_NE(at, std::string::npos) << text;
   text[at + 9] = '1';
   write_entry("key", sha256_of(text) + '\n' + text);
-  expect_refused("key", "is of another version");
+  expect_refused("key", "belongs to another version");
 }
 
 TEST_F(PlanCacheTest, TheFirstBadEntryAloneIsAWarning) {
@@ -124,7 +124,7 @@ TEST_F(PlanCacheTest, TheFirstBadEntryAloneIsAWarning) {
   PlanCache cache(folder());
   EXPECT_FALSE(cache.find("a"));
   EXPECT_FALSE(cache.find("b"));
-  cache.refuse("c", "is not taken by cuDNN");
+  cache.refuse("c", "cuDNN does not accept it");
   EXPECT_EQ(warnings_.size(), 1u);
 }
 

@@ -52,8 +52,9 @@ TEST(RawMemory, ALimitHoldsAndTheErrorNamesTheBytes) {
     FAIL() << "the limit must hold";
   } catch (const OutOfMemory& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("cpu:0: out of memory: 401 bytes asked, 600 in use under a limit of 1000"),
-              std::string::npos)
+    EXPECT_NE(
+        text.find("cpu:0: out of memory: 401 bytes requested, 600 in use under a limit of 1000"),
+        std::string::npos)
         << text;
     EXPECT_EQ(error.exit_code(), 4);
   }

@@ -93,11 +93,11 @@ class Includes(Checks):
         self.assert_caught("check_includes", "models/config/ must not include")
         self.write("models/config/network.cc", "")
         self.write("models/trainer.h", "")
-        self.assert_caught("check_includes", "stands on no storey of models/")
+        self.assert_caught("check_includes", "is in no tier of models/")
 
     def test_public_headers(self):
         self.write("engine/CMakeLists.txt",
-                   "tessera_floor(engine\n  HEADERS  # public\n    tensor.h\n    op.h\n  SOURCES\n    op.cc)\n")
+                   "tessera_tier(engine\n  HEADERS  # public\n    tensor.h\n    op.h\n  SOURCES\n    op.cc)\n")
         self.write("engine/tensor.h", "")
         self.write("engine/op.h", '#include "tessera/engine/tensor.h"\n')
         self.write("engine/storage.h", "")
@@ -111,13 +111,13 @@ class Includes(Checks):
         names = [f"h{i}.h" for i in range(44)]
         for name in names:
             self.write("engine/" + name, "")
-        listing = "tessera_floor(engine\n  HEADERS\n    " + "\n    ".join(names) + "\n  SOURCES)\n"
+        listing = "tessera_tier(engine\n  HEADERS\n    " + "\n    ".join(names) + "\n  SOURCES)\n"
         self.write("engine/CMakeLists.txt", listing)
         self.assert_caught("check_includes", "44 public headers outside layers/")
 
     def test_the_umbrella_has_all_ops(self):
         listing = (Path(__file__).resolve().parents[2] / "layers/CMakeLists.txt").read_text("utf-8")
-        self.write("layers/CMakeLists.txt", listing[:listing.index("tessera_floor")])
+        self.write("layers/CMakeLists.txt", listing[:listing.index("tessera_tier")])
         for name in ("ops/relu.h", "ops/relu_cpu.h", "shared/epilogue.h", "optimizers/sgd_simd.h"):
             self.write("layers/" + name, "")
         self.write("core.h", "")
@@ -126,7 +126,7 @@ class Includes(Checks):
         self.assert_fine("check_includes")
 
     def test_the_umbrella_is_above_all(self):
-        self.write("runtime/CMakeLists.txt", "tessera_floor(runtime\n  HEADERS\n    error.h\n  SOURCES)\n")
+        self.write("runtime/CMakeLists.txt", "tessera_tier(runtime\n  HEADERS\n    error.h\n  SOURCES)\n")
         self.write("tessera.h", '#include "tessera/runtime/error.h"\n')
         self.assert_fine("check_includes")
         self.write("models/zoo/zoo.cc", '#include "tessera/tessera.h"\n')

@@ -30,8 +30,8 @@ class Test(ProgramTest):
                 "c.yaml:2:3: error: unknown key 'bacth' in data\n"
                 "    bacth: 3\n"
                 "    ^~~~~ did you mean 'batch'?\n"
-                "c.yaml:3:7: error: seed: must be an integer from 0 on, but is '010'; a leading "
-                "0 would mean 8 to some and 10 to others\n"
+                "c.yaml:3:7: error: seed: must be an integer from 0 on, but is '010'; some "
+                "YAML parsers read a leading 0 as octal, others as decimal\n"
                 "  seed: 010\n"
                 "        ^~~ did you mean '10'?\n"
                 "command line:1:7: error: unknown key 'stesp' in train\n"
@@ -56,7 +56,7 @@ class Test(ProgramTest):
 
     def test_dry_run_checks_and_writes_nothing(self):
         said = self.succeed("--config", QUICKSTART, "--dry-run", *SMALL)
-        self.assertIn("2 steps an epoch, 8 steps in all", said)
+        self.assertIn("2 steps per epoch, 8 steps in total", said)
         self.assertIn("the lower bound", said)
         self.assertIn("nothing was written; training would write to runs/quickstart", said)
         self.assertEqual(list(self.folder.iterdir()), [])
@@ -81,7 +81,7 @@ class Test(ProgramTest):
         self.succeed("--config", "my.yaml", "--dry-run", *SMALL)
         done = self.run_program("config", "init", "-o", "my.yaml")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("my.yaml exists", done.stderr)
+        self.assertIn("my.yaml already exists", done.stderr)
         done = self.run_program("config", "init", "--model", "resnet21")
         self.assertEqual(done.returncode, 2)
         self.assertIn("did you mean 'resnet20'", done.stderr)

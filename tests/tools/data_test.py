@@ -87,7 +87,7 @@ class Test(unittest.TestCase):
     def test_fewer_images_are_of_each_class(self):
         text = self.configured("data", "inspect", words=["data.train_count=10"])
         self.assertEqual(len(re.findall(r"^ +5  (across|down)$", text, re.M)), 2)
-        self.assertIn("10 of 24 images are used, of each class in proportion", text)
+        self.assertIn("10 of 24 images are used, in proportion to the classes", text)
 
     def test_damaged_is_an_error_by_default(self):
         text = self.configured("data", "inspect", words=["data.damaged=error"], code=3)
@@ -96,7 +96,7 @@ class Test(unittest.TestCase):
 
     def test_a_pack_trains_like_the_folder(self):
         said = self.configured("data", "pack", "--out", "pack.h5")
-        words = re.search("read it with (.*)", said).group(1).split()
+        words = re.search("train with (.*)", said).group(1).split()
         self.assertEqual(words[2:], ["~data.image_size", "~data.damaged"])
         plain = ["data.augment=[{flip: horizontal}]"]
         self.configured("train", words=[*plain, "run.dir=folder"])
@@ -120,7 +120,7 @@ class Test(unittest.TestCase):
         self.assertEqual(self.losses("own0"), self.losses("own3"))
         # A pack, which is measured while it is written, gives equal results.
         said = self.configured("data", "pack", "--out", "own.h5")
-        words = re.search("read it with (.*)", said).group(1).split()
+        words = re.search("train with (.*)", said).group(1).split()
         said = self.configured("train", words=[*words, "run.dir=own_pack"])
         self.assertNotIn("measured", said)
         self.assertEqual(self.resolved("own_pack"), real)
@@ -180,7 +180,7 @@ class Test(unittest.TestCase):
         words = {}
         for name, more in (("plain.h5", ()), ("gzip.h5", ("--compress", "gzip"))):
             said = self.configured("data", "pack", "--out", name, *more)
-            words[name] = re.search("read it with (.*)", said).group(1).split()
+            words[name] = re.search("train with (.*)", said).group(1).split()
             self.configured("train", words=["data.augment=[{crop: {padding: 2}}]", *words[name], f"run.dir={name[:-3]}"])
         self.assertEqual(self.losses("plain"), self.losses("gzip"))
         weights = [(self.folder / run / "weights.safetensors").read_bytes() for run in ("plain", "gzip")]
@@ -202,7 +202,7 @@ class Test(unittest.TestCase):
         self.assertIn("hdf5 test: 4 images", said)
         self.named("train", words=["run.dir=named"])
         said = self.named("data", "pack", "--out", "named.h5")
-        words = shlex.split(re.search("read it with (.*)", said).group(1))
+        words = shlex.split(re.search("train with (.*)", said).group(1))
         self.assertEqual(words[2:], ["~data.images", "~data.labels"])
         self.named("train", words=[*words, "run.dir=named_pack"])
         self.assertEqual(self.losses("named"), self.losses("named_pack"))
@@ -213,11 +213,11 @@ class Test(unittest.TestCase):
     def test_what_is_wrong_with_a_file_of_another_program_is_named(self):
         wrong = ["data.images=wrong", "data.labels=y/int64", "data.test_fraction=0.25"]
         said = self.named("train", words=[*wrong, "run.dir=bad"], file="types.h5", code=3)
-        self.assertIn("'wrong': image 7 has a value of 300, outside [0, 255]", said)
-        self.assertIn("no such data set", self.named("data", "inspect", words=["data.images=/{split}/none"], code=3))
-        for words, text in ((["data.range=[1]"], "data.range: two numbers are needed"),
-                            (["data.labels=y"], "{split} stands in both or in none"),
-                            (["data.layout=nchw"], "known: hwc, chw, cwh"),
+        self.assertIn("'wrong': image 7 has the value 300, outside [0, 255]", said)
+        self.assertIn("data set does not exist", self.named("data", "inspect", words=["data.images=/{split}/none"], code=3))
+        for words, text in ((["data.range=[1]"], "data.range: must be two numbers"),
+                            (["data.labels=y"], "both or neither must contain {split}"),
+                            (["data.layout=nchw"], "is not one of hwc, chw, cwh"),
                             (["data.test_fraction=0.2"], "it applies only to hdf5 with data.images without {split}"),
                             (["data.test_fraction=1"], "data.test_fraction: must be"),
                             (["~data.images"], "data.labels: "),
@@ -231,7 +231,7 @@ class Test(unittest.TestCase):
         os.mkfifo(self.folder / "pipe.h5")
         nowhere = "data.root=/nowhere"  # the target is checked before the data
         for out, text in (("old.h5", "--overwrite"), ("pipe.h5", "a pipe"), (".", "is a folder"),
-                          ("none/new.h5", "no folder 'none'")):
+                          ("none/new.h5", "folder 'none' does not exist")):
             self.assertIn(text, self.configured("data", "pack", "-o", out, words=[nowhere], code=2))
         self.assertEqual((self.folder / "old.h5").read_text(), "precious")
         self.assertTrue((self.folder / "pipe.h5").is_fifo())
@@ -240,7 +240,7 @@ class Test(unittest.TestCase):
 
     def test_a_path_with_blanks_can_be_pasted(self):
         said = self.configured("data", "pack", "-o", "my pack.h5")
-        words = shlex.split(re.search("read it with (.*)", said).group(1))
+        words = shlex.split(re.search("train with (.*)", said).group(1))
         self.assertIn("data.root=my pack.h5", words)
         self.configured("data", "inspect", words=words)
 
@@ -261,7 +261,7 @@ class Test(unittest.TestCase):
     def test_bench(self):
         text = self.configured("data", "bench", "--seconds", "0.2")
         self.assertRegex(text, r"[\d.]+ images/s with 2 workers")
-        self.assertRegex(text, r"the report says [\d.]+ MiB")
+        self.assertRegex(text, r"memory: calculated [\d.]+ MiB")
 
     def test_all_damaged_pictures_are_named(self):
         broken = [self.root / "train" / "across" / f"late{i}.png" for i in range(12)]
@@ -287,7 +287,7 @@ class Test(unittest.TestCase):
             done = subprocess.run([TRAINER, *verb, "--config", CONFIG, f"data.root={self.root}", *TINY, "model.classes=5",
                                    "run.dir=spare", "train.epochs=1"], cwd=self.folder, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn("model.classes: the model has 5, but image_folder train only 2", done.stderr)
+            self.assertIn("model.classes: the model has 5 classes, but image_folder train has only 2", done.stderr)
             self.assertIn("model.classes=2", done.stderr)
         self.assertRegex(self.configured("doctor", words=["model.classes=5"]), r"(?m)^warning +data [^$]*\n +model.classes: the model has 5")
         self.assertRegex(self.configured("doctor"), r"(?m)^warning +data ")  # the damaged picture
@@ -304,12 +304,13 @@ class Test(unittest.TestCase):
         (root / "test" / "ants" / "1.png").write_bytes(png(16, 16, 0, 0))
         words = ["train", "--dry-run", "--config", CONFIG, *TINY, f"data.root={root}"]
         said = self.trainer(*words, "model.classes=2", code=2)
-        self.assertIn("image_folder train has 5 classes, the model only 2; give model.classes=5; these look odd: "
-                      "'_old' (20 images), 'ants copy' (20 images), 'flies' (1 images)\n", said)
+        self.assertIn("image_folder train has 5 classes, but the model has only 2; set model.classes=5; "
+                      "these classes look odd: '_old' (20 images), 'ants copy' (20 images), 'flies' (1 images)\n", said)
         done = subprocess.run([TRAINER, *map(str, words), "model.classes=6"], cwd=self.folder, capture_output=True,
                               text=True, check=False)
-        self.assertIn("the others are never right", done.stderr)
-        self.assertIn("1 folder has no picture and was skipped: train/cats; these look odd: '_old'", done.stderr)
+        self.assertIn("the others are never correct", done.stderr)
+        self.assertIn("1 folder has no picture and was skipped: train/cats; these classes look odd: '_old'",
+                      done.stderr)
         self.assertIn("2 files or folders were skipped: `trainer data inspect` names them", done.stdout)
 
     def test_training_that_waits_for_decoding_is_told_so(self):
@@ -321,8 +322,8 @@ class Test(unittest.TestCase):
         words = ["--config", CONFIG, *TINY, f"data.root={root}", "data.batch=2", "data.workers=1", "run.dir=slow",
                  "train.epochs=50", "train.evaluate_every=0ep", "checkpoint.every=0ep"]
         said = self.trainer("train", *words)
-        self.assertRegex(said, r"data: \d+ % of the last 100 steps was spent waiting for data; the slowest stage is "
-                               r"decoding \(reading \d+ %, decoding \d+ %, .* pack the pictures once, decoded")
+        self.assertRegex(said, r"data: \d+ % of the time of the last 100 steps was spent waiting for data; "
+                               r"the slowest stage is decoding \(reading \d+ %, decoding \d+ %, .* store the pictures decoded")
         self.assertRegex(self.trainer("data", "bench", "--seconds", "0.1", *words), r"reading 0\.\d s, decoding \d+\.\d s,")
 
     def test_gray_pictures_stay_gray(self):
@@ -330,7 +331,7 @@ class Test(unittest.TestCase):
             said = self.configured("data", "inspect", words=[f"data.channels={channels}"])
             self.assertIn(f"24 images [16x16x{1 if channels == '1' else 3}]", said)
         said = self.configured("data", "pack", "--out", "gray.h5", words=["data.channels=1"])
-        words = re.search("read it with (.*)", said).group(1).split()
+        words = re.search("train with (.*)", said).group(1).split()
         self.assertIn("~data.channels", words)
         self.configured("train", words=["data.channels=1", "run.dir=gray"])
         self.configured("train", words=[*words, "run.dir=gray_pack"])

@@ -62,7 +62,7 @@ class Weights(ProgramTest):
         self.assertEqual(tensors(self.folder / "b.safetensors")[0], found)
 
         out = self.train("b", "model.weights=a.safetensors", "model.classes=12")
-        self.assertIn("weights: a.safetensors: 8 of 10 tensors; fc3 is new: 12 classes, where the file "
+        self.assertIn("weights: a.safetensors: 8 of 10 tensors; fc3 is new: 12 classes, but the file "
                       "has 10", out)
         # Resuming does not need the file.
         (self.folder / "a.safetensors").unlink()
@@ -73,16 +73,16 @@ class Weights(ProgramTest):
         self.train("a")
         for name, form in (("a.weights.h5", "Keras 3"), ("a.h5", "Keras 2")):
             with self.subTest(name=name):
-                self.assertIn(f"as {form} names its layers", self.run_it("export", "--run", "a", "-o", name))
+                self.assertIn(f"with the layer names of {form}", self.run_it("export", "--run", "a", "-o", name))
                 out = self.train("b" + form[-1], f"model.weights={name}")
                 self.assertIn(f"weights: {name}: 10 of 10 tensors", out)
 
     def test_what_does_not_fit_is_refused_before_anything_is_written(self):
         self.train("a")
         for words, texts in ((["model.weights=none.safetensors"], ["cannot be opened"]),
-                             (["model.weights=s.yaml"], ["s.yaml': is no safetensors file"]),
+                             (["model.weights=s.yaml"], ["s.yaml': is not a safetensors file"]),
                              (["model.weights=a/weights.safetensors", "model.name=cnn_bn"],
-                              ["does not fit cnn_bn", "missing: ", "left over: 'fc3.bias' [10]"])):
+                              ["does not fit cnn_bn", "missing: ", "unexpected: 'fc3.bias' [10]"])):
             for mode in ([], ["--dry-run"]):
                 with self.subTest(words=words, mode=mode):
                     error = self.train("c", *mode, *words, code=BAD_WEIGHTS)
@@ -106,12 +106,12 @@ class Weights(ProgramTest):
         self.assertIn("has the value nan at element", done.stdout + done.stderr)
 
     def test_what_cannot_be_exported_is_said(self):
-        self.assertIn("there is no 'none/config.resolved.yaml'",
+        self.assertIn("'none/config.resolved.yaml' does not exist",
                       self.run_it("export", "--run", "none", "-o", "a.safetensors", code=MISUSE))
         self.train("a")
-        self.assertIn("'a.pth' does not end in .safetensors, .weights.h5, .h5 or .onnx",
+        self.assertIn("'a.pth' must end in .safetensors, .weights.h5, .h5 or .onnx",
                       self.run_it("export", "--run", "a", "-o", "a.pth", code=MISUSE))
-        self.assertIn("--batch is of ONNX files", self.run_it(
+        self.assertIn("--batch applies only to ONNX files", self.run_it(
             "export", "--run", "a", "-o", "a.safetensors", "--batch", 3, code=MISUSE))
         self.assertIn("cannot be written", self.run_it(
             "export", "--run", "a", "-o", "no/a.safetensors", code=BAD_WEIGHTS))
@@ -123,7 +123,7 @@ class Weights(ProgramTest):
                           self.run_it("export", "--run", "a", "-o", "a.onnx", code=MISUSE))
             return
         self.assertEqual(self.run_it("export", "--run", "a", "-o", "a.onnx"),
-                         "a.onnx: lenet5 of 'a/weights.safetensors', ONNX for any batch\n")
+                         "a.onnx: lenet5 of 'a/weights.safetensors', ONNX for any batch size\n")
         self.assertIn(b"logits", (self.folder / "a.onnx").read_bytes())
         self.assertIn("ONNX for batches of 4",
                       self.run_it("export", "--run", "a", "-o", "a.onnx", "--batch", 4))

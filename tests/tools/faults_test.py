@@ -23,18 +23,18 @@ class Refusals(Test):
         schedule.write_text("schedule:\n  name: multistep\n  milestones: [9st, 1ep]\n"
                             "data: {train_count: 64, test_count: 8, batch: 16}\nmodel: {name: lenet5}\n")
         cases = [  # words, exit code, message
-            (QUICKSTART, ["run.dir=file"], BAD_WEIGHTS, "is no folder; check run.dir"),
-            (QUICKSTART, ["run.dir=file/run"], BAD_WEIGHTS, "is no folder; check run.dir"),
+            (QUICKSTART, ["run.dir=file"], BAD_WEIGHTS, "is not a folder; check run.dir"),
+            (QUICKSTART, ["run.dir=file/run"], BAD_WEIGHTS, "is not a folder; check run.dir"),
             (QUICKSTART, ["run.dir=/proc/tessera"], BAD_WEIGHTS,
              "the disk has only 0 B free" if os.geteuid() == 0 else "cannot be written: Permission denied"),
             (QUICKSTART, ["model.name=vgg19_bn", "data.image_size=512", "data.batch=16384",
-                          "data.train_count=16384"], NO_DEVICE, "this machine has"),
+                          "data.train_count=16384"], NO_DEVICE, "this computer has"),
             (QUICKSTART, ["memory.limit=1MiB"], NO_DEVICE, "memory.limit: this training needs"),
             (QUICKSTART, ["data.name=cifar10", "data.root=none", "data.test_count=0"], BAD_DATA,
-             "no such folder"),
+             "there is no folder"),
             (QUICKSTART, ["data.name=hdf5", "data.root=none.h5"], BAD_DATA, "none.h5"),
             (QUICKSTART, ["device=gpu:77"], NO_DEVICE, "gpu:77"),
-            (schedule, [], MISUSE, "schedule.yaml:3:3: error: schedule.milestones: must rise, but "
+            (schedule, [], MISUSE, "schedule.yaml:3:3: error: schedule.milestones: must increase, but "
                                    "1ep is step 4 and follows step 9"),
         ]
         for config, words, code, text in cases:
@@ -59,7 +59,7 @@ class Refusals(Test):
              "data.image_size=512", "data.train_count=8192"],
             capture_output=True, text=True, check=True, cwd=self.folder).stdout
         self.assertRegex(most, r"memory: this training needs [\d.]+ TiB|memory: this training needs \d{3}\.\d+ GiB")
-        self.assertRegex(most, r"the largest tensors of that time:\n +[\d.]+ GiB  %\d+ ")
+        self.assertRegex(most, r"the largest tensors at the peak:\n +[\d.]+ GiB  %\d+ ")
         self.assertRegex(most, r"what would fit:\n  data.batch=\d+ ")
         self.assertLess(int(most.split()[-1]), 200 * 1024)  # KiB
 
@@ -132,9 +132,9 @@ class Refusals(Test):
             self.assertEqual(own[name], other[name])
         report = (self.folder / "other.html").read_text()
         for part in (f"on {pack}</title>", "confusion matrix", "reliability diagram", "macro average",
-                     "The worst mistakes"):
+                     "Top errors"):
             self.assertIn(part, report)
-        self.fail_with(BAD_DATA, ["--data: there is no folder or file 'none'", "NAME=PATH"],
+        self.fail_with(BAD_DATA, ["--data: 'none' does not exist", "NAME=PATH"],
                        "eval", "--run", run, "--data", "none")
         self.fail_with(MISUSE, ["did you mean 'cifar10'?"], "eval", "--run", run, "--data", "cifra10=x")
 
@@ -184,7 +184,7 @@ class Refusals(Test):
         once = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--repeat", 1, "--json"))
         self.assertEqual({row["spread"] for row in once}, {0})
         self.assertRegex(self.succeed("plan", *words, "--ablation"),
-                         r"plan ms +spread +times +arena +times +in all\n"
+                         r"plan ms +spread +ratio +arena +ratio +total\n"
                          r"as configured, planner best +[\d.]+ +[\d.]+ % +1\.00 ")
         self.fail_with(MISUSE, ["--ablation disables parts of a plan"], "plan", *words, "--ablation",
                        "mode=eager")
@@ -196,7 +196,7 @@ class Endings(Test):
         done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", f"run.dir={run}",
                                 "train.non_finite=skip", "train.epochs=5", code=DIVERGED)
         self.assertEqual(done.stderr.count("the batch is skipped"), 9)
-        self.assertIn("the weights are lost: 10 batches in a row were skipped, all of an epoch", done.stderr)
+        self.assertIn("the weights are unusable: 10 batches in a row were skipped, all of an epoch", done.stderr)
         self.assertNotIn("final test accuracy", done.stdout)
         self.assertFalse((run / "weights.safetensors").exists())
         nothing = [line for line in metrics(run) if line["phase"] == "train"][-1]
@@ -205,14 +205,14 @@ class Endings(Test):
     def test_weights_that_are_no_numbers_end_it_at_once(self):
         done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e37", "optimizer.weight_decay=1e37",
                                 f"run.dir={self.folder / 'run'}", "train.non_finite=skip", code=DIVERGED)
-        self.assertRegex(done.stderr, r"the weights are lost: \S+ is not finite at element \d+")
+        self.assertRegex(done.stderr, r"the weights are unusable: \S+ is not finite at element \d+")
         self.assertNotIn("the batch is skipped", done.stderr)
 
     def test_a_training_does_not_end_well_with_a_loss_that_is_no_number(self):
         for mode in ("stop", "skip"):
             done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e30", "train.epochs=0.1",
                                     f"run.dir={self.folder / mode}", f"train.non_finite={mode}", code=DIVERGED)
-            self.assertRegex(done.stderr, "training: the test loss at its end is -?(nan|inf): the weights are lost")
+            self.assertRegex(done.stderr, "training: the final test loss is -?(nan|inf): the weights are unusable")
             self.assertFalse((self.folder / mode / "weights.safetensors").exists())
 
     def test_a_file_larger_than_the_limit_is_like_a_full_disk(self):
@@ -235,7 +235,7 @@ class Endings(Test):
             done = subprocess.run([*map(str, words), *more], capture_output=True, text=True,
                                   preexec_fn=limited, check=False)
             self.assertEqual(done.returncode, NO_DEVICE, done.stderr)
-            self.assertRegex(done.stderr, f"^trainer: threads: the system has none left {remedy} .*; lower ")
+            self.assertRegex(done.stderr, f"^trainer: threads: the system cannot start a thread {remedy} .*; lower ")
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ class Limit(ProgramTest):
         code, out, err, _ = self.run_training("lenet5", 64, "memory.limit=5MiB")
         self.assertEqual((code, out), (NO_MEMORY, ""))
         for part in ("this training needs", "the limit is 5.00 MiB", "over by", "activations",
-                     "gradients", "data set", "loader of training", "the largest tensors of that time",
+                     "gradients", "data set", "loader of training", "the largest tensors at the peak",
                      "conv2d", "what would fit", "data.batch="):
             self.assertIn(part, err)
         self.assertFalse((self.folder / "run").exists())
@@ -251,7 +251,7 @@ class Limit(ProgramTest):
                 code, out, err, _ = self.run_training(model, batch, f"memory.limit={limit}B")
                 self.assertEqual(code, 0, err)
                 said = re.search(r"of memory.limit; (.*)", out).group(1)
-                self.assertEqual(said, "one image more in data.batch would not fit" if batch == most else
+                self.assertEqual(said, "one more image in data.batch would not fit" if batch == most else
                                  f"data.batch could grow to {most}")
 
     def test_what_is_said_to_fit_fits(self):
@@ -273,7 +273,7 @@ class Limit(ProgramTest):
                                     f"data.root={self.pictures()}", "data.batch=16",
                                     "data.image_size=224")
         self.assertEqual(code, 0, err)
-        said, took = map(float, re.search(r"says ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
+        said, took = map(float, re.search(r"calculated ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
         self.assertGreater(said, 3 * 16 * 224 * 224 * 3 / MIB)
         self.assertLess(took - said, 0.05 * said)
         self.assertLess(said - took, 0.1 * said)  # seldom do all decoders reach their maximum
@@ -291,7 +291,7 @@ class Limit(ProgramTest):
             code, out, err, _ = trainer("data", "bench", "--seconds", 1, "--config", PICTURES, f"data.root={root}",
                                         "data.batch=8", "model.classes=1", f"data.workers={workers}")
             self.assertEqual(code, 0, err)
-            said, took = map(float, re.search(r"says ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
+            said, took = map(float, re.search(r"calculated ([\d.]+) MiB.* by ([\d.]+) MiB", out).groups())
             self.assertGreater(said, 2)
             self.assertLess(abs(took - said), 0.1 * said + 0.25)
 
@@ -310,7 +310,7 @@ class Limit(ProgramTest):
                 excess.append(most - before - limit)
                 self.assertLessEqual(most - before, limit + SMALL)
                 if code == 0:
-                    self.assertIn("of memory.limit; eager steps ask for more as they go", out)
+                    self.assertIn("of memory.limit; eager steps allocate more as they run", out)
                     continue
                 self.assertEqual(code, NO_MEMORY, err)
                 self.assertIn("what would fit", err)
@@ -322,9 +322,9 @@ class Limit(ProgramTest):
     def test_a_refusal_of_an_eager_step_names_op_place_and_holders(self):
         code, _, err, _ = self.run_training("cnn_bn", 64, "mode=eager", "memory.limit=12MiB")
         self.assertEqual(code, NO_MEMORY, err)
-        self.assertRegex(err, r"trainer: \w+( at \w+[\w.]*)?: cpu:0: out of memory: \d+ bytes asked, \d+ live, ")
+        self.assertRegex(err, r"trainer: \w+( at \w+[\w.]*)?: cpu:0: out of memory: \d+ bytes requested, \d+ live, ")
         self.assertRegex(err, r"at most [\d.]+ \w+ would fit; ")
-        self.assertRegex(err, r"\nheld by eager tensors, the largest:\n +[\d.]+ MiB  \w+ at \w+")
+        self.assertRegex(err, r"\nmemory of eager tensors, largest first:\n +[\d.]+ MiB  \w+ at \w+")
         offer = re.search(r"what would fit, as the limit is 12.00 MiB:\n  ((?:\S+=\S+ )+) +[\d.]+ ", err)
         self.assertTrue(offer, err)
         words = ["mode=graph", "memory.limit=12MiB", *offer[1].split()[1:]]
@@ -339,7 +339,7 @@ class Limit(ProgramTest):
         words = ["mode=eager", "memory.limit=40MiB", "memory.reserve=39MiB"]
         code, _, err, _ = self.run_training("lenet5", 8, *words)
         self.assertEqual(code, NO_MEMORY, err)
-        self.assertIn("39.00 MiB of it memory.reserve", err)
+        self.assertIn("including 39.00 MiB of memory.reserve", err)
         code, _, err, most = self.run_training("lenet5", 8, "mode=eager", "memory.reserve=30MiB")
         self.assertEqual(code, 0, err)
         with open(self.folder / "run" / "memory.csv", newline="", encoding="utf-8") as file:
@@ -352,7 +352,7 @@ class Limit(ProgramTest):
         eager = trainer("train", "--config", large, "mode=eager", "data.batch=100000", "data.train_count=200000",
                         f"run.dir={self.folder / 'run'}")
         self.assertEqual(eager[0], NO_MEMORY, eager[2])
-        self.assertRegex(eager[2], r"memory: this training needs [\d.]+ GiB .* before its first eager step, this machine "
+        self.assertRegex(eager[2], r"memory: this training needs [\d.]+ GiB .* before its first eager step, this computer "
                                    r"has [\d.]+ GiB free, over by")
         self.assertLess(eager[3] - before, 64 * MIB)
         for verb in (["bench", "--steps", 1], ["train", "--dry-run"], ["train"]):
@@ -361,8 +361,8 @@ class Limit(ProgramTest):
             with self.subTest(verb=verb):
                 self.assertEqual(code, NO_MEMORY, err)
                 self.assertRegex(err, r"memory: this (training|timing) needs [\d.]+ TiB \(\d+ bytes\), "
-                                      r"this machine has [\d.]+ GiB free, over by [\d.]+ TiB")
-                self.assertIn("the largest tensors of that time", err)
+                                      r"this computer has [\d.]+ GiB free, over by [\d.]+ TiB")
+                self.assertIn("the largest tensors at the peak", err)
                 self.assertRegex(err, r"what would fit:\n  data.batch=\d+")
                 self.assertLess(most - before, 64 * MIB)
         self.assertFalse((self.folder / "run").exists())

@@ -47,10 +47,10 @@ class Doctor(Machine):
         if WITH_CUDA:
             wanted += ["CUDA", "cuBLASLt", "cuDNN", "cuDNN parts", "run path"]
         self.assertEqual(whats, wanted + ["smoke test"])
-        self.assertRegex(out, r"smoke test  matrix product [\d.]+ ms, convolution [\d.]+ ms, its gradients "
+        self.assertRegex(out, r"smoke test  matrix product [\d.]+ ms, convolution [\d.]+ ms, convolution gradients "
                               r"[\d.]+ ms, copy of 32 MiB [\d.]+ ms\n")
         self.assertRegex(out, r"memory +[\d.]+ \w+ of [\d.]+ \w+ free; swap ")
-        self.assertRegex(out, r"verdict  (well: )?this machine trains on the CPU")
+        self.assertRegex(out, r"verdict  (good: )?this computer can train on the CPU")
         self.assertEqual(list(self.folder.iterdir()), [self.folder / "c.yaml"])
 
     def test_for_machines(self):
@@ -85,7 +85,7 @@ class Doctor(Machine):
 
     def test_key_value_needs_a_configuration(self):
         _, err = self.run_it("doctor", "threads=2", code=MISUSE)
-        self.assertIn("give one with --config", err)
+        self.assertIn("add --config FILE", err)
 
     def test_free_memory_is_never_said_to_be_more_than_there_is(self):
         most = 900 << 20
@@ -96,7 +96,7 @@ class Doctor(Machine):
         self.assertLess(memory["free"], most)
         self.assertGreater(memory["free"], 0)
         out, _ = self.run_it("doctor", "--config", "c.yaml", before=limit)
-        said = re.search(r"memory +[\d.]+ \w+ of ([\d.]+) MiB that this machine has free", out)
+        said = re.search(r"memory +[\d.]+ \w+ of ([\d.]+) MiB free on this computer", out)
         self.assertLess(float(said[1]), most / (1 << 20))
 
     @unittest.skipUnless(WITH_CUDA, "a build without CUDA")
@@ -126,8 +126,8 @@ class Doctor(Machine):
         report = json.loads(self.run_it("doctor", "--json", LD_LIBRARY_PATH=str(self.folder))[0])
         found = next(found for found in report["findings"] if found["what"] == what)
         self.assertEqual(found["state"], "warning")
-        self.assertIn("so it is not the library that this was built with", found["text"])
-        self.assertIn("take its folder off LD_LIBRARY_PATH", report["remedy"])
+        self.assertIn("so it is not the library that Tessera was built with", found["text"])
+        self.assertIn("remove its folder from LD_LIBRARY_PATH", report["remedy"])
         self.assertEqual(report["figures"][figure]["running"], "")
         self.assertEqual(len(report["figures"][figure]["copies"]), len(library["copies"]) + 1)
         # The same file in another folder is another copy, which works.
@@ -165,15 +165,15 @@ class DeviceLine(Machine):
         for words in (("train", "--dry-run", *config), config, ("bench", "--steps", 2, *config),
                       ("eval", "--run", "run")):
             with self.subTest(words=words):
-                self.assertRegex(self.line_of(*words), r"^device: cpu:0, .* kernels, 1 threads; as device: cpu says")
+                self.assertRegex(self.line_of(*words), r"^device: cpu:0, .* kernels, 1 threads; set by device: cpu")
         self.assertRegex(self.line_of("bench", "--steps", 2, *config, "device=auto"),
                          r"^device: \w+:0, .*; auto chose it")
 
     def test_what_libraries_take_has_a_line_of_its_own(self):
         out, _ = self.run_it("--config", "c.yaml")
-        self.assertRegex(out, r"(?m)^memory: programs and libraries take [\d.]+ MiB besides$")
+        self.assertRegex(out, r"(?m)^memory: programs and libraries use [\d.]+ MiB in addition$")
         self.assertRegex((self.folder / "run" / "model.txt").read_text(),
-                         r"(?m)^memory: programs and libraries take [\d.]+ MiB besides$")
+                         r"(?m)^memory: programs and libraries use [\d.]+ MiB in addition$")
 
 
 if __name__ == "__main__":

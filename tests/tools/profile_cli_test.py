@@ -40,7 +40,7 @@ class Profile(ProgramTest):
         trace = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
         self.assertEqual(sum(e["ph"] == "X" and e["cat"] != "step" for e in trace), 2 * len(ops))
         lines = self.succeed(*words, "--ops", 3).splitlines()
-        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
+        self.assertRegex(lines[0], r"^device: cpu:0, .*; set by device: cpu")
         self.assertEqual(lines[-1], f"and {len(ops) - 3} ops more; --ops 0 shows all")
         eigen = json.loads(self.succeed(*words, "--json", "cpu.kernels=eigen"))
         self.assertEqual({op["algorithm"] for op in eigen["ops"] if op["flops"] and "conv2d" in op["op"]},
@@ -81,8 +81,8 @@ class Profile(ProgramTest):
         (self.folder / "plan.json").write_text(self.succeed("plan", "--json", "--config", QUICKSTART))
         (self.folder / "other.json").write_text('{"format": "tessera profile 0"}')
         self.fail_with(MISUSE, ["none.json", "cannot be read"], "profile", "--diff", "none.json", "plan.json")
-        self.fail_with(MISUSE, ["plan.json: is no profile"], "profile", "--diff", "plan.json", "plan.json")
-        self.fail_with(MISUSE, ["other.json", "'tessera profile 0', not 'tessera profile 1'"],
+        self.fail_with(MISUSE, ["plan.json: is not a profile"], "profile", "--diff", "plan.json", "plan.json")
+        self.fail_with(MISUSE, ["other.json", "'tessera profile 0', but must be 'tessera profile 2'"],
                        "profile", "--diff", "other.json", "other.json")
         self.fail_with(MISUSE, ["--diff", "--json"], "profile", "--diff", "a", "b", "--json")
         words = ("profile", "--config", QUICKSTART, "model.widths=[4,4,8,8]", "data.batch=16", "threads=2", "--steps")
@@ -115,7 +115,7 @@ class Bench(ProgramTest):
         self.assertGreaterEqual(bench["peak_bytes"], plan["arena_bytes"])
         self.assertLessEqual(bench["peak_bytes"], plan["total_bytes"])
         lines = self.succeed(*words).splitlines()
-        self.assertRegex(lines[0], r"^device: cpu:0, .*; as device: cpu says")
+        self.assertRegex(lines[0], r"^device: cpu:0, .*; set by device: cpu")
         self.assertIn("images/s", lines[1])
 
     def test_bench_repeats(self):

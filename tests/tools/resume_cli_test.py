@@ -62,7 +62,7 @@ class Resuming(ProgramTest):
 
     def test_signals(self):
         said = self.interrupted(signal.SIGTERM)
-        self.assertRegex(said, r"^stopped by SIGTERM after step \d+; go on with --resume from run/ch")
+        self.assertRegex(said, r"^stopped by SIGTERM after step \d+; continue with --resume from run/ch")
         saved = self.run_folder / "checkpoints" / said.split("/")[-1]
         self.assertTrue(saved.exists())
         step = int(saved.stem.split("-")[1])
@@ -83,7 +83,7 @@ class Resuming(ProgramTest):
         process.send_signal(signal.SIGUSR1)
         out, err = process.communicate()
         self.assertEqual(process.returncode, 0, out + err)
-        step = int(re.search(r"(?m)^checkpoint after step (\d+), as a signal asks$", out).group(1))
+        step = int(re.search(r"(?m)^checkpoint after step (\d+), requested by a signal$", out).group(1))
         self.assertIn(step, range(3, 60))
         saved = sorted(path.name for path in (self.run_folder / "checkpoints").glob("step-*.safetensors"))
         self.assertEqual(saved, [f"step-{step:09}.safetensors", "step-000000060.safetensors"])
@@ -96,7 +96,7 @@ class Resuming(ProgramTest):
         nothing.send_signal(signal.SIGUSR1)
         out, err = nothing.communicate()
         self.assertEqual(nothing.returncode, 0, out + err)
-        self.assertIn("a signal asks for a checkpoint, but checkpoint.keep is 0: none is written", out)
+        self.assertIn("a signal requested a checkpoint, but checkpoint.keep is 0: none is written", out)
 
     def test_a_pipe_that_nobody_reads_any_more_is_a_signal_too(self):
         process = subprocess.Popen([TRAINER, *TINY, "train.steps=1000000", "train.log_every=1st"],
@@ -132,13 +132,13 @@ class Resuming(ProgramTest):
             before = {path: path.read_bytes() for path in self.run_folder.rglob("*") if path.is_file()}
             for words in ("--resume", "resume.exact=true"), ("--resume", "resume.exact=true", "--dry-run"):
                 refused = self.trainer("train.steps=6", *words, code=BAD_CHECKPOINT)[1]
-                self.assertRegex(refused, f"resume.exact: the bits would not be those of checkpoint .*{elsewhere}; "
-                                          "resume where it was written, or give resume.exact=false")
+                self.assertRegex(refused, "resume.exact: the results would not have the same bits as those of "
+                                          f"checkpoint .*{elsewhere}; resume where it was written, or set resume.exact=false")
             self.assertEqual(before, {path: path.read_bytes() for path in before}, "a refusal changes nothing")
             self.assertRegex(self.trainer_plain("eval", "--run", "run", code=0)[1], f"warning: evaluation: .*{elsewhere}")
             said = self.trainer("train.steps=6", "--resume")[1]
-            self.assertRegex(said, f"warning: resume: the same bits need the same machine and build, but {elsewhere}; "
-                                   "training goes on, resume.exact=true refuses")
+            self.assertRegex(said, "warning: resume: the same bits require the same computer and build, "
+                                   f"but {elsewhere}; training continues; set resume.exact=true to refuse")
         self.assertIn("kernels is", self.trainer("train.steps=9", "--resume")[1])  # and back
         self.assertEqual(self.trainer("train.steps=12", "--resume")[1], "")
         said = self.trainer("train.steps=15", "--resume", "cpu.winograd=off")[1]
@@ -159,7 +159,7 @@ class Resuming(ProgramTest):
         self.assertEqual(self.trainer("train.steps=5", "--resume")[1], "")
         env.write_text(json.dumps(old), encoding="utf-8")
         refused = self.trainer("train.steps=6", "--resume", "resume.exact=true", code=BAD_CHECKPOINT)[1]
-        self.assertIn('device is "cpu" and was not written down', refused)
+        self.assertIn('device is "cpu" and was not recorded', refused)
 
     def test_the_first_command_stays(self):
         self.trainer("train.steps=3")
@@ -189,7 +189,7 @@ class Resuming(ProgramTest):
         self.trainer("train.steps=5")
         weights = (self.run_folder / "weights.safetensors").read_bytes()
         _, err = self.trainer("train.steps=9", code=MISUSE)
-        for word in ("'run' holds a training already", "--resume", "--overwrite", "run.dir"):
+        for word in ("'run' already contains a training", "--resume", "--overwrite", "run.dir"):
             self.assertIn(word, err)
         self.assertEqual((self.run_folder / "weights.safetensors").read_bytes(), weights)
         out, _ = self.trainer("--resume", "train.steps=9")
@@ -321,7 +321,7 @@ class Resuming(ProgramTest):
     def test_a_place_that_cannot_be_used(self):
         (self.folder / "file").write_text("")
         _, err = self.trainer("run.dir=file/run", code=BAD_CHECKPOINT)
-        self.assertIn("cannot make 'file/run'", err)
+        self.assertIn("cannot create 'file/run'", err)
 
     def test_lengths_of_time(self):
         self.trainer("train.steps=3", "checkpoint.every=10min", "checkpoint.best=none")

@@ -123,7 +123,7 @@ class Watching(Test):
         done = self.run_program("--config", QUICKSTART, *TINY, f"run.dir={run}")
         self.assertEqual(done.returncode, BAD_WEIGHTS, done.stderr)
         self.assertRegex(done.stderr, r"weights.safetensors': cannot be written .*; the last checkpoint is "
-                                      r"'.*/step-000000012.safetensors': remedy that and go on .* --resume")
+                                      r"'.*/step-000000012.safetensors': fix the problem and continue .* --resume")
         (run / "weights.safetensors" / "in_the_way").rmdir()
         (run / "weights.safetensors").rmdir()
         self.succeed("--config", QUICKSTART, *TINY, f"run.dir={run}", "--resume")
@@ -159,8 +159,8 @@ class LostOutput(Test):
     def test_does_not_end_a_training(self):
         done = self.into_a_full_disk("--config", QUICKSTART, *TINY, "run.dir=run")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, f"tessera warning: training: {self.WHY}; what was to be read "
-                                      "there is in 'run'\n")
+        self.assertEqual(done.stderr, f"tessera warning: training: {self.WHY}; the results are "
+                                      "in 'run'\n")
         self.assertTrue((self.folder / "run" / "weights.safetensors").exists())
 
 

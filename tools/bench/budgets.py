@@ -1,12 +1,12 @@
-"""What memory budgets cost for real, beside what they cost by estimate.
+"""Measures the overhead of memory budgets and compares it with the estimates.
 
     python budgets.py --trainer build/release/bin/trainer --config models/configs/resnet50_224.yaml \\
         [--rounds 5] [--overheads 1,2,5,7,12] [KEY=VALUE ...]
 
 Takes from `trainer plan --budgets` the budgets whose estimated overhead is nearest to each of --overheads,
 and times the training step with each of them and without, in turn: a round is a `trainer bench` for
-each. Prints the overhead by both estimates, roofline and from a profile of this machine (memory.cost_model), and
-the measured one: of the medians over the rounds.
+each. Prints the overhead by both estimates, a roofline and a profile of this computer (memory.cost_model), and
+the measured one, from the medians over the rounds.
 """
 
 import argparse
@@ -29,8 +29,8 @@ def main():
     parser.add_argument("--trainer", type=pathlib.Path, required=True)
     parser.add_argument("--config", type=pathlib.Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=3, help="of each timing")
-    parser.add_argument("--overheads", default="1,2,5,7,12", help="in per cent")
+    parser.add_argument("--steps", type=int, default=3, help="steps of each timing")
+    parser.add_argument("--overheads", default="1,2,5,7,12", help="estimated overheads, in percent")
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     given = ["--json", "--config", arguments.config, *arguments.overrides]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What checkpoints cost a training: the same training with one every 100 steps and with none,
-interleaved, and the medians of their times: by the clock, which other work disturbs, and of the
-processors, which counts what is done beside the training as well.
+"""Measures the cost of checkpoints: runs the same training with a checkpoint every 100 steps and without,
+in turn, and prints the medians of the time by the clock, which other work disturbs, and of the processor
+time, which includes work in the background.
 
     checkpoint_cost.py TRAINER CONFIG [--steps N] [--rounds N] [key=value...]
 """
@@ -40,7 +40,7 @@ def main():
     for round_ in range(arguments.rounds):
         for every, times in ((0, without), ("100st", with_them))[::1 if round_ % 2 else -1]:
             times.append(train(arguments, every))
-    for i, kind in enumerate(("by the clock", "of the processors")):
+    for i, kind in enumerate(("by the clock", "processor time")):
         none, some = [t[i] for t in without], [t[i] for t in with_them]
         pairs = sorted(b / a - 1 for a, b in zip(none, some))
         cost = statistics.median(some) / statistics.median(none) - 1

@@ -1,4 +1,4 @@
-"""Our training step against PyTorch's and TensorFlow's, in turn (ours, theirs, ours, theirs ...).
+"""Compares our training step with PyTorch's and TensorFlow's, in turn (ours, theirs, ours, theirs ...).
 
     python compare.py --trainer build/release/bin/trainer --python VENV/bin/python --all
     python compare.py --trainer build/release/bin/trainer --python VENV/bin/python \\
@@ -104,7 +104,7 @@ def result_of(command, threads):
     try:
         return json.loads(said.strip().splitlines()[-1]) | {"process_bytes": memory}
     except (IndexError, ValueError) as error:
-        raise Failed(f"{' '.join(map(str, command))}\nsaid no JSON\n{said[-2000:]}") from error
+        raise Failed(f"{' '.join(map(str, command))}\nprinted no JSON\n{said[-2000:]}") from error
 
 
 def machine():
@@ -131,7 +131,7 @@ def reason_against(ours, theirs, wanted):
     """Returns why two results are not of the same network; "" if they are."""
     if {ours["parameters"], theirs["parameters"]} != {wanted}:
         return (f"ours has {ours['parameters']} parameters, the peer {theirs['parameters']}, "
-                f"wanted are {wanted}")
+                f"but both must have {wanted}")
     difference = apart(ours["losses"][:1], theirs["losses"][:1])
     if not difference <= SAME_LOSS:
         return f"the first losses are {ours['losses'][0]} and {theirs['losses'][0]}"
@@ -232,20 +232,20 @@ def parse():
     parser.add_argument("--all", action="store_true", help="every case, as one table")
     parser.add_argument("--case", action="append", choices=CASES, default=[])
     parser.add_argument("--peers", default="torch", help=",".join(PEERS))
-    parser.add_argument("--variants", help="some of the peers', such as eager,xla; default: all")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has torch")
-    parser.add_argument("--tf-python", default=sys.executable, help="a Python that has tensorflow")
+    parser.add_argument("--variants", help="variants of the peers, such as eager,xla; default: all")
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch")
+    parser.add_argument("--tf-python", default=sys.executable, help="a Python with tensorflow")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, help="timed in one process; default: by the case")
+    parser.add_argument("--steps", type=int, help="timed steps per process; default: as the case sets")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--set", nargs="*", default=[], help="more key=value for the trainer")
-    parser.add_argument("--json", type=pathlib.Path, help="write all that was found there too")
+    parser.add_argument("--json", type=pathlib.Path, help="also write all results to this file")
     arguments = parser.parse_args()
     if not set(arguments.peers.split(",")) <= set(PEERS):
-        parser.error(f"--peers: known are {', '.join(PEERS)}")
+        parser.error(f"--peers: the peers are {', '.join(PEERS)}")
     arguments.variants = variants_of(arguments)
     if bool(arguments.case) == arguments.all or not arguments.variants or arguments.rounds < 1:
-        parser.error("give --all or --case, a variant of the peers, and at least one round")
+        parser.error("pass either --all or --case, a variant of the peers, and at least one round")
     return arguments
 
 

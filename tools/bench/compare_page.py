@@ -41,14 +41,14 @@ def page(found):
                          f"{speed['theirs']['median']:.1f}", mib(memory["ours"]),
                          mib(memory["theirs"])))
     empty = ", ".join(f"{who} {mib(count)}" for who, count in found["empty_process_bytes"].items())
-    lines += ["", f"MiB: the peak of the process; an empty one takes {empty}.", "",
+    lines += ["", f"MiB: the peak of the process; a process without training needs {empty}.", "",
               row("step", "batch", "parameters", "losses of the first steps, ours / peer",
                   "largest difference"), "|" + "---|" * 5]
     lines += [row(case["title"], case["batch"], f"{case['parameters']:,}", losses(case),
                   f"{case['losses']['apart']:.1e}") for case in complete]
     lines += ["", "Both start from the same weights and read the same batches. The first losses agree; later "
-              "ones part as fast as rounding grows, where the batch is small or the network deep: "
-              "those of the peers part from each other alike."]
+              "losses differ as rounding errors grow, faster for a small batch or a deep network: "
+              "the losses of the peers differ from each other in the same way."]
     peers = sorted({who.split("/")[0] for case in cases for who in case["variants"]})
     if len(peers) > 1:
         lines += ["", row("step", "batch", *(f"{peer}'s fastest, images/s" for peer in peers)),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far memory.cost_model is off: what steps of networks of the zoo take, estimated and measured.
+"""Measures the error of memory.cost_model: the step times of networks of the zoo, estimated and measured.
 
     trainer profile --machine > costs.json
     tools/bench/estimates.py --trainer build/release/bin/trainer --costs costs.json
@@ -41,9 +41,9 @@ def profile(trainer, name, size, batch, costs, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainer", required=True)
-    parser.add_argument("--costs", required=True, help="a file of trainer profile --machine")
-    parser.add_argument("--steps", type=int, default=5, help="of each network, each round")
-    parser.add_argument("--rounds", type=int, default=3, help="through all networks")
+    parser.add_argument("--costs", required=True, help="a file written by trainer profile --machine")
+    parser.add_argument("--steps", type=int, default=5, help="steps of each network in each round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds over all networks")
     parser.add_argument("--only", nargs="*", default=[])
     arguments = parser.parse_args()
     chosen = [n for n in NETWORKS if not arguments.only or n[0] in arguments.only]
@@ -55,7 +55,7 @@ def main():
             steps[network].append(found["step_ms"]["median"])
             estimates[network] = found["estimate_ms"]
     off = []
-    print("| network | images | measured, ms | estimated, ms | off |\n|---|---|---|---|---|")
+    print("| network | images | measured, ms | estimated, ms | error |\n|---|---|---|---|---|")
     for network in chosen:
         name, size, batch = network
         step = statistics.median(steps[network])

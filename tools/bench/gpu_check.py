@@ -1,4 +1,4 @@
-"""Runs what tools/gpu_check.sh prepared, on the machine with the GPU, and writes down what came of it.
+"""Runs the programs that tools/gpu_check.sh prepared, on the computer with the GPU, and writes the results.
 
     gpu_check.py run [--out FOLDER] PART..    correctness, sanitizer, bench, tune
     gpu_check.py table FOLDER..               one Markdown page of the results in these folders
@@ -317,16 +317,16 @@ def main():
     runner = verbs.add_parser("run")
     runner.add_argument("parts", nargs="+", choices=PARTS)
     runner.add_argument("--out", default=os.environ.get("OUT", "gpu_check_out"))
-    runner.add_argument("--folder", default=ROOT / "build/gpu_check", help="that was prepared")
-    runner.add_argument("--runs", type=int, default=20, help="that must end with the same bits")
-    runner.add_argument("--steps", type=int, default=100, help="of each of them")
+    runner.add_argument("--folder", default=ROOT / "build/gpu_check", help="the prepared folder")
+    runner.add_argument("--runs", type=int, default=20, help="number of runs, which must end with the same bits")
+    runner.add_argument("--steps", type=int, default=100, help="steps of each run")
     runner.add_argument("--sanitized", default=SANITIZED, help="tests under the sanitizer")
-    runner.add_argument("--peer", default=ROOT / "tools/bench/gpu_peer.py", help="of the bench")
-    runner.add_argument("--rounds", type=int, default=3, help="of bench and of tune, at most")
+    runner.add_argument("--peer", default=ROOT / "tools/bench/gpu_peer.py", help="the peer program of the bench")
+    runner.add_argument("--rounds", type=int, default=3, help="limit of rounds of bench and of tune")
     runner.add_argument("--bench-steps", type=int, default=100)
-    runner.add_argument("--tune-steps", type=int, default=40, help="of each bench in tune")
+    runner.add_argument("--tune-steps", type=int, default=40, help="steps of each bench in tune")
     runner.add_argument("--variants", type=lambda text: text.split(","),
-                        default=["compile", "graph", "eager"], help="of PyTorch")
+                        default=["compile", "graph", "eager"], help="variants of PyTorch")
     reader = verbs.add_parser("table")
     reader.add_argument("folders", nargs="+")
     options = parser.parse_args()

@@ -77,7 +77,7 @@ def main():
     parser.add_argument("--variant", choices=VARIANTS, default="eager")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--steps", type=int, default=50, help="timed steps")
-    parser.add_argument("--warmup", type=int, default=10, help="steps before them")
+    parser.add_argument("--warmup", type=int, default=10, help="untimed steps before them")
     parser.add_argument("--json", action="store_true", help="one JSON object on one line")
     arguments = parser.parse_args()
     result = measure(arguments)

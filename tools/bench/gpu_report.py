@@ -50,13 +50,13 @@ def correctness(found):
                   f"{bits['different']} different weights, exit {bits['code']}"))
     text = ["Devices: " + ", ".join(device["description"]
                                     for device in found["devices"].get("devices", ())) + ".", ""]
-    return text + rows(("what", "came of it"), lines), good
+    return text + rows(("check", "result"), lines), good
 
 
 def sanitizer(found):
-    lines = [(tool["tool"], "time was up" if tool["code"] == 124 else f"exit {tool['code']}",
+    lines = [(tool["tool"], "timed out" if tool["code"] == 124 else f"exit {tool['code']}",
               tool["summary"], f"{tool['seconds']:.0f} s") for tool in found["tools"]]
-    return (rows(("compute-sanitizer", "ended", "said", "took"), lines),
+    return (rows(("compute-sanitizer", "result", "summary", "time"), lines),
             all(tool["code"] == 0 for tool in found["tools"]))
 
 
@@ -82,7 +82,7 @@ def bench(found):
             lines.append((name, who if who == "ours" else f"PyTorch, {who}", len(speeds(results)),
                           f"{median(results, 'images_per_second'):.0f}", f"{p50:.2f}", f"{p95:.2f}",
                           f"{p95 / p50:.3f}", ratio))
-    head = ("network", "who", "rounds", "images/s", "p50 ms", "p95 ms", "p95/p50",
+    head = ("network", "program", "rounds", "images/s", "p50 ms", "p95 ms", "p95/p50",
             "ours / best of PyTorch")
     return rows(head, lines) + [f"- did not run: {note}" for note in notes], good
 
@@ -93,20 +93,20 @@ def tune(found):
         name = f"{case['network']}, {'TF32' if case['tf32'] else 'float32'}"
         good &= case["code"] == 0
         said = case["said"].partition("; kept in ")[0] if case["code"] == 0 else \
-            "time was up" if case["code"] == 124 else f"exit {case['code']}: {case['said'][:200]}"
+            "timed out" if case["code"] == 124 else f"exit {case['code']}: {case['said'][:200]}"
         tunings.append((name, said, f"{case['seconds']:.0f} s"))
         rule = speeds(case["settings"]["gpu.plans=heuristic"])
         for setting, results in case["settings"].items():
             ran, faulty = speeds(results), faults(results)
             good &= not faulty
             notes += [f"{name}, `{setting}`: {fault}" for fault in faulty or
-                      ["no time was left"] * (not results)]
+                      ["no time left"] * (not results)]
             if ran:
                 speed = statistics.median(ran)
                 lines.append((name, f"`{setting}`", len(ran), f"{speed:.0f}",
                               f"{speed / statistics.median(rule):.3f}" if rule else ""))
-    return rows(("network", "`trainer tune`", "took"), tunings) + \
-        rows(("network", "setting", "rounds", "images/s", "to `rule`"), lines) + \
+    return rows(("network", "`trainer tune`", "time"), tunings) + \
+        rows(("network", "setting", "rounds", "images/s", "to `heuristic`"), lines) + \
         [f"- did not run: {note}" for note in notes], good
 
 
@@ -116,10 +116,10 @@ def page(parts):
     for name, write in (("correctness", correctness), ("sanitizer", sanitizer), ("bench", bench),
                         ("tune", tune)):
         if name not in parts:
-            text += [f"**{name}**: has not run.", ""]
+            text += [f"**{name}**: did not run.", ""]
             continue
         lines, right = write(parts[name])
         good &= right
-        state = "as it must be" if right else "NOT as it must be"
+        state = "passed" if right else "NOT passed"
         text += [f"**{name}**: {state}, {parts[name]['seconds']:.0f} s.", "", *lines, ""]
     return "\n".join(text).rstrip() + "\n", good

@@ -1,11 +1,11 @@
-"""Answers of our frozen network against PyTorch's and ONNX Runtime's, in turn.
+"""Compares the inference of our frozen network with PyTorch's and ONNX Runtime's, in turn.
 
     python infer.py --trainer build/release/bin/trainer --network resnet18
 
 Needs torch, torchvision and onnxruntime. One image at a time, on two threads. A run folder is made
-with one training step, and its weights go to the peers through `trainer export`: all must give the
-logits of `trainer predict` for one picture. Then come the rounds, each a process of ours and some
-calls of every peer; the figure is peer / ours of the medians over the rounds.
+with one training step, and its weights go to the peers through `trainer export`: all must produce the
+logits of `trainer predict` for one picture. Each round then runs one process of ours and some
+calls of every peer; the result is peer / ours of the medians over the rounds.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def check(all_peers, wanted):
         error = float((peer()[0] - wanted).abs().max() / wanted.abs().max())
         print(f"{name}: logits differ by {error:.1e} of the largest")
         if error > SAME:
-            print(f"{name} is no peer")
+            print(f"{name} is left out: its logits differ too much")
             del all_peers[name]
 
 
@@ -94,7 +94,7 @@ def milliseconds(call, calls):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainer", type=pathlib.Path, required=True)
-    parser.add_argument("--network", default="resnet18", help="one that torchvision has too")
+    parser.add_argument("--network", default="resnet18", help="a network that torchvision has too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=20)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Our planner against MiniMalloc, in turn (ours, theirs, ours, theirs ...), on the same instances.
+"""Compares our planner with MiniMalloc, in turn (ours, theirs, ours, theirs ...), on the same instances.
 
     python minimalloc.py --planner build/release/bin/planner --minimalloc minimalloc \\
         --capacity 1048576 --rounds 5 A.1048576.csv B.1048576.csv ...
@@ -31,10 +31,10 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--planner", required=True, help="our program")
     parser.add_argument("--minimalloc", required=True, help="their program")
-    parser.add_argument("--name", default="best", help="which of our planners")
-    parser.add_argument("--capacity", type=int, required=True, help="bytes that a plan may take")
+    parser.add_argument("--name", default="best", help="name of our planner")
+    parser.add_argument("--capacity", type=int, required=True, help="bytes available to a plan")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--timeout", type=float, default=60, help="seconds for theirs")
+    parser.add_argument("--timeout", type=float, default=60, help="time limit of their program, in seconds")
     parser.add_argument("files", nargs="+", help="CSV files")
     return parser.parse_args()
 

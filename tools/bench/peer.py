@@ -87,7 +87,7 @@ def argument_parser(description, variants):
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--steps", type=int, default=20, help="timed steps")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them, after the first")
+    parser.add_argument("--warmup", type=int, default=3, help="untimed steps before them, after the first")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--variant", choices=variants, default=variants[0])
     parser.add_argument("--lr", type=float, default=0.01)

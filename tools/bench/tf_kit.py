@@ -26,7 +26,7 @@ class TensorflowKit:
         weight = our_numbers.conv_weight(self.seed, name, outputs, kernel, inputs // groups)
         depthwise = groups > 1
         if depthwise and groups != inputs:
-            raise ValueError("groups of several channels")
+            raise ValueError("convolutions with several channels in a group are not supported")
         w = self.parameter(weight.transpose(1, 2, 0, 3) if depthwise else
                            weight.transpose(1, 2, 3, 0))
         b = self.parameter(tf.zeros(outputs)) if bias else None

@@ -1,4 +1,4 @@
-"""Whether `planner solve --timeout` keeps its time, on problems that do not finish before.
+"""Checks that `planner solve --timeout` keeps its time limit, on problems that need longer.
 
     python time_limit.py --planner build/release/bin/planner [more.csv ...]
 
@@ -27,7 +27,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--planner", required=True)
     parser.add_argument("--limits", default="0.1,0.3,1,3,10", help="seconds")
-    parser.add_argument("--name", default="best", help="which planner")
+    parser.add_argument("--name", default="best", help="name of the planner")
     parser.add_argument("files", nargs="*", help="CSV files")
     options = parser.parse_args()
     limits = [float(limit) for limit in options.limits.split(",")]

@@ -1,4 +1,4 @@
-"""What `best` makes of every model of ours at every batch: each plan proved lowest, and how fast.
+"""Plans every model at every batch with `best`: whether each plan is proved lowest, and how fast.
 
     python zoo_plans.py --bin build/release/bin --configs models/configs
 

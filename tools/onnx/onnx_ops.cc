@@ -34,7 +34,7 @@ struct Writing {
     if (op != nullptr)
       for (const OpAttribute& known : op->attributes())
         if (known.name == name) return known.values;
-    throw InternalError(fmt::format("{} does not tell its {}", node.op->name(), name));
+    throw InternalError(fmt::format("{} has no attribute {}", node.op->name(), name));
   }
   Integers setting(std::string_view name) const {
     const std::vector<double> values = numbers(name);
@@ -126,7 +126,7 @@ void put_product(const Writing& w, const char* op, const std::string& x, bool is
 }
 
 [[noreturn]] void refuse(const Node& node, const std::string& why) {
-  throw ConfigError(fmt::format("export: {} {}; .safetensors takes the weights of every network",
+  throw ConfigError(fmt::format("export: {} {}; write .safetensors, which supports every network",
                                 op_at(node.op->name(), node.module_path), why));
 }
 
@@ -152,7 +152,7 @@ void write_pool(const Writing& w) {
                                            {"pads", both_sides(w.setting("padding"))}};
   if (w.setting("ceil_mode")[0] != 0) {
     // Runtimes do not agree on the divisor of a clipped window.
-    if (!is_max) refuse(w.node, "has ceil_mode");
+    if (!is_max) refuse(w.node, "has ceil_mode, which the ONNX export does not support");
     attributes.push_back({"ceil_mode", {1}, false});
   }
   if (!is_max) attributes.push_back({"count_include_pad", w.setting("count_include_pad"), false});
@@ -393,7 +393,7 @@ std::string write_instruction(const Writing& w, const ScalarProgram& program,
     case ScalarOp::sigmoid:
       return w.add("Sigmoid", {a});
   }
-  throw InternalError("an instruction that the exporter does not know");
+  throw InternalError("the exporter does not support this instruction");
 }
 
 void write_pointwise(const Writing& w, const ScalarProgram& program, bool by_sample) {
@@ -480,7 +480,7 @@ void write_onnx_node(const Graph& graph, const Node& node, OnnxValues& values, O
   if (const auto* sample = dynamic_cast<const SamplePointwise*>(node.op.get()))
     return write_pointwise(writing, sample->params.program, true);
   if (const auto program = node.op->pointwise()) return write_pointwise(writing, *program, false);
-  refuse(node, "has no form in ONNX here");
+  refuse(node, "cannot be written as ONNX");
 }
 
 }  // namespace tessera

@@ -67,8 +67,8 @@ std::string OnnxGraph::floats(const std::string& near, const std::vector<int64_t
   bytes_ += values.size() * sizeof(float);
   if (bytes_ > kMaxBytes)
     throw ConfigError(
-        "export: the network has more than 2 GiB of weights, which one file of ONNX "
-        "cannot hold; .safetensors can");
+        "export: an ONNX file can hold at most 2 GiB of weights, but the network has more; write "
+        ".safetensors");
   const std::string name = unique(near);
   onnx::TensorProto& tensor = constant(name, shape);
   tensor.set_data_type(onnx::TensorProto::FLOAT);
@@ -138,7 +138,7 @@ std::string OnnxValues::reshape_target(const Shape& shape) {
   int free = 0;
   for (int64_t& extent : all)
     if (extent % batch_ == 0 && extent > 0 && is_free_) extent = -1, ++free;
-  if (free > 1) throw ConfigError("export: a reshape splits the batch; give --batch");
+  if (free > 1) throw ConfigError("export: a reshape splits the batch; set --batch");
   return to_.integers(all);
 }
 

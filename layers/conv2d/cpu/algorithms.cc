@@ -44,7 +44,7 @@ std::vector<const ConvAlgorithm*> conv_algorithms(const ConvRequest& request,
 const ConvAlgorithm& conv_algorithm(std::string_view name) {
   for (const ConvAlgorithm* algorithm : all_conv_algorithms())
     if (algorithm->name == name) return *algorithm;
-  throw InternalError("an algorithm of convolutions was chosen that there is not");
+  throw InternalError("a convolution algorithm was chosen that does not exist");
 }
 
 std::shared_ptr<const AnyConvolution> shared_convolution(const ConvAlgorithm& algorithm,

@@ -37,10 +37,9 @@ void note_unmeasured(const ConvRequest& request) {
   static std::once_flag noted;
   std::call_once(noted, [&] {
     log(LogLevel::warning,
-        fmt::format(
-            "gpu.plans: autotuned, but no plan was measured here for {}; cuDNN's own choice is "
-            "taken for it and its like: trainer tune measures them",
-            conv_text(request)));
+        fmt::format("gpu.plans: autotuned, but no plan was measured here for {}; cuDNN's choice is "
+                    "used for all that were not measured; run trainer tune",
+                    conv_text(request)));
   });
 }
 
@@ -144,7 +143,7 @@ class DnnConvKernel final : public Kernel {
     plan_.reset();
     plans_.erase(plans_.begin());
     log(LogLevel::warning,
-        fmt::format("{}: cuDNN's engine {} cannot compute {}: {}; {} does from now on", place_,
+        fmt::format("{}: cuDNN's engine {} cannot compute {}: {}; {} is used from now on", place_,
                     engine, conv_text(request_), fault,
                     plans_.empty() ? "a kernel without cuDNN"
                                    : fmt::format("its engine {}", plans_.front().engine)));
@@ -186,7 +185,7 @@ std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& 
   const Target target = ctx.target();
   CachedPlans plans =
       within(*answer(request, *target.properties, target.gpu), chosen.scratch_bytes);
-  if (plans.empty()) throw InternalError("a plan of cuDNN was chosen that there is not");
+  if (plans.empty()) throw InternalError("a cuDNN plan was chosen that does not exist");
   ctx.dnn();  // created now, as capture does not allow it
   return std::make_unique<DnnConvKernel>(request, std::move(plans), target);
 }

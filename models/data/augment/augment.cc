@@ -27,8 +27,8 @@ class Crop : public Transform {
   ImageShape output(const ImageShape& in) const override {
     if (padding_ >= std::min(in.height, in.width)) {
       throw ConfigError(
-          fmt::format("crop: a padding of {} needs images larger than that, these are [{}x{}x{}]: "
-                      "a crop may hold nothing of them; use a smaller one",
+          fmt::format("crop: padding must be less than the height and width of the images, but is "
+                      "{} for [{}x{}x{}]: a crop could contain only padding; use a smaller padding",
                       padding_, in.height, in.width, in.channels));
     }
     return in;
@@ -107,7 +107,8 @@ class Cutout : public Transform {
  public:
   Cutout(int size, int level, double probability)
       : size_(size), level_(level), probability_(probability) {
-    if (size < 1) throw ConfigError(fmt::format("cutout: size {} is not at least 1", size));
+    if (size < 1)
+      throw ConfigError(fmt::format("cutout: size must be at least 1, but is {}", size));
     if (level < 0 || level > 255)
       throw ConfigError(fmt::format("cutout: level {} is not in [0, 255]", level));
     if (!(probability >= 0 && probability <= 1))
@@ -160,9 +161,11 @@ class ResizeCropTransform : public Transform {
     const auto& [size, scale, ratio] = settings;
     need(size >= 0 && size <= 4096, fmt::format("size {} is not in [0, 4096]", size));
     need(scale[0] > 0 && scale[0] <= scale[1] && scale[1] <= 1,
-         fmt::format("scale [{}, {}] must rise within (0, 1]", scale[0], scale[1]));
+         fmt::format("scale must satisfy 0 < low <= high <= 1, but is [{}, {}]", scale[0],
+                     scale[1]));
     need(ratio[0] > 0 && ratio[0] <= ratio[1] && ratio[1] <= 100,
-         fmt::format("ratio [{}, {}] must rise within (0, 100]", ratio[0], ratio[1]));
+         fmt::format("ratio must satisfy 0 < low <= high <= 100, but is [{}, {}]", ratio[0],
+                     ratio[1]));
   }
 
   std::string describe() const override {
@@ -184,7 +187,7 @@ class ResizeCropTransform : public Transform {
     const auto& [size, scale, ratio] = settings_;
     double area = double(own.height) * own.width;
     double low = std::log(ratio[0]), high = std::log(ratio[1]);
-    auto place = [&](int room) { return static_cast<int>(random.below(uint64_t(room) + 1)); };
+    auto place = [&](int spare) { return static_cast<int>(random.below(uint64_t(spare) + 1)); };
     for (int i = 0; i < 10; ++i) {
       double part = area * (scale[0] + (scale[1] - scale[0]) * random.uniform());
       double shape = std::exp(low + (high - low) * random.uniform());
@@ -238,7 +241,7 @@ TransformPtr cutout(int size, int level, double probability) {
 }
 
 Box Transform::frame(const ImageShape&, RandomSequence&) const {
-  throw InternalError("augmentation: '" + describe() + "' cuts out no part");
+  throw InternalError("augmentation: '" + describe() + "' does not cut out a part");
 }
 
 ImageShape output_shape(const Transforms& augment, ImageShape in) {

@@ -51,7 +51,7 @@ auto with_reader(const Hdf5Number& type, const Use& use) {
     if (type.bytes == 2) return reader(b);
     if (type.bytes == 4) return reader(c);
     if (type.bytes == 8) return reader(d);
-    throw InternalError(fmt::format("a number of {} bytes", type.bytes));
+    throw InternalError(fmt::format("a number of {} bytes is not supported", type.bytes));
   };
   switch (type.kind) {
     case Hdf5Number::Kind::kUnsigned:
@@ -62,7 +62,7 @@ auto with_reader(const Hdf5Number& type, const Use& use) {
       if (type.bytes == 1) break;
       return of_size(uint8_t{}, Half{}, float{}, double{});
   }
-  throw InternalError(fmt::format("a float of {} bytes", type.bytes));
+  throw InternalError(fmt::format("a float of {} bytes is not supported", type.bytes));
 }
 
 // Returns the checksum of HDF5: Fletcher's over big-endian words of 16 bits, the last one padded
@@ -101,7 +101,8 @@ size_t without_checksum(std::span<const std::byte> bytes) {
   // HDF5 before 1.6.3 swapped the bytes of each half.
   const uint32_t old = (is & 0x00ff00ff) << 8 | (is >> 8 & 0x00ff00ff);
   if (said != is && said != old)
-    throw DataError(fmt::format("its checksum is {:08x}, fletcher32 says {:08x}", is, said));
+    throw DataError(fmt::format(
+        "the fletcher32 checksum of its bytes is {:08x}, but {:08x} is stored", is, said));
   return count;
 }
 
@@ -198,7 +199,7 @@ std::span<const std::byte> ChunkDecoder::decode(size_t count, uint32_t skipped) 
     std::swap(from_, to_);
   }
   if (count != chunk_bytes_)
-    throw DataError(fmt::format("it has {} bytes, not {}", count, chunk_bytes_));
+    throw DataError(fmt::format("it decodes to {} bytes, but must have {}", count, chunk_bytes_));
   return {from_.get(), count};
 }
 

@@ -83,7 +83,7 @@ const char* class_name(hid_t type) {
     case H5T_FLOAT:
       return "floats of an unusual kind";
     case H5T_STRING:
-      return "texts";
+      return "strings";
     case H5T_COMPOUND:
       return "compounds (a table)";
     case H5T_ENUM:
@@ -91,9 +91,9 @@ const char* class_name(hid_t type) {
     case H5T_VLEN:
       return "lists of variable length";
     case H5T_ARRAY:
-      return "arrays as elements";
+      return "arrays";
     case H5T_REFERENCE:
-      return "references (cells of MATLAB are such)";
+      return "references (such as MATLAB cells)";
     default:
       return "of an opaque or user-defined type";
   }
@@ -106,8 +106,9 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
   explicit Impl(const std::string& path) : path_(path) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::exists(status)) fail("there is no such file" + relative_path_help(path));
-    if (!std::filesystem::is_regular_file(status)) fail("it is no ordinary file");
+    if (!std::filesystem::exists(status))
+      fail("the file does not exist" + relative_path_help(path));
+    if (!std::filesystem::is_regular_file(status)) fail("it is not a regular file");
     bytes_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
     const Hdf5Lock turn;
     const Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS));
@@ -156,11 +157,11 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
       }
       if (link.type != H5L_TYPE_SOFT)
         fail_at(path,
-                fmt::format("'{}' is {}; copy what it leads to into the file", utf8_printable(name),
-                            link.type == H5L_TYPE_EXTERNAL
-                                ? "an external link, which leads to another file"
-                                : "a link of a user-defined kind"));
-      if (++links > kMaxLinks) fail_at(path, "its soft links lead in a circle");
+                fmt::format("'{}' is {}; copy the target of the link into the file",
+                            utf8_printable(name),
+                            link.type == H5L_TYPE_EXTERNAL ? "an external link to another file"
+                                                           : "a user-defined link"));
+      if (++links > kMaxLinks) fail_at(path, "its soft links form a cycle");
       std::vector<char> target(std::min<size_t>(link.u.val_size, 4096) + 1);
       H5Lget_val(at, name.c_str(), target.data(), target.size() - 1, H5P_DEFAULT);
       const std::deque<std::string> before = parts_of(target.data());
@@ -173,7 +174,7 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
   Hdf5Id need(const std::string& path, H5I_type_t type) const {
     Hdf5Id found = find(path);
     if (found < 0 || (type == H5I_DATASET && H5Iget_type(found) != type))
-      fail_at(path, fmt::format("there is no such data set; the file has {}", listed()));
+      fail_at(path, fmt::format("the data set does not exist; the file has {}", listed()));
     return found;
   }
 
@@ -287,8 +288,7 @@ class LibraryData final : public Hdf5Data {
       throw DataError("it is not in the file: it was never written, or its index is damaged");
     if (bytes > to.size())
       throw DataError(
-          fmt::format("it says that it has {} bytes, but a chunk of this data set has "
-                      "at most {}",
+          fmt::format("its stored size is {} bytes, but a chunk of this data set has at most {}",
                       bytes, to.size()));
     if (H5Dread_chunk(data_, H5P_DEFAULT, at.data(), &skipped, to.data()) < 0)
       throw DataError(hdf5_library_error());
@@ -303,7 +303,7 @@ class LibraryData final : public Hdf5Data {
     const Hdf5Id space(H5Dget_space(data_));
     const Hdf5Id memory(H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr));
     if (static_cast<size_t>(H5Sget_simple_extent_npoints(memory)) * H5Tget_size(type_) != to.size())
-      throw InternalError("rows of another size");
+      throw InternalError("the buffer does not have the size of the rows");
     if (H5Sselect_hyperslab(space, H5S_SELECT_SET, begin.data(), nullptr, size.data(), nullptr) <
             0 ||
         H5Dread(data_, type_, memory, space, H5P_DEFAULT, to.data()) < 0)
@@ -321,9 +321,9 @@ void Hdf5File::Impl::check_storage(const std::string& path, hid_t creation) cons
   constexpr const char* kRemedy =
       "; copy the values into one file (h5repack, or h5py: f[to] = g[from][()])";
   if (H5Pget_external_count(creation) > 0)
-    fail_at(path, std::string("its values lie in other files (external storage)") + kRemedy);
+    fail_at(path, std::string("its values are stored in other files (external storage)") + kRemedy);
   if (H5Pget_layout(creation) == H5D_VIRTUAL)
-    fail_at(path, std::string("it is a virtual data set, put together from others") + kRemedy);
+    fail_at(path, std::string("it is a virtual data set, composed of others") + kRemedy);
 }
 
 std::vector<Hdf5Filter> Hdf5File::Impl::filters_of(const std::string& path, hid_t creation) const {
@@ -344,8 +344,8 @@ std::vector<Hdf5Filter> Hdf5File::Impl::filters_of(const std::string& path, hid_
     } else {
       name[sizeof name - 1] = 0;
       fail_at(path,
-              fmt::format("it was written with filter {} ({}); gzip, shuffle and fletcher32 "
-                          "are read: h5repack -f GZIP=4 makes such a file",
+              fmt::format("its filters must be gzip, shuffle or fletcher32, but it was written "
+                          "with filter {} ({}); convert the file with h5repack -f GZIP=4",
                           static_cast<int>(id), name[0] != 0 ? utf8_printable(name) : "no name"));
     }
   }
@@ -364,22 +364,22 @@ void Hdf5File::Impl::check_size(const Hdf5DataInfo& info, hid_t data) const {
     const int64_t chunk = product(info.chunk, element);
     if (chunk > kMaxChunkBytes)
       fail_at(info.path,
-              fmt::format("its chunks of {} have {} bytes, {} are the most; write it with "
-                          "smaller ones, such as of one image (h5repack -l CHUNK=)",
+              fmt::format("its chunks of {} have {} bytes, but at most {} are supported; write "
+                          "smaller chunks, such as one image each (h5repack -l CHUNK=)",
                           fmt::join(info.chunk, " x "), chunk, kMaxChunkBytes));
     std::vector<int64_t> counts;
     for (size_t i = 0; i < info.shape.size(); ++i)
       counts.push_back((info.shape[i] - 1) / info.chunk[i] + 1);
     if (product(counts) > bytes_)
       fail_at(info.path,
-              fmt::format("{} chunks cannot be in a file of {} bytes; values are missing",
+              fmt::format("its {} chunks do not fit into a file of {} bytes; values are missing",
                           product(counts), bytes_));
     for (const Hdf5Filter& filter : info.filters)
       if (filter.kind == Hdf5Filter::Kind::kGzip) most = product(std::array{most, kMaxInflation});
   }
   if (bytes > most)
-    fail_at(info.path, fmt::format("its {} values of {} cannot be in a file of {} bytes; it is cut "
-                                   "off, or was not written to its end",
+    fail_at(info.path, fmt::format("its {} values of type {} do not fit into a file of {} bytes; "
+                                   "the file is truncated, or was not written completely",
                                    fmt::join(info.shape, " x "), info.type.name(), bytes_));
 }
 
@@ -390,17 +390,17 @@ std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) co
   Hdf5DataInfo info{path_, utf8_printable(path), extents(space), {}, {}, {}, bytes_};
   const std::optional<Hdf5Number> number = number_of(type);
   if (!number)
-    fail_at(path,
-            fmt::format("its values are {}; integers of 8 to 64 bits and floats of 16, 32 and "
-                        "64 are read",
-                        class_name(type)));
+    fail_at(path, fmt::format("its values are {}, but must be integers of 8 to 64 bits or floats "
+                              "of 16, 32 or 64 bits",
+                              class_name(type)));
   info.type = *number;
   const size_t rank = info.shape.size();
   const bool empty = H5Sget_simple_extent_type(space) != H5S_SIMPLE || rank < 1 ||
                      *std::ranges::min_element(info.shape) < 1;
   if (empty) fail_at(path, "it has no values");
   if (rank > kMaxAxes)
-    fail_at(path, fmt::format("it has {} dimensions, {} are the most", rank, kMaxAxes));
+    fail_at(path,
+            fmt::format("it has {} dimensions, but at most {} are supported", rank, kMaxAxes));
   check_storage(path, creation);
   if (H5Pget_layout(creation) == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(rank);
@@ -423,18 +423,21 @@ Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place, int64_t 
   const bool is_attribute = !name.empty();
   if (is_attribute) {
     object = Hdf5Id(H5Aopen(object, name.c_str(), H5P_DEFAULT));
-    if (object < 0) fail_at(place, "there is no such attribute");
+    if (object < 0) fail_at(place, "the attribute does not exist");
   } else {
     const Hdf5Id creation(H5Dget_create_plist(object));
     check_storage(place, creation);
     if (H5Pget_nfilters(creation) > 0)
-      fail_at(place, "it is compressed; write names and the like without, or as an attribute");
+      fail_at(place,
+              "it is compressed; write names and other small arrays without compression, or as an "
+              "attribute");
   }
   Hdf5Id type(is_attribute ? H5Aget_type(object) : H5Dget_type(object));
   Hdf5Id space(is_attribute ? H5Aget_space(object) : H5Dget_space(object));
   const int64_t count = H5Sget_simple_extent_npoints(space);
   if (count < least || count > kMaxTexts)
-    fail_at(place, fmt::format("it has {} values, {} to {} are read", count, least, kMaxTexts));
+    fail_at(place,
+            fmt::format("it has {} values, but must have {} to {}", count, least, kMaxTexts));
   return {std::move(object), std::move(type), std::move(space), is_attribute, count};
 }
 
@@ -465,8 +468,8 @@ std::vector<std::string> Hdf5File::Impl::fixed_texts(const std::string& place,
                                                      const Values& from) const {
   const size_t size = H5Tget_size(from.type), count = static_cast<size_t>(from.count);
   if (size > kMaxTextBytes / count)
-    fail_at(place,
-            fmt::format("its texts have {} bytes, {} are the most", size * count, kMaxTextBytes));
+    fail_at(place, fmt::format("its strings have {} bytes, but at most {} are supported",
+                               size * count, kMaxTextBytes));
   std::vector<char> bytes(size * count);
   if (from.read(from.type, bytes.data()) < 0) fail_at(place, hdf5_library_error());
   std::vector<std::string> texts;
@@ -483,7 +486,7 @@ std::vector<std::string> Hdf5File::Impl::texts(const std::string& place, Texts c
   const Values from = values(place, count == Texts::any_number ? 0 : 1);
   if (from.count == 0) return {};
   if (H5Tget_class(from.type) != H5T_STRING)
-    fail_at(place, fmt::format("its values are {}, not texts", class_name(from.type)));
+    fail_at(place, fmt::format("its values are {}, not strings", class_name(from.type)));
   std::vector<std::string> texts =
       H5Tis_variable_str(from.type) > 0 ? variable_texts(place, from) : fixed_texts(place, from);
   if (H5Sget_simple_extent_ndims(from.space) == 0) {

@@ -49,7 +49,8 @@ bool survives_hdf5(const std::function<void()>& use) {
     return ::fork();
   }();
   if (child < 0)
-    throw Error(fmt::format("no child process to try it in: {}", std::strerror(errno)));
+    throw Error(
+        fmt::format("cannot start a child process that checks the file: {}", std::strerror(errno)));
   if (child == 0) {
     const rlimit none = {0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
@@ -76,9 +77,10 @@ std::string hdf5_library_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &text);
   if (text.find("version") != text.npos)
-    text += "; where a newer HDF5 than " H5_VERS_INFO
-            " wrote the file, convert it there with `h5repack --low=0 --high=1 FILE NEW`";
-  return text.empty() ? "libhdf5 cannot do it" : text;
+    text += "; if a newer version than " H5_VERS_INFO
+            " wrote the file, convert it with the h5repack of that version: `h5repack --low=0 "
+            "--high=1 FILE NEW`";
+  return text.empty() ? "libhdf5 failed without a message" : text;
 }
 
 }  // namespace tessera

@@ -77,8 +77,8 @@ class Header final : public JsonListener {
       if (in_metadata()) return;
       const auto known = std::find(kMembers.begin(), kMembers.end(), name);
       if (known == kMembers.end())
-        fail(fmt::format("{} has {}; known are {}", where_tensor(), in_quotes(name),
-                         fmt::join(kMembers, ", ")));
+        fail(fmt::format("{} has the member {}, which is not one of {}", where_tensor(),
+                         in_quotes(name), fmt::join(kMembers, ", ")));
       bool& given = given_[static_cast<size_t>(known - kMembers.begin())];
       if (given) fail(fmt::format("{} has '{}' twice", where_tensor(), name));
       given = true;
@@ -88,7 +88,7 @@ class Header final : public JsonListener {
       name_ = name;
       return;
     }
-    if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' is there twice", kMetadata));
+    if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' occurs twice", kMetadata));
     name_ = name;
   }
 
@@ -110,7 +110,7 @@ class Header final : public JsonListener {
     --depth_;
     if (member_ == "data_offsets") {
       if (numbers_.size() != 2)
-        fail(fmt::format("{} must be two numbers, are {}", where(), numbers_.size()));
+        fail(fmt::format("{} must have 2 numbers, but has {}", where(), numbers_.size()));
       begin_ = numbers_[0], end_ = numbers_[1];
       return;
     }
@@ -130,7 +130,7 @@ class Header final : public JsonListener {
   void whole(uint64_t number) override {
     if (depth_ != 3) fail(fmt::format("{} must not be a number", where()));
     if (number > uint64_t{INT64_MAX})
-      fail(fmt::format("{}: {} is more than any file has", where(), number));
+      fail(fmt::format("{}: {} exceeds the size of any file", where(), number));
     if (numbers_.size() == kMaxDimensions)
       fail(fmt::format("{} has more than {} numbers", where(), kMaxDimensions));
     numbers_.push_back(number);
@@ -165,7 +165,7 @@ class Header final : public JsonListener {
         fail(fmt::format("{} has more elements than can be counted", where_tensor()));
     uint64_t bytes = 0;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes != end_ - begin_)
-      fail(fmt::format("{}, {} [{}], does not take the {} bytes from {} to {}", where_tensor(),
+      fail(fmt::format("{}, {} [{}], does not match its {} bytes from {} to {}", where_tensor(),
                        tensor_.dtype, fmt::join(tensor_.shape, "x"), end_ - begin_, begin_, end_));
     tensor_.offset = begin_, tensor_.bytes = bytes;
     contents.tensors.push_back(std::move(tensor_));
@@ -183,19 +183,18 @@ class Header final : public JsonListener {
 std::string header_of(const ByteSource& file) {
   if (file.size() < kLengthBytes)
     throw SafetensorsError(
-        fmt::format("it has only {} bytes, and so no length of a header", file.size()));
+        fmt::format("it has only {} bytes, too few for the length of the header", file.size()));
   uint64_t length = 0;
   file.read(0, &length, kLengthBytes);
   if constexpr (std::endian::native == std::endian::big) length = __builtin_bswap64(length);
   const uint64_t behind = file.size() - kLengthBytes;
   if (length > kMaxHeader)
-    throw SafetensorsError(
-        fmt::format("its header would have {} bytes; the format allows {}", length, kMaxHeader));
+    throw SafetensorsError(fmt::format(
+        "its header would have {} bytes, but the format allows at most {}", length, kMaxHeader));
   if (length > behind)
-    throw SafetensorsError(
-        fmt::format("its header of {} bytes does not lie in the file, which has "
-                    "{} bytes behind the length: it was cut off",
-                    length, behind));
+    throw SafetensorsError(fmt::format(
+        "its header has {} bytes, but only {} bytes follow the length: the file is truncated",
+        length, behind));
   std::string header(static_cast<size_t>(length), ' ');
   file.read(kLengthBytes, header.data(), header.size());
   if (!header.starts_with('{')) throw SafetensorsError("its header does not begin with '{'");
@@ -212,19 +211,19 @@ void check_places(const std::vector<SafeTensor>& tensors, uint64_t behind) {
       throw SafetensorsError(fmt::format("tensors {} and {} overlap", in_quotes(before->name),
                                          in_quotes(tensor.name)));
     if (tensor.offset > at)
-      throw SafetensorsError(fmt::format("before tensor {} is a hole of {} bytes",
+      throw SafetensorsError(fmt::format("tensor {} is preceded by {} unused bytes",
                                          in_quotes(tensor.name), tensor.offset - at));
     at += tensor.bytes;
     if (at > behind)
       throw SafetensorsError(
-          fmt::format("tensor {} reaches to byte {} behind the header, where "
-                      "the file has {}: it was cut off",
+          fmt::format("tensor {} ends at byte {} after the header, but the file has only {} bytes "
+                      "there: it is truncated",
                       in_quotes(tensor.name), at, behind));
     before = &tensor;
   }
   if (at < behind)
     throw SafetensorsError(
-        fmt::format("behind its last tensor are {} bytes that belong to none", behind - at));
+        fmt::format("{} bytes after its last tensor belong to no tensor", behind - at));
 }
 
 template <class Bits>
@@ -263,7 +262,7 @@ SafetensorsContents read_safetensors(const ByteSource& file) {
   } catch (const SafetensorsError&) {
     throw;
   } catch (const Error& error) {
-    throw SafetensorsError(fmt::format("its header is no JSON: {}", error.what()));
+    throw SafetensorsError(fmt::format("its header is not JSON: {}", error.what()));
   }
   const uint64_t front = kLengthBytes + text.size();
   SafetensorsContents& contents = header.contents;
@@ -279,7 +278,7 @@ SafetensorsContents read_safetensors(const ByteSource& file) {
       std::adjacent_find(tensors.begin(), tensors.end(),
                          [](const SafeTensor& a, const SafeTensor& b) { return a.name == b.name; });
   if (twice != tensors.end())
-    throw SafetensorsError(fmt::format("tensor {} is there twice", in_quotes(twice->name)));
+    throw SafetensorsError(fmt::format("tensor {} occurs twice", in_quotes(twice->name)));
   std::ranges::sort(contents.metadata);
   return std::move(contents);
 }

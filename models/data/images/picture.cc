@@ -70,9 +70,10 @@ void fail(const std::string& name, const std::string& why) {
 
 void check_size(const std::string& name, int64_t width, int64_t height,
                 const PictureLimits& limits) {
-  if (width < 1 || height < 1) fail(name, fmt::format("a picture of {}x{} pixels", width, height));
+  if (width < 1 || height < 1)
+    fail(name, fmt::format("it has {}x{} pixels, but must have at least 1x1", width, height));
   if (height > limits.pixels / width)
-    fail(name, fmt::format("it has {}x{} pixels, more than the {} that are allowed", width, height,
+    fail(name, fmt::format("it has {}x{} pixels, but at most {} are allowed", width, height,
                            limits.pixels));
 }
 
@@ -140,9 +141,9 @@ void read_regular_file(const std::string& path, int64_t max_bytes, std::vector<u
   if (file.number < 0) fail(fmt::format("cannot be opened: {}", std::strerror(errno)));
   struct stat status {};
   if (fstat(file.number, &status) != 0) fail(std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail("is not a plain file");
+  if (!S_ISREG(status.st_mode)) fail("is not a regular file");
   if (status.st_size > max_bytes)
-    fail(fmt::format("has {} bytes, more than the {} that are allowed", status.st_size, max_bytes));
+    fail(fmt::format("has {} bytes, but at most {} are allowed", status.st_size, max_bytes));
   bytes.resize(static_cast<size_t>(status.st_size));
   for (size_t done = 0; done < bytes.size();) {
     ssize_t got = ::read(file.number, bytes.data() + done, bytes.size() - done);

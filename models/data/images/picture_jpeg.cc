@@ -170,7 +170,8 @@ void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int sh
   jpeg_decompress_struct& info = jpeg.info;
   bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   if (info.jpeg_color_space == JCS_UNKNOWN)
-    fail(name, fmt::format("{} colour components of no known meaning", info.num_components));
+    fail(name,
+         fmt::format("the colour space of its {} components is unknown", info.num_components));
   jpeg.guard([&] {
     info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     info.dct_method = JDCT_ISLOW;

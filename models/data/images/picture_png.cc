@@ -125,7 +125,7 @@ void decode_png(std::span<const uint8_t> bytes, const std::string& name, RowSink
   ask_for_rgb(png);
   auto row = static_cast<size_t>(png.width) * 3;
   bool whole = interlaced(png);
-  if (png_get_rowbytes(png.png, png.info) != row) fail(name, "libpng does not make RGB of it");
+  if (png_get_rowbytes(png.png, png.info) != row) fail(name, "libpng cannot convert it to RGB");
   size_t needed = whole ? row * static_cast<size_t>(png.height) : row;
   if (scratch.size() < needed) scratch.resize(needed);
   for (int pass = 0; whole && pass < 7; ++pass) {

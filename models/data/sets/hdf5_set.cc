@@ -35,13 +35,12 @@ void check_label_shape(const Hdf5DataInfo& info, int64_t images) {
   int64_t all = 1;
   for (int64_t extent : info.shape) {
     if (extent != 1 && all != 1)
-      fail(info,
-           fmt::format("labels are one number for each image, but its shape is {}; of one-hot "
-                       "labels save the argmax",
-                       extents_text(info)));
+      fail(info, fmt::format("labels must be one number per image, but the shape is {}; for "
+                             "one-hot labels, save the argmax",
+                             extents_text(info)));
     all *= extent;
   }
-  if (all != images) fail(info, fmt::format("{} labels for {} images", all, images));
+  if (all != images) fail(info, fmt::format("there are {} labels, but {} images", all, images));
 }
 
 std::vector<int32_t> read_labels(const std::shared_ptr<const Hdf5Data>& data, int64_t images) {
@@ -82,10 +81,9 @@ struct PixelPlaces {
 PixelPlaces pixel_places(const Hdf5DataInfo& info, const std::string& layout) {
   const std::vector<int64_t>& shape = info.shape;
   if (shape.size() < 3)
-    fail(info,
-         fmt::format("images have the dimensions [n x H x W] or [n x H x W x C], but its shape "
-                     "is {}; write them in their own shape (numpy: reshape)",
-                     extents_text(info)));
+    fail(info, fmt::format("images must have the dimensions [n x H x W] or [n x H x W x C], but "
+                           "the shape is {}; write them in such a shape (numpy: reshape)",
+                           extents_text(info)));
   std::string order = layout;
   if (shape.size() == 3) std::erase(order, 'c');
   int64_t sizes[3] = {1, 1, 1};  // H, W, C
@@ -95,13 +93,14 @@ PixelPlaces pixel_places(const Hdf5DataInfo& info, const std::string& layout) {
   if (channels != 1 && channels != 3) {
     const bool first = shape[1] == 1 || shape[1] == 3, last = shape[3] == 1 || shape[3] == 3;
     fail(info,
-         fmt::format("images have 1 or 3 channels, but {} with data.layout: {} has {}{}",
-                     extents_text(info), layout, channels,
-                     first != last ? fmt::format("; data.layout: {}", first ? "chw" : "hwc") : ""));
+         fmt::format(
+             "images must have 1 or 3 channels, but {} with data.layout: {} has {}{}",
+             extents_text(info), layout, channels,
+             first != last ? fmt::format("; set data.layout: {}", first ? "chw" : "hwc") : ""));
   }
   if (height > kMaxSide || width > kMaxSide)
-    fail(info, fmt::format("images have up to {} pixels a side, but its shape is {}", kMaxSide,
-                           extents_text(info)));
+    fail(info, fmt::format("images must have at most {} pixels per side, but the shape is {}",
+                           kMaxSide, extents_text(info)));
   if (shape[0] > INT32_MAX) fail(info, fmt::format("{} images are too many", shape[0]));
   PixelPlaces places{
       {static_cast<int>(height), static_cast<int>(width), static_cast<int>(channels)},
@@ -158,13 +157,13 @@ class Images {
     const std::vector<int64_t>& chunk = blocks_.info().chunk;
     const int64_t all = blocks_.count() * block_bytes_, kept = slots_ * block_bytes_;
     const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-    return {
-        fmt::format("{:.1f} MiB of images, data.cache keeps {:.1f} MiB{}", mib(all), mib(kept),
-                    chunk.empty() || blocks_.rows() == 1
-                        ? std::string()
-                        : fmt::format(": any other image costs the decoding of the {} that share "
-                                      "its chunks; raise data.cache, or train from a pack",
-                                      blocks_.rows()))};
+    return {fmt::format(
+        "the images have {:.1f} MiB, but data.cache keeps only {:.1f} MiB{}", mib(all), mib(kept),
+        chunk.empty() || blocks_.rows() == 1
+            ? std::string()
+            : fmt::format(": reading any other image decodes the {} images that share its chunks; "
+                          "raise data.cache, or train from a pack",
+                          blocks_.rows()))};
   }
 
  private:
@@ -173,11 +172,10 @@ class Images {
     const int64_t bytes = blocks_.rows() * shape().bytes();
     if (bytes > cache)
       fail(blocks_.info(),
-           fmt::format(
-               "{} images share chunks and take {} bytes decoded, data.cache keeps {}; set it "
-               "to {}B or more, or write smaller chunks, such as of one image (h5repack -l "
-               "CHUNK=)",
-               blocks_.rows(), bytes, cache, bytes));
+           fmt::format("{} images share chunks and need {} bytes decoded, but data.cache is {}; "
+                       "set data.cache to {}B or more, or write smaller chunks, such as one image "
+                       "each (h5repack -l CHUNK=)",
+                       blocks_.rows(), bytes, cache, bytes));
     return bytes;
   }
 
@@ -204,11 +202,9 @@ class Images {
     read_numbers(from + done * static_cast<size_t>(type.bytes), type, 1, &value);
     const int64_t image =
         block * blocks_.rows() + (place + static_cast<int64_t>(done) * step) / shape().bytes();
-    fail(blocks_.info(),
-         fmt::format(
-             "image {} has a value of {}, outside [{}, {}]; data.range: [low, high] says which "
-             "values of {} are black and white",
-             image, value, range_.low, range_.high, type.name()));
+    fail(blocks_.info(), fmt::format("image {} has the value {}, outside [{}, {}]; set data.range: "
+                                     "[low, high] to the {} values of black and white",
+                                     image, value, range_.low, range_.high, type.name()));
   }
 
   Hdf5Blocks::Work take_work() {
@@ -256,7 +252,7 @@ class Hdf5Set : public Dataset {
     if (owns_) buffers = images_->host_buffers(name());
     buffers.push_back({name() + " labels", labels_.capacity() * sizeof(int32_t)});
     if (!chosen_.empty())
-      buffers.push_back({name() + " choice", chosen_.capacity() * sizeof(int32_t)});
+      buffers.push_back({name() + " indices", chosen_.capacity() * sizeof(int32_t)});
     return buffers;
   }
   std::vector<std::string> notes() const override {
@@ -301,9 +297,9 @@ std::vector<bool> cut_off(const Hdf5DataInfo& info, const std::vector<int32_t>& 
     cut[i] = any = true;
   }
   if (!any)
-    fail(info,
-         fmt::format("data.test_fraction: {} of its {} images, class by class, is none; raise it",
-                     part, labels.size()));
+    fail(info, fmt::format("data.test_fraction: {} of the {} images selects no image of any class; "
+                           "raise data.test_fraction",
+                           part, labels.size()));
   return cut;
 }
 
@@ -348,20 +344,19 @@ std::optional<Hdf5SourceProblem> find_problem(const Hdf5Source& source) {
     return Hdf5SourceProblem{key, std::string(key) + ": " + text};
   };
   if (source.labels.empty())
-    return problem("data.labels",
-                   "hdf5 needs the path of the labels beside data.images, such as "
-                   "/{split}/labels");
+    return problem(
+        "data.labels",
+        "hdf5 needs the path of the labels in addition to data.images, such as /{split}/labels");
   if (has_split(source.images) != has_split(source.labels))
     return problem("data.labels",
-                   fmt::format("'{}' and data.images '{}': {{split}} stands in both or "
-                               "in none",
+                   fmt::format("'{}' and data.images '{}': both or neither must contain {{split}}",
                                source.labels, source.images));
   const std::vector<double>& range = source.range;
   const double span = range.size() == 2 ? range[1] - range[0] : 0;
   if (!range.empty() && !(span > 0 && std::isfinite(span) && std::isfinite(255 / span)))
-    return problem("data.range",
-                   "two numbers are needed, [low, high]: the values of black and of "
-                   "white, such as [0, 65535]");
+    return problem(
+        "data.range",
+        "must be two numbers, [low, high]: the values of black and of white, such as [0, 65535]");
   return {};
 }
 
@@ -385,8 +380,8 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
   auto others = std::make_shared<Images>(test->images, source, readers, 0, wanted.test);
   if (others->shape() != pictures->shape())
     fail(test->images->info(),
-         fmt::format("its shape is {}, that of the training images {}; all "
-                     "images have one shape",
+         fmt::format("its shape is {}, but that of the training images is {}; all images must have "
+                     "the same size",
                      extents_text(test->images->info()), extents_text(images)));
   std::vector<int32_t> other_classes = read_labels(test->labels, others->count());
   check_labels(test->labels->info(), other_classes, info.classes);

@@ -48,7 +48,7 @@ class Inside {
   const fs::path& root() const { return root_; }
   fs::path split(const std::string& name) const {
     const auto real = resolve(fs::directory_entry(root_ / name));
-    if (!real) fail_reading((root_ / name).string(), "the link leads nowhere");
+    if (!real) fail_reading((root_ / name).string(), "the link is broken");
     return *real;
   }
   fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
@@ -64,10 +64,10 @@ class Inside {
     if (leaves && outer_ == OuterLinks::kRefused)
       fail_reading(
           entry.path().string(),
-          fmt::format("the link leads out of the folder '{}', to '{}'; follow such links with "
-                      "data.follow_links: true, put the files themselves there, or let data.root "
-                      "be the folder above both",
-                      printable(root_.string()), printable(real.string())));
+          fmt::format(
+              "the link leads out of the folder '{}', to '{}'; set data.follow_links: true, "
+              "replace the link with its files, or set data.root to a common parent folder",
+              printable(root_.string()), printable(real.string())));
     return real;
   }
 
@@ -153,9 +153,9 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
   if (classes.empty())
     fail_reading(
         (inside.root() / split).string(),
-        any ? "its folders have no .jpg, .jpeg or .png picture; put pictures of these kinds into a "
-              "folder for each class, not into folders below it"
-            : "it has no folders; the pictures of each class belong into a folder of their own");
+        any ? "its folders have no .jpg, .jpeg or .png picture; put the pictures of each class "
+              "directly into the folder of the class, not into subfolders"
+            : "it has no folders; put the pictures of each class into a folder of their own");
   return classes;
 }
 
@@ -204,17 +204,16 @@ ImageFiles find_images(const std::string& root, const std::string& split,
     const std::string name = folder.path().filename().string();
     const auto place = std::lower_bound(classes.begin(), classes.end(), name);
     if (place == classes.end() || *place != name)
-      fail_reading(
-          folder.path().string(),
-          "train has no such class, or no picture of it; give the class one name in both, or "
-          "remove this folder");
+      fail_reading(folder.path().string(),
+                   "train has no class of this name, or no picture of it; use the same name in "
+                   "both, or remove this folder");
     for (const fs::path& picture : content.pictures)
       found.pictures.push_back(
           {inside.from_root(picture).string(), static_cast<int>(place - classes.begin())});
   }
   if (found.pictures.empty())
     fail_reading((inside.root() / split).string(),
-                 "it has no pictures; put those of each class into a folder of its own");
+                 "it has no pictures; put the pictures of each class into a folder of their own");
   return found;
 }
 

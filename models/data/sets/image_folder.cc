@@ -97,7 +97,8 @@ class ImageFolder : public Dataset {
       reader->read(path, entry.stored, wanted, channels(), image, limits_);
     } catch (const DataError& error) {
       give(reader);
-      throw DataError(std::string(error.what()) + "; data.damaged: skip leaves such pictures out");
+      throw DataError(std::string(error.what()) +
+                      "; set data.damaged: skip to leave out such pictures");
     } catch (...) {
       give(reader);
       throw;
@@ -259,19 +260,19 @@ Located locate(const std::string& root, const std::string& validation, bool foll
     if (Located at = locate_test(real.string(), outer); !at.classes.empty()) return at;
   const bool has_test = fs::is_directory(real / "test", error);
   if (!has_test && validation == "val")
-    throw DataError(fmt::format(
-        "image folder '{}': data.validation is its folder 'val', which is the test set where there "
-        "is no 'test'; put test pictures into test/<class>/, or let data.validation be a part of "
-        "the training images, such as 10%",
-        printable(real.string())));
+    throw DataError(
+        fmt::format("image folder '{}': data.validation is its folder 'val', which is the test set "
+                    "because there is no folder 'test'; put test pictures into test/<class>/, or "
+                    "set data.validation to a part of the training images, such as 10%",
+                    printable(real.string())));
   std::string test = has_test ? "test" : "val";
   for (const std::string& split : {std::string("train"), test})
     if (!fs::is_directory(real / split, error))
       throw DataError(
-          fmt::format("image folder '{}': there is no folder '{}' in it; the pictures "
-                      "belong into train/<class>/ and test/<class>/ or val/<class>/{}{}",
+          fmt::format("image folder '{}': it has no folder '{}'; put the pictures into "
+                      "train/<class>/ and test/<class>/ or val/<class>/{}{}",
                       printable(real.string()), split == "val" ? "test" : split,
-                      test_only ? ", for an evaluation also into <class>/" : "",
+                      test_only ? ", or for an evaluation into <class>/" : "",
                       split == "train" ? inner_root(real) : ""));
   const bool both = test == "test" && fs::is_directory(real / "val", error);
   Located at{.root = real.string(),
@@ -282,14 +283,14 @@ Located locate(const std::string& root, const std::string& validation, bool foll
   if (validation.empty()) return at;
   const fs::path folder = fs::canonical(real / validation, error);
   if (error || !fs::is_directory(folder, error))
-    throw DataError(fmt::format(
-        "data.validation: there is no folder '{}'; give a folder of classes like train, "
-        "or a part of the training images, such as 10%",
-        printable((real / validation).string())));
+    throw DataError(
+        fmt::format("data.validation: folder '{}' does not exist; set a folder of classes like "
+                    "train, or a part of the training images, such as 10%",
+                    printable((real / validation).string())));
   for (const std::string& other : {std::string("train"), test})
     if (fs::equivalent(folder, real / other, error))
       throw DataError(
-          fmt::format("data.validation: '{}' is the folder of {} images; give one of its own",
+          fmt::format("data.validation: '{}' is the folder of {} images; set another folder",
                       printable(folder.string()), other == "train" ? "the training" : "the test"));
   at.validation_root = folder.parent_path().string();
   at.validation = folder.filename().string();
@@ -299,14 +300,16 @@ Located locate(const std::string& root, const std::string& validation, bool foll
 // Returns one line for each kind.
 std::vector<std::string> stray_notes(const std::vector<SkippedEntry>& stray) {
   static constexpr const char* kTexts[SkippedEntry::kKinds][2] = {
-      {"file is no .jpg, .jpeg or .png and was skipped",
-       "files are no .jpg, .jpeg or .png and were skipped"},
-      {"file is in no class's folder and was skipped",
-       "files are in no class's folder and were skipped"},
-      {"folder below a class was skipped, pictures lie in the folder of the class itself",
-       "folders below a class were skipped, pictures lie in the folder of the class itself"},
+      {"file is not .jpg, .jpeg or .png and was skipped",
+       "files are not .jpg, .jpeg or .png and were skipped"},
+      {"file is not in the folder of a class and was skipped",
+       "files are not in the folder of a class and were skipped"},
+      {"folder inside the folder of a class was skipped; only pictures directly in the folder of "
+       "the class are read",
+       "folders inside the folder of a class were skipped; only pictures directly in the folder of "
+       "the class are read"},
       {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"},
-      {"link leads nowhere and was skipped", "links lead nowhere and were skipped"},
+      {"broken link was skipped", "broken links were skipped"},
       {"folder has no picture and was skipped", "folders have no picture and were skipped"},
       {"hidden file or folder was skipped", "hidden files and folders were skipped"}};
   std::vector<std::string> names[SkippedEntry::kKinds], notes;
@@ -349,7 +352,7 @@ void refuse_damaged(const std::vector<const Looked*>& splits, const ImageFolderO
   if (damaged.empty()) return;
   throw DataError(list_text(damaged, "damaged picture", "damaged pictures", "\n  ",
                             options.decode_all ? kMany : kFew) +
-                  "\n  get them again, or leave them out with data.damaged: skip");
+                  "\n  replace these pictures, or set data.damaged: skip to leave them out");
 }
 
 std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looked, DatasetInfo info,
@@ -371,7 +374,7 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
   }
   notes = stray_notes(files.stray);
   if (split == "test" && at.both && at.validation != "val")
-    notes.push_back("val is not read, test stands beside it");
+    notes.push_back("val is not read because there is a test folder");
   if (!damaged.empty())
     notes.push_back(
         list_text(damaged, "damaged picture was skipped", "damaged pictures were skipped", "\n  "));
@@ -405,7 +408,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   auto within = [](const char* what, int value, int most) {
     if (value < 1 || value > most)
       throw ConfigError(
-          fmt::format("{} is {}, for an image folder it must be in [1, {}]", what, value, most));
+          fmt::format("{} is {}, but must be in [1, {}] for an image folder", what, value, most));
   };
   within("data.image_size", options.size, kLargestFolderImage);
   within("readers", options.readers, kMaxReaders);

@@ -48,8 +48,7 @@ class Folder {
         "data {}: {} '{}'; looked for {}; unpack the data set's "
         "files there or set data.root to the folder that has them",
         source_.name,
-        fs::is_directory(folder, ignored) ? "a file is missing in folder"
-                                          : "there is no such folder:",
+        fs::is_directory(folder, ignored) ? "a file is missing in folder" : "there is no folder",
         fs::absolute(folder, ignored).lexically_normal().string(), fmt::join(tried, ", ")));
   }
 
@@ -119,8 +118,8 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
 DataSplit open_folder(const DataSource& source) {
   if (source.image_size == 0)
     throw ConfigError(
-        "data.image_size: image_folder needs it: pixels a side that every picture is "
-        "brought to, such as 224");
+        "data.image_size: must be set for image_folder: the height and width of every image, such "
+        "as 224");
   return open_image_folder(source.root, {.size = source.image_size,
                                          .damaged = source.damaged,
                                          .readers = source.readers,
@@ -195,10 +194,10 @@ const std::vector<Known>& known_sets() {
 
 void check_validation(const DataSource& source) {
   if (source.validation.folder.empty() || source.name == "image_folder") return;
-  throw ConfigError(fmt::format(
-      "data.validation: '{}' is taken for a folder, which only image_folder can have; of {} give a "
-      "part such as 10%, or how many images",
-      source.validation.folder, source.name));
+  throw ConfigError(
+      fmt::format("data.validation: '{}' is read as a folder, which only image_folder can have; "
+                  "for {} set a part such as 10%, or a number of images",
+                  source.validation.folder, source.name));
 }
 
 // Moves the validation images out of the training images, if the counts are known without opening.
@@ -277,8 +276,8 @@ DataSplit open_data(const DataSource& source) {
     if (source.name != known.name) continue;
     if (source.image_size != 0 && !known.sized) {
       throw ConfigError(
-          fmt::format("data.image_size: only the images of image_folder and synthetic have a size "
-                      "to choose, those of {} have their own",
+          fmt::format("data.image_size: can be set only for image_folder and synthetic; the images "
+                      "of {} have a fixed size",
                       source.name));
     }
     check_validation(source);

@@ -184,19 +184,20 @@ std::shared_ptr<const Dataset> open_split(const Hdf5File& file, const std::strin
   const auto& shape = images.shape;
   for (size_t i = 1; i < 4; ++i)
     if (shape[i] > INT_MAX)
-      fail_pack(file.path(), fmt::format("'{}/images' has a side of {}", split, shape[i]));
+      fail_pack(file.path(), fmt::format("'{}/images' has a dimension of {}, which is too large",
+                                         split, shape[i]));
   if (static_cast<int64_t>(labels.size()) != shape[0])
     fail_pack(file.path(),
-              fmt::format("{} {} images but {} labels", shape[0], split, labels.size()));
+              fmt::format("it has {} {} images, but {} labels", shape[0], split, labels.size()));
   if (shape[3] != 1 && shape[3] != 3)
     fail_pack(
         file.path(),
         fmt::format(
-            "'{}/images' is [{}]: images have 1 or 3 channels, which come last{}", split,
-            fmt::join(shape, " x "),
+            "'{}/images' is [{}], but images must have 1 or 3 channels in the last dimension{}",
+            split, fmt::join(shape, " x "),
             shape[1] == 1 || shape[1] == 3
                 ? fmt::format(
-                      " in a pack; where they come first, say so: data.images=/{{split}}/images "
+                      " of a pack; if the channels come first, set data.images=/{{split}}/images "
                       "data.labels=/{{split}}/labels data.layout=chw")
                 : ""));
   info.name = "hdf5 " + split;
@@ -244,15 +245,15 @@ void check_normalization(const std::string& path, const Normalization& normaliza
     for (size_t c = 0; c < values.size(); ++c)
       if (!fits(values[c]))
         throw DataError(
-            fmt::format("{}: '{}' of channel {} is {}, it must be {}; write it again, or leave "
-                        "mean and std out",
+            fmt::format("{}: '{}' of channel {} is {}, but must be {}; write it again, or leave "
+                        "out mean and std",
                         path, name, c, values[c], must));
   };
   check(
       "mean", normalization.mean, [](float v) { return std::isfinite(v); }, "a finite number");
   check(
       "std", normalization.std, [](float v) { return v > 0 && std::isnormal(v); },
-      "above 0 and a finite number, in float32 too");
+      "a finite number above 0, also in float32");
 }
 
 // Returns the arrays of a pack, in the order of the file.
@@ -323,17 +324,16 @@ DataSplit open_pack(const std::string& path, int64_t cache, int readers, const H
   const Hdf5File file(path);
   if (file.has("@format")) {
     if (const std::string format = file.texts("@format")[0]; format != kFormat)
-      fail_pack(path, fmt::format("it is '{}', not '{}'", format, kFormat));
+      fail_pack(path, fmt::format("its format is '{}', but must be '{}'", format, kFormat));
     if (const double version = file.has("@version") ? file.numbers("@version")[0] : 0;
         version > kVersion)
-      fail_pack(path,
-                fmt::format("it has version {}, this program reads up to {}", version, kVersion));
+      fail_pack(path, fmt::format("its version is {}, but this program reads only up to version {}",
+                                  version, kVersion));
   }
   if (const char* images = test_only ? "/test/images" : "/train/images"; !file.has(images))
-    fail_pack(path,
-              fmt::format("'{}' is missing; where this is a file of another program, say with "
-                          "data.images and data.labels what to read in it",
-                          images));
+    fail_pack(path, fmt::format("'{}' is missing; if another program wrote this file, set "
+                                "data.images and data.labels to the paths in it",
+                                images));
   if (!is_plain(file, "test") || (!test_only && !is_plain(file, "train")))
     return open_through_library(path, cache, readers, wanted);
   DatasetInfo info;
@@ -364,11 +364,11 @@ void check_pack_target(const std::string& path, bool overwrite) {
   };
   std::error_code error;
   const fs::path target(path), folder = target.has_parent_path() ? target.parent_path() : ".";
-  if (target.filename().empty()) fail("names no file");
+  if (target.filename().empty()) fail("is not the name of a file");
   if (!fs::exists(folder, error))
-    fail(fmt::format("cannot be made: there is no folder '{}'", folder.string()));
+    fail(fmt::format("cannot be written: folder '{}' does not exist", folder.string()));
   if (!fs::is_directory(folder, error))
-    fail(fmt::format("cannot be made: '{}' is no folder", folder.string()));
+    fail(fmt::format("cannot be written: '{}' is not a folder", folder.string()));
   for (const std::string& name : {path, path + ".partial"}) {
     const fs::file_type type = fs::symlink_status(name, error).type();
     if (type == fs::file_type::not_found) continue;
@@ -376,14 +376,13 @@ void check_pack_target(const std::string& path, bool overwrite) {
       throw ConfigError(fmt::format("data pack: '{}': {}", name, error.message()));
     if (type != fs::file_type::regular)
       throw ConfigError(
-          fmt::format("data pack: '{}' is {}; name an ordinary file, or one that is "
-                      "not there yet",
+          fmt::format("data pack: '{}' is {}; use a regular file, or one that does not exist yet",
                       name, kind_of(type)));
     if (name == path && !overwrite)
-      fail("exists; name another file, or replace it with --overwrite");
+      fail("exists already; use another file, or replace it with --overwrite");
   }
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    fail(fmt::format("cannot be made: folder '{}': {}", folder.string(), std::strerror(errno)));
+    fail(fmt::format("cannot be written: folder '{}': {}", folder.string(), std::strerror(errno)));
 }
 
 void write_packed(const DataSplit& data, const std::string& path, int workers,

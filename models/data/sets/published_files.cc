@@ -81,7 +81,7 @@ struct DataFile::Inflater {
 DataFile::DataFile(std::string path)
     : path_(std::move(path)), compressed_(std::string_view(path_).ends_with(".gz")) {
   std::error_code error;
-  if (fs::is_directory(path_, error)) throw DataError(path_ + ": is a folder, a file is needed");
+  if (fs::is_directory(path_, error)) throw DataError(path_ + ": is a folder, but must be a file");
   auto size = fs::file_size(path_, error);
   if (!error) file_ = std::fopen(path_.c_str(), "rb");
   if (file_ == nullptr) {
@@ -105,9 +105,10 @@ int64_t DataFile::max_bytes() const {
 void DataFile::read(void* bytes, size_t size, const char* what) {
   size_t got = read_some(static_cast<uint8_t*>(bytes), size);
   if (got == size) return;
-  fail(offset_, fmt::format("the file ends within {}: {} more bytes are needed; it is truncated, "
-                            "get it again",
-                            what, size - got));
+  fail(offset_,
+       fmt::format(
+           "the file ends within {}: {} more bytes are needed; it is truncated; download it again",
+           what, size - got));
 }
 
 void DataFile::expect_end(const char* what) {
@@ -117,8 +118,7 @@ void DataFile::expect_end(const char* what) {
   std::string more =
       compressed_ ? "more bytes follow" : fmt::format("{} more bytes follow", disk_bytes_ - end);
   fail(end,
-       fmt::format("the file should end after {}, but {}; it is oversized or not what its name "
-                   "says",
+       fmt::format("the file should end after {}, but {}; it is oversized or has the wrong name",
                    what, more));
 }
 
@@ -145,10 +145,9 @@ size_t DataFile::read_some(uint8_t* bytes, size_t size) {
   Inflater& inflater = *inflater_;
   z_stream& stream = inflater.stream;
   auto damaged = [&](const std::string& why) {
-    throw DataError(
-        fmt::format("{}: byte {} of the compressed file: {}; it is damaged or not gzip, "
-                    "get it again",
-                    path_, inflater.disk_offset(), why));
+    throw DataError(fmt::format(
+        "{}: byte {} of the compressed file: {}; it is damaged or not gzip; download it again",
+        path_, inflater.disk_offset(), why));
   };
   size_t done = 0;
   while (done < size) {
@@ -162,7 +161,7 @@ size_t DataFile::read_some(uint8_t* bytes, size_t size) {
     }
     if (inflater.member_ended) {
       constexpr uint8_t kGzip = 0x1f;
-      if (*stream.next_in != kGzip) damaged("after its end come bytes that are no gzip data");
+      if (*stream.next_in != kGzip) damaged("the bytes after its end are not gzip data");
       inflateReset(&stream);
       inflater.member_ended = false;
     }
@@ -188,10 +187,10 @@ void check_magic(const DataFile& file, const std::array<uint8_t, 4>& magic, int 
   if (magic == std::array<uint8_t, 4>{0, 0, kUint8, static_cast<uint8_t>(dims)}) return;
   std::string hint = "it is not an IDX file of bytes";
   if (magic[0] == 0x1f && magic[1] == 0x8b) {
-    hint = "it is gzip-compressed: let its name end in .gz";
+    hint = "it is gzip-compressed; rename it so that its name ends in .gz";
   } else if (magic[0] == 0 && magic[1] == 0 && magic[2] == kUint8) {
     hint = fmt::format("it has {} dimensions: {}", magic[3],
-                       magic[3] == 1 ? "labels, not images" : "not what its name says");
+                       magic[3] == 1 ? "labels, not images" : "neither images nor labels");
     if (magic[3] == 3) hint = "it has 3 dimensions: images, not labels";
   }
   file.fail(0, fmt::format("{} must begin with 00 00 08 {:02x}, found {:02x} {:02x} {:02x} {:02x}; "
@@ -212,8 +211,8 @@ std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
     file.read(bytes.data(), bytes.size(), "the header");
     int64_t size = int64_t{bytes[0]} << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
     if (size < 1 || (d > 0 && size > kMaxPixels)) {
-      file.fail(at,
-                fmt::format("dimension {} is {}, which cannot be; the header is damaged", d, size));
+      file.fail(at, fmt::format("dimension {} is {}, which is impossible; the header is damaged", d,
+                                size));
     }
     sizes[static_cast<size_t>(d)] = size;
   }
@@ -222,13 +221,12 @@ std::array<int64_t, 3> read_header(DataFile& file, int dims, const char* kind) {
   bool fits = file.compressed() ? needed <= file.max_bytes() : needed == file.disk_bytes();
   if (!fits) {
     int64_t end = file.compressed() ? header : std::min(file.disk_bytes(), needed);
-    file.fail(
-        end,
-        fmt::format("{} [{}x{}x{}] take {} bytes with the header, but the file has {}{}; "
-                    "it is {}, get it again",
-                    kind, sizes[0], sizes[1], sizes[2], needed, file.disk_bytes(),
-                    file.compressed() ? " compressed ones, too few for that" : "",
-                    needed > file.disk_bytes() ? "truncated or its header damaged" : "oversized"));
+    file.fail(end, fmt::format("{} [{}x{}x{}] need {} bytes with the header, but the file has "
+                               "{}{}; it is {}; download it again",
+                               kind, sizes[0], sizes[1], sizes[2], needed, file.disk_bytes(),
+                               file.compressed() ? " compressed bytes, too few for that" : "",
+                               needed > file.disk_bytes() ? "truncated or its header is damaged"
+                                                          : "oversized"));
   }
   return sizes;
 }
@@ -284,8 +282,8 @@ void check_size(const DataFile& file, const CifarFormat& format) {
   int64_t needed = record * format.records_per_file, size = file.disk_bytes();
   if (size == needed) return;
   file.fail(std::min(size, needed),
-            fmt::format("{} records of {} bytes take {} bytes, but the file has {} ({} records and "
-                        "{} bytes); it is {}, get it again",
+            fmt::format("{} records of {} bytes need {} bytes, but the file has {} ({} records and "
+                        "{} bytes); it is {}; download it again",
                         format.records_per_file, record, needed, size, size / record, size % record,
                         size < needed ? "truncated" : "oversized"));
 }
@@ -320,8 +318,8 @@ std::shared_ptr<const Dataset> read_cifar(const std::vector<std::string>& files,
       labels[n] = record[static_cast<size_t>(format.label_at)];
       if (labels[n] >= info.classes) {
         file.fail(at + format.label_at,
-                  fmt::format("label {} of record {} is not in [0, {}); the file is damaged or of "
-                              "another data set",
+                  fmt::format("label {} of record {} is not in [0, {}); the file is damaged or "
+                              "belongs to another data set",
                               labels[n], r, info.classes));
       }
       interleave(record.data() + label_bytes, images.data() + n * kPixels);

@@ -79,7 +79,7 @@ class Subset : public Dataset {
     std::vector<MemoryItem> buffers;
     if (owns_) buffers = all_->host_buffers();
     if (!chosen_.empty())
-      buffers.push_back({name() + " choice", chosen_.capacity() * sizeof(int64_t)});
+      buffers.push_back({name() + " indices", chosen_.capacity() * sizeof(int64_t)});
     return buffers;
   }
   std::vector<std::string> notes() const override {
@@ -178,14 +178,13 @@ std::vector<std::string> first_images_note(int64_t count, int64_t all) {
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
                                       SubsetOrder order) {
   if (count < 1 || count > all->count())
-    throw Error(
-        fmt::format("{}: {} of {} images cannot be taken", all->name(), count, all->count()));
+    throw Error(fmt::format("{}: cannot select {} of {} images", all->name(), count, all->count()));
   std::vector<int64_t> chosen;
   if (order == SubsetOrder::kProportion) chosen = in_proportion(*all, count);
   std::vector<std::string> notes =
       chosen.empty()
           ? first_images_note(count, all->count())
-          : std::vector{fmt::format("{} of {} images are used, of each class in proportion", count,
+          : std::vector{fmt::format("{} of {} images are used, in proportion to the classes", count,
                                     all->count())};
   DatasetInfo info = all->info();
   info.count = count;
@@ -206,9 +205,11 @@ std::string ValidationSource::text() const {
 
 std::string held_out_problem(const ValidationSource& validation, int64_t images) {
   const int64_t held = validation.images(images);
-  if (held < 1) return fmt::format("{} of {} training images is none", validation.text(), images);
+  if (held < 1)
+    return fmt::format("{} of {} training images rounds to 0", validation.text(), images);
   if (held < images) return "";
-  return fmt::format("{} of {} training images leaves none to train on", validation.text(), images);
+  return fmt::format("{} of {} training images leaves no image to train on", validation.text(),
+                     images);
 }
 
 HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSource& validation,
@@ -231,7 +232,8 @@ HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSour
   for (size_t i = 0; i < held.size(); ++i)
     (held[i] ? taken : kept).push_back(static_cast<int64_t>(i));
   std::string note = fmt::format(
-      "{} of {} images are held out for validation, drawn by the seed, of each class in proportion",
+      "{} of {} images are held out for validation, drawn by the seed, in proportion to the "
+      "classes",
       count, all->count());
   return {part(all, all->name(), std::move(kept), {std::move(note)}, true),
           part(all, validation_name(all->name()), std::move(taken), {}, false)};
@@ -245,8 +247,8 @@ std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> data,
   for (int64_t i = 0; i < data->count(); ++i) {
     const auto label = static_cast<size_t>(data->label(i));
     if (label >= labels.size() || labels[label] < 0 || labels[label] >= classes)
-      throw Error(
-          fmt::format("{}: nothing is told for label {} of image {}", data->name(), label, i));
+      throw Error(fmt::format("{}: there is no new label for label {} of image {}", data->name(),
+                              label, i));
   }
   DatasetInfo info = data->info();
   info.classes = classes;

@@ -215,7 +215,7 @@ std::shared_ptr<const Dataset> synthetic(uint64_t seed, SyntheticSplit split, in
                                   kSmallestSynthetic, kLargestSynthetic));
   }
   if (count < 1) {
-    throw ConfigError(fmt::format("synthetic data: at least 1 image is needed, not {}", count));
+    throw ConfigError(fmt::format("synthetic data: must have at least 1 image, but has {}", count));
   }
   bool train = split == SyntheticSplit::kTrain;
   DatasetInfo info{.name = train ? "synthetic train" : "synthetic test",

@@ -20,21 +20,21 @@ bool is_within_any(std::string_view name, const std::vector<std::string>& module
 
 const std::vector<KerasApplication>& applications() {
   static const char kResNet[] =
-      "takes its strides in the first convolution of a block, not the second, and its "
-      "convolutions have biases";
+      "has its strides in the first convolution of a block, not the second, and biases in its "
+      "convolutions";
   static const char kPadding[] =
-      "pads images below and to the right only where a convolution has a stride of 2, so that "
-      "everything is a pixel further on";
+      "pads images only at the bottom and the right in convolutions with a stride of 2, so that "
+      "all features are shifted by one pixel";
   // A network that also has another's layers comes before it.
   static const std::vector<KerasApplication> all = {
       {"DenseNet201",
        {"conv1_conv", "conv2_block1_0_bn", "conv4_block48_2_conv"},
        "",
-       "has no twin"},
+       "has no counterpart in Tessera"},
       {"DenseNet169",
        {"conv1_conv", "conv2_block1_0_bn", "conv5_block32_2_conv"},
        "",
-       "has no twin"},
+       "has no counterpart in Tessera"},
       {"DenseNet121",
        {"conv1_conv", "conv2_block1_0_bn", "conv4_block24_2_conv"},
        "densenet121",
@@ -44,7 +44,7 @@ const std::vector<KerasApplication>& applications() {
       {"ResNetV2",
        {"conv1_conv", "conv2_block1_preact_bn"},
        "",
-       "normalises before each convolution, not after it"},
+       "normalizes before each convolution, not after it"},
       {"VGG", {"block1_conv1", "block5_conv3"}, "", "has no batch norms"},
       {"MobileNet", {"conv_dw_1", "conv_pw_13"}, "", kPadding},
       {"MobileNetV3", {"expanded_conv_squeeze_excite_conv", "expanded_conv_project"}, "", kPadding},
@@ -56,7 +56,7 @@ const std::vector<KerasApplication>& applications() {
       {"EfficientNetV2",
        {"stem_conv", "block1a_project_conv", "block6h_project_bn"},
        "",
-       "has no twin"},
+       "has no counterpart in Tessera"},
       {"EfficientNet", {"stem_conv", "block1a_dwconv", "block7a_project_conv"}, "", kPadding},
   };
   return all;

@@ -98,16 +98,16 @@ TEST(RecomputeMalformed, NamesStepAndValue) {
   EXPECT_EQ(with([](P& p) { p.steps[2].cost = -5; }), "step 'C': its cost is below 0: -5");
   EXPECT_EQ(with([](P& p) { p.steps[2].scratch = -5; }), "step 'C': its scratch is below 0: -5");
   EXPECT_EQ(with([](P& p) { p.steps[2].reads = {9}; }),
-            "step 'C': there is no value 9, there are 6");
+            "step 'C': value 9 does not exist; the problem has 6 values");
   EXPECT_EQ(with([](P& p) { p.steps[2].makes = {1}; }),
-            "step 'C': it makes value 'b', which step 'B' makes");
+            "step 'C': it makes value 'b', which step 'B' also makes");
   EXPECT_EQ(with([](P& p) { p.steps[2].makes = {2, 2}; }), "step 'C': it makes value 'c' twice");
   EXPECT_EQ(with([](P& p) { p.steps[1].reads = {4}; }),
             "step 'B': it reads value 'e' before step 'E' makes it");
   EXPECT_EQ(with([](P& p) { p.steps[1].reads = {1}; }),
-            "step 'B': it reads value 'b' before it makes it");
+            "step 'B': it reads value 'b' before this step makes it");
   EXPECT_EQ(with([](P& p) { p.steps[3].overwrites = {0}; }),
-            "step 'D': it overwrites value 'a', so it must not run again");
+            "step 'D': it overwrites value 'a', so the step must not run again");
   EXPECT_EQ(with([](P& p) {
               p.steps[1].recomputable = false;
               p.steps[1].overwrites = {0};
@@ -117,21 +117,21 @@ TEST(RecomputeMalformed, NamesStepAndValue) {
               p.steps[5].recomputable = false;
               p.steps[5].overwrites = {5};
             }),
-            "step 'F': it overwrites value 'f' before it is made");
+            "step 'F': it overwrites value 'f' before the value is made");
   EXPECT_EQ(with([](P& p) { p.values[3].may_reuse = {1}; }),
-            "value 'd': it may take value 'b', which step 'D' does not read");
+            "value 'd': it may reuse value 'b', which step 'D' does not read");
   EXPECT_EQ(with([](P& p) { p.values[3].may_reuse = {2}; }),
-            "value 'd': it may take value 'c', and has 4 bytes where that has 6");
+            "value 'd': it may reuse value 'c', but their sizes differ: 4 and 6 bytes");
   const int64_t large = int64_t{1} << 61;
   EXPECT_EQ(with([&](P& p) { p.values[0].bytes = p.values[3].bytes = large; }),
-            "value 'd': with it the sizes add up to more than 62 bits");
+            "value 'd': the sum of the sizes up to this value must fit 62 bits");
   EXPECT_EQ(with([&](P& p) { p.steps[0].cost = p.steps[3].cost = large; }),
-            "step 'D': with it the costs add up to more than 62 bits");
+            "step 'D': the sum of the costs up to this step must fit 62 bits");
   EXPECT_EQ(with([&](P& p) {
               p.values[0].bytes = large;
               p.steps[4].scratch = large;
             }),
-            "step 'E': its scratch and the sizes add up to more than 62 bits");
+            "step 'E': the sum of its scratch and all sizes must fit 62 bits");
 }
 
 RecomputePlan plan_of(const RecomputeProblem& problem, const StepSequence& runs) {
@@ -158,22 +158,22 @@ TEST(RecomputeCheck, FindsWhatIsWrong) {
   EXPECT_EQ(fault(good, same), "none");
   EXPECT_EQ(fault({0, 1, 2, 3, 4}, same), "step 5 never runs");
   EXPECT_EQ(fault({0, 2, 1, 3, 4, 5}, same), "run 1 (step 2, C): step 1 has not run before it");
-  EXPECT_EQ(fault({0, 7}, same), "run 1: there is no step 7");
+  EXPECT_EQ(fault({0, 7}, same), "run 1: step 7 does not exist");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { ++p.peak; }),
-            "the peak is 16 bytes, the plan says 17");
+            "the peak is 16 bytes, but the plan has 17");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { ++p.extra; }),
-            "the runs cost 23, 7 of it extra; the plan says 23 and 8");
+            "the runs cost 23, of which 7 is extra, but the plan has 23 and 8");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.status = SolveStatus::kInfeasible; }),
-            "the peak is 16 bytes of -1, the status says it does not fit");
+            "the peak is 16 bytes of -1, but according to the status it does not fit");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.lowest = 17; }),
-            "the peak of 16 bytes is below what no peak is below, 17");
+            "the peak of 16 bytes is below the lower bound of all peaks, 17");
   EXPECT_EQ(fault(good, [](RecomputePlan& p) { p.bound = 24; }),
             "the cost of 23 is below its bound, 24");
   problem.budget = 15;
-  EXPECT_EQ(fault(good, same), "the peak is 16 bytes of 15, the status says it fits");
+  EXPECT_EQ(fault(good, same), "the peak is 16 bytes of 15, but according to the status it fits");
   problem.budget = -1;
   problem.steps[1].recomputable = false;
-  EXPECT_EQ(fault(good, same), "run 5 (step 1, B): it must not run again");
+  EXPECT_EQ(fault(good, same), "run 5 (step 1, B): the step must not run again");
   problem.steps[1].recomputable = true;
   problem.steps[3].recomputable = false;
   problem.steps[3].overwrites = {0};

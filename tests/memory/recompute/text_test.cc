@@ -62,30 +62,32 @@ TEST(RecomputeText, ReplacesNamesThatCannotStandInAFile) {
 
 TEST(RecomputeText, SaysWhereItIsWrong) {
   const std::string values = "value a 1\nvalue b 2\n";
-  EXPECT_EQ(error_of(""), "f:1:1: there is no step");
-  EXPECT_EQ(error_of("buffer a 1\n"),
-            "f:1:1: a line begins with value, step or budget, this one with 'buffer'");
+  EXPECT_EQ(error_of(""), "f:1:1: the file has no step");
+  EXPECT_EQ(
+      error_of("buffer a 1\n"),
+      "f:1:1: a line must begin with value, step or budget, but this one begins with 'buffer'");
   EXPECT_EQ(error_of("value\n"), "f:1:6: a name is missing");
   EXPECT_EQ(error_of("value a\n"), "f:1:8: the size in bytes is missing");
-  EXPECT_EQ(error_of("value a=b 1\n"), "f:1:7: a name has no comma and no '=', this is 'a=b'");
-  EXPECT_EQ(error_of("value a -1\n"), "f:1:9: a number must not be below 0, this is '-1'");
-  EXPECT_EQ(error_of("value a 1KiB\n"), "f:1:9: an integer is needed, this is '1KiB'");
+  EXPECT_EQ(error_of("value a=b 1\n"), "f:1:7: a name must not have ',' or '=', but is 'a=b'");
+  EXPECT_EQ(error_of("value a -1\n"), "f:1:9: a number must not be below 0, but is '-1'");
+  EXPECT_EQ(error_of("value a 1KiB\n"), "f:1:9: must be an integer, but is '1KiB'");
   EXPECT_EQ(error_of("value a 4611686018427387904\n"),
-            "f:1:9: a number must fit 62 bits, this is '4611686018427387904'");
-  EXPECT_EQ(error_of("value a 1\nvalue a 2\n"), "f:2:7: there is a value 'a' already");
+            "f:1:9: a number must fit 62 bits, but this is '4611686018427387904'");
+  EXPECT_EQ(error_of("value a 1\nvalue a 2\n"), "f:2:7: value 'a' already exists");
   EXPECT_EQ(error_of("value a 1 cheap\n"),
             "f:1:11: 'cheap' is not one of may_reuse=A,B and result");
   EXPECT_EQ(error_of("value a 1 result result\n"), "f:1:18: 'result' appears twice");
-  EXPECT_EQ(error_of(values + "step s 1 reads=a,,b\n"), "f:3:18: there is no value ''");
-  EXPECT_EQ(error_of(values + "step s 1 reads=a,c\n"), "f:3:18: there is no value 'c'");
+  EXPECT_EQ(error_of(values + "step s 1 reads=a,,b\n"), "f:3:18: value '' does not exist");
+  EXPECT_EQ(error_of(values + "step s 1 reads=a,c\n"), "f:3:18: value 'c' does not exist");
   EXPECT_EQ(error_of(values + "step s 1 twice\n"),
             "f:3:10: 'twice' is not one of reads=, makes=, overwrites=, scratch=, "
             "once and cheap");
-  EXPECT_EQ(error_of("value a 1 may_reuse=q\nstep s 1 makes=a\n"), "f:1:21: there is no value 'q'");
-  EXPECT_EQ(error_of("budget 1\nbudget 2\n"), "f:2:1: there is a budget already");
+  EXPECT_EQ(error_of("value a 1 may_reuse=q\nstep s 1 makes=a\n"),
+            "f:1:21: value 'q' does not exist");
+  EXPECT_EQ(error_of("budget 1\nbudget 2\n"), "f:2:1: the budget appears twice");
   EXPECT_EQ(error_of("budget 1 2\n"), "f:1:10: nothing may follow a budget");
   EXPECT_EQ(error_of(std::string("value a\0 1\n", 11)),
-            "f:1:8: text is needed, this is the byte 0x00");
+            "f:1:8: the file must be text, but has the byte 0x00 here");
 }
 
 TEST(RecomputeText, NamesTheLineOfWhatDoesNotFit) {
@@ -93,12 +95,12 @@ TEST(RecomputeText, NamesTheLineOfWhatDoesNotFit) {
   EXPECT_EQ(error_of(values + "step s 1 reads=b makes=a\nstep t 1 reads=a makes=b\n"),
             "f:3:1: step 's': it reads value 'b' before step 't' makes it");
   EXPECT_EQ(error_of(values + "step s 1 makes=a\nstep t 1 makes=a\n"),
-            "f:4:1: step 't': it makes value 'a', which step 's' makes");
+            "f:4:1: step 't': it makes value 'a', which step 's' also makes");
   EXPECT_EQ(error_of("value a 4611686018427387000\nvalue b 4611686018427387000\nstep s 1\n"),
-            "f:2:1: value 'b': with it the sizes add up to more than 62 bits");
+            "f:2:1: value 'b': the sum of the sizes up to this value must fit 62 bits");
   EXPECT_EQ(
       error_of("value a 1\nvalue b 2 may_reuse=a\nstep s 1 makes=a\nstep t 1 reads=a makes=b\n"),
-      "f:2:1: value 'b': it may take value 'a', and has 2 bytes where that has 1");
+      "f:2:1: value 'b': it may reuse value 'a', but their sizes differ: 2 and 1 bytes");
 }
 
 }  // namespace

@@ -196,8 +196,9 @@ TEST(ConfigChecks, WhatARunFindsWrongHasItsLine) {
   const auto text = [&](const std::string& error) {
     return placed_text(config, ConfigError(error));
   };
-  EXPECT_TRUE(text("schedule.milestones: must rise")
-                  .starts_with("a.yaml:2:29: error: schedule.milestones: must rise\n  schedule:"));
+  EXPECT_TRUE(
+      text("schedule.milestones: must increase")
+          .starts_with("a.yaml:2:29: error: schedule.milestones: must increase\n  schedule:"));
   EXPECT_EQ(text("schedule.every: is none"), "schedule.every: is none");  // key not given
   EXPECT_EQ(text("no key at all"), "no key at all");
 }

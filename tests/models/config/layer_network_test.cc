@@ -152,8 +152,8 @@ TEST(Layered, ErrorsTellTheLayerAndTheShapeSoFar) {
     ADD_FAILURE();
   } catch (const ConfigErrors& error) {
     EXPECT_STREQ(error.what(),
-                 "a.yaml:5:8: error: model.layers: conv: its window of 17 pixels does not fit into "
-                 "16; the shape so far is [n x 16 x 16 x 3]\n"
+                 "a.yaml:5:8: error: model.layers: conv: its window has 17 pixels, but its padded "
+                 "input only 16; the shape so far is [n x 16 x 16 x 3]\n"
                  "      - {conv: {filters: 8, kernel: 17}}\n"
                  "         ^~~~");
   }

@@ -326,11 +326,11 @@ TEST(LoaderTest, BadOptions) {
     expect_error<ConfigError>([&] { Loader loader(data, options); }, parts);
   };
   bad([](LoaderOptions& o) { o.batch = 0; }, {"loader: batch is 0"});
-  bad([](LoaderOptions& o) { o.workers = -1; }, {"loader: workers is -1, it must be in [0, 256]"});
+  bad([](LoaderOptions& o) { o.workers = -1; }, {"loader: workers is -1, but must be in [0, 256]"});
   bad([](LoaderOptions& o) { o.prefetch = 0; }, {"prefetch is 0"});
   bad([](LoaderOptions& o) { o.rank = 1; }, {"rank is 1"});
   bad([](LoaderOptions& o) { o.world = 11; }, {"hashed has 10 images, too few for 11 process"});
-  bad([](LoaderOptions& o) { o.drop_last = true; }, {"batches of 128 when an incomplete batch"});
+  bad([](LoaderOptions& o) { o.drop_last = true; }, {"batches of 128 if an incomplete batch"});
   bad([](LoaderOptions& o) { o.augment = {crop(9, CropBorder::kReflect)}; }, {"crop"});
   expect_error<ConfigError>([] { Loader loader(nullptr, {}); }, {"null"});
 }

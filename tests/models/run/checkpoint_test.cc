@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tessera/models/config/config.h"
 #include "tessera/models/data/formats/sealed_file.h"
+#include "tessera/models/training/checkpointing.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/random.h"
 #include "tessera/runtime/text/json.h"
@@ -53,6 +55,27 @@ TEST(Checkpoint, ComesBackBitForBit) {
   EXPECT_TRUE(file.written_by().starts_with("tessera ")) << file.written_by();
   file.load(other.persistent());
   EXPECT_EQ(other.bytes(), tensors.bytes());
+}
+
+// The configuration in a checkpoint may have names of an earlier version; other values still
+// differ.
+TEST(Checkpoint, OfAnEarlierVersionIsOfTheSameTraining) {
+  const Tensors4 tensors(1);
+  const auto check = [&](const std::string& written, const std::string& now) {
+    CheckpointImage image(tensors.persistent(), written);
+    image.take(state_at(5));
+    const std::string bytes =
+        sealed({reinterpret_cast<const char*>(image.bytes().data()), image.bytes().size()});
+    check_same_training(parse_config(now, "now"), CheckpointFile(source(bytes), "x"));
+  };
+  const std::string now = "optimizer: {name: lars, trust_coefficient: 0.5}";
+  const std::string printed = print_config(parse_config(now, "now"));
+  std::string earlier = printed;
+  earlier.replace(earlier.find("trust_coefficient"), 17, "trust");
+  ASSERT_NE(earlier, printed);
+  check(printed, now);
+  check(earlier, now);
+  EXPECT_THROW(check(earlier, "optimizer: {name: lars, trust_coefficient: 0.25}"), ConfigError);
 }
 
 TEST(Checkpoint, TellsWhatInferenceNeeds) {
@@ -107,10 +130,10 @@ TEST(Checkpoint, NamesEveryDifferenceAndTouchesNothing) {
         "  different: 'weights/a.w' is float32 [3x5] in the file, but float32 [5x3] in the "
         "model\n"
         "  missing: 'weights/c.w', float32 [2]\n"
-        "  too many: 'optimizer/momentum.a.w', float32 [3x5]\n"
-        "  too many: 'optimizer/step', int64 [1]\n"
-        "  too many: 'statistics/bn.running_mean', float32 [5]\n"
-        "  too many: 'weights/a.b', float64 [5]");
+        "  unexpected: 'optimizer/momentum.a.w', float32 [3x5]\n"
+        "  unexpected: 'optimizer/step', int64 [1]\n"
+        "  unexpected: 'statistics/bn.running_mean', float32 [5]\n"
+        "  unexpected: 'weights/a.b', float64 [5]");
   }
   EXPECT_EQ(store.parameters()[0].to_vector<float>(), std::vector<float>(15, 1.0f));
 }
@@ -120,7 +143,7 @@ TEST(Checkpoint, AStateThatContradictsItselfIsRefused) {
   auto refused = [&](auto change) {
     TrainingState state = state_at(500);
     change(state);
-    return error_of(sealed_image(tensors, state), tensors).find("contradicts itself") !=
+    return error_of(sealed_image(tensors, state), tensors).find("is inconsistent") !=
            std::string::npos;
   };
   EXPECT_FALSE(refused([](TrainingState&) {}));

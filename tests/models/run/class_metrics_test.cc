@@ -79,7 +79,7 @@ TEST(ClassFiguresTest, TheTableHasAllClassesOrTheWorst) {
   for (int64_t c = 0; c < 30; ++c)
     for (int64_t i = 0; i < 30; ++i) many.add(c, i <= c ? c : 0);
   const std::string table = class_table(class_report(many), {});
-  EXPECT_NE(table.find("the 10 of 30 classes with the least F1; --all-classes shows all\n"),
+  EXPECT_NE(table.find("the 10 of 30 classes with the lowest F1; --all-classes shows all\n"),
             table.npos)
       << table;
   EXPECT_NE(table.find("\n1                       30    100.0 %    6.7 %  12.5 %\n"), table.npos)

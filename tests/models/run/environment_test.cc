@@ -22,7 +22,7 @@ TEST(Environment, IsJson) {
 
 TEST(Environment, NamesWhatChangesBits) {
   const testing_checkpoint::TemporaryFolder folder;
-  EXPECT_NE(environment_changes(folder.path(), {}).find("no env.json"), std::string::npos);
+  EXPECT_NE(environment_changes(folder.path(), {}).find("no readable env.json"), std::string::npos);
   const auto changes = [&](const std::string& text) {
     testing_checkpoint::write_all(folder.path("env.json"), text);
     return environment_changes(folder.path(), {});
@@ -37,7 +37,7 @@ TEST(Environment, NamesWhatChangesBits) {
   EXPECT_EQ(changes("{\"build\": \"12ab\"}"),
             "build is \"" + program_build_id() + "\" and was \"12ab\"");
   EXPECT_EQ(program_build_id().size(), 40u);
-  EXPECT_NE(changes("damaged").find("no env.json"), std::string::npos);
+  EXPECT_NE(changes("damaged").find("no readable env.json"), std::string::npos);
 }
 
 TEST(Environment, ACommandThatAShellReadsBack) {

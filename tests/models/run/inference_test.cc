@@ -163,7 +163,7 @@ TEST(Inference, TheTextOfACheckpointHasTheLengthThatTheConfigurationDecides) {
         std::vector<std::string>(3, std::string(5000, 'x'))}) {
     const std::string text =
         padded_inference(inference_json(config, image, normalization, names), config);
-    EXPECT_EQ(Json(text).text().size() - 2, inference_room(config));
+    EXPECT_EQ(Json(text).text().size() - 2, inference_capacity(config));
     const auto told = normalization_in(text);
     ASSERT_TRUE(told);
     EXPECT_EQ(told->mean, normalization.mean);

@@ -219,7 +219,7 @@ TEST_F(PretrainedTest, EveryPublishedFileFitsItsNetworkAndItsHeadMayBeNew) {
     EXPECT_TRUE(has(told, "(" + whose + ")")) << told;
     const std::string five = match(config_of(model, 5));
     EXPECT_TRUE(has(five, fmt::format(": {} of {} tensors; ", all - 2, all))) << five;
-    EXPECT_TRUE(has(five, "is new: 5 classes, where the file has 1000")) << five;
+    EXPECT_TRUE(has(five, "is new: 5 classes, but the file has 1000")) << five;
   }
 }
 
@@ -296,12 +296,13 @@ TEST_F(PretrainedTest, WhatWrappersPutBeforeEveryNameIsLeftOutAndSaid) {
     std::vector<NamedShape> all = lenet();
     for (NamedShape& one : all) one.name = prefix + one.name;
     const std::string told = match_lenet(all);
-    EXPECT_TRUE(has(told, ": 10 of 10 tensors; '" + prefix + "' before every name is left out"))
+    EXPECT_TRUE(
+        has(told, ": 10 of 10 tensors; the prefix '" + prefix + "' of every name is ignored"))
         << told;
     all[3].name = "conv2.bias";
-    EXPECT_TRUE(has(match_lenet(all), "left over: '" + prefix + "conv1.weight'"));
+    EXPECT_TRUE(has(match_lenet(all), "unexpected: '" + prefix + "conv1.weight'"));
   }
-  EXPECT_FALSE(has(match_lenet(lenet()), "left out"));
+  EXPECT_FALSE(has(match_lenet(lenet()), "is ignored"));
 }
 
 TEST_F(PretrainedTest, EverythingThatDoesNotFitIsListedWithTheNearestName) {
@@ -312,24 +313,23 @@ TEST_F(PretrainedTest, EverythingThatDoesNotFitIsListedWithTheNearestName) {
   all.push_back({"extra.bias", {3}});
   all.push_back({"bn1.num_batches_tracked", {}});
   const std::string told = match_lenet(all);
-  EXPECT_EQ(told,
-            "weights '" + path_ +
-                "': does not fit lenet5.\n"
-                "  missing: 'conv1.weight' [6x1x5x5]; the file has 'conv1.wieght'\n"
-                "  of another shape: 'conv2.weight' is [16x6x3x3] in the file, but [16x6x5x5] "
-                "here\n"
-                "  left over: 'conv1.wieght' [6x1x5x5]\n"
-                "  left over: 'extra.bias' [3]");
+  EXPECT_EQ(told, "weights '" + path_ +
+                      "': does not fit lenet5.\n"
+                      "  missing: 'conv1.weight' [6x1x5x5]; the file has 'conv1.wieght'\n"
+                      "  different shape: 'conv2.weight' is [16x6x3x3] in the file, but [16x6x5x5] "
+                      "here\n"
+                      "  unexpected: 'conv1.wieght' [6x1x5x5]\n"
+                      "  unexpected: 'extra.bias' [3]");
 }
 
 TEST_F(PretrainedTest, AHeadMayBeMissingButNotHalfOfTheRest) {
   std::vector<NamedShape> all = lenet();
   all.resize(8);
-  EXPECT_TRUE(has(match_lenet(all), ": 8 of 10 tensors; fc3 is new, as the file has none"));
-  EXPECT_TRUE(has(match_lenet(lenet(), 7), "fc3 is new: 7 classes, where the file has 10"));
+  EXPECT_TRUE(has(match_lenet(all), ": 8 of 10 tensors; fc3 is new, because the file has none"));
+  EXPECT_TRUE(has(match_lenet(lenet(), 7), "fc3 is new: 7 classes, but the file has 10"));
   all = lenet();
   all[8].shape = {10, 85};
-  EXPECT_TRUE(has(match_lenet(all), "of another shape: 'fc3.weight' is [10x85] in the file"));
+  EXPECT_TRUE(has(match_lenet(all), "different shape: 'fc3.weight' is [10x85] in the file"));
 }
 
 TEST_F(PretrainedTest, ImagesOfAnotherSizeAreNamedAsTheReason) {
@@ -404,8 +404,8 @@ TEST_F(PretrainedTest, NegativeVariancesAreRefused) {
         FAIL();
       } catch (const CheckpointError& error) {
         EXPECT_TRUE(has(error.what(),
-                        ".running_var' has the value -0.25 at element 2; variances are not "
-                        "negative: use another copy"))
+                        ".running_var' has the value -0.25 at element 2, but variances must not "
+                        "be negative; use another copy"))
             << error.what();
       }
   }
@@ -414,9 +414,10 @@ TEST_F(PretrainedTest, NegativeVariancesAreRefused) {
 TEST_F(PretrainedTest, FilesThatAreNoneSayWhatTheyAre) {
   EXPECT_TRUE(has(match({}), "x.safetensors': cannot be opened: No such file"));
   std::ofstream(path_) << "PK\x03\x04 a zip of torch.save";
-  EXPECT_TRUE(has(match({}), "is a file of torch.save(), which can run programs and is not read"));
+  EXPECT_TRUE(
+      has(match({}), "is a file of torch.save(), which is not read because it can run programs"));
   std::ofstream(path_) << "12345678 nothing of the kind";
-  EXPECT_TRUE(has(match({}), "is no safetensors file, or a damaged one: its header would have"));
+  EXPECT_TRUE(has(match({}), "is not a safetensors file, or is damaged: its header would have"));
 }
 
 TEST_F(PretrainedTest, ANameThatIsInTwoGroupsIsRefused) {
@@ -430,7 +431,7 @@ TEST_F(PretrainedTest, ANameThatIsInTwoGroupsIsRefused) {
     open_weight_source(path);
     FAIL();
   } catch (const CheckpointError& error) {
-    EXPECT_TRUE(has(error.what(), "the name 'fc.weight' is there twice")) << error.what();
+    EXPECT_TRUE(has(error.what(), "the name 'fc.weight' occurs twice")) << error.what();
   }
 }
 

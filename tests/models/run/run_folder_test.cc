@@ -275,8 +275,8 @@ TEST_F(RunFolderTest, WhatATrainingNeedsOfItIsAskedWithoutWriting) {
   EXPECT_FALSE(std::filesystem::exists(root_));
   std::ofstream(root_) << "a file";
   const std::string file = refusal([&] { require_run_folder(dir); });
-  EXPECT_NE(file.find("cannot make '" + dir + "'"), file.npos) << file;
-  EXPECT_NE(file.find("'" + root_.string() + "' is no folder"), file.npos) << file;
+  EXPECT_NE(file.find("cannot create '" + dir + "'"), file.npos) << file;
+  EXPECT_NE(file.find("'" + root_.string() + "' is not a folder"), file.npos) << file;
 }
 
 TEST_F(RunFolderTest, OneThatOthersOwnIsRefusedBeforeItIsWritten) {
@@ -285,7 +285,7 @@ TEST_F(RunFolderTest, OneThatOthersOwnIsRefusedBeforeItIsWritten) {
   ASSERT_EQ(setresuid(65534, 65534, 0), 0);
   const std::string text = refusal([&] { require_run_folder(config_.run.dir); });
   ASSERT_EQ(setresuid(0, 0, 0), 0);
-  EXPECT_NE(text.find("cannot be written: Permission denied; check run.dir"), text.npos) << text;
+  EXPECT_NE(text.find("is not writable: Permission denied; check run.dir"), text.npos) << text;
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsAnError) {

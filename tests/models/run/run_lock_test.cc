@@ -116,7 +116,7 @@ TEST_F(RunFolderOwner, AFinishedTrainingWithoutCheckpointsIsNotOverwritten) {
   config_.seed = 4;
   for (const TrainOptions& options : {TrainOptions{}, TrainOptions{.resume = "auto"}}) {
     const std::string text = refusal("run", options);
-    EXPECT_NE(text.find("holds a training already (weights.safetensors, but no checkpoint"),
+    EXPECT_NE(text.find("already contains a training (weights.safetensors, but no checkpoint"),
               text.npos)
         << text;
     EXPECT_NE(text.find("--overwrite"), text.npos) << text;
@@ -157,11 +157,12 @@ TEST_F(RunFolderOwner, WhatEarlierVersionsLeftInHdf5IsRefusedWithTheRemedyAndOve
     const std::string named = weights ? path("run", "weights.h5") : old;
     for (const TrainOptions& options : {TrainOptions{}, TrainOptions{.resume = "auto"},
                                         TrainOptions{.resume = temporary_.path("run")}})
-      EXPECT_EQ(refusal("run", options),
-                "run folder: '" + temporary_.path("run") +
-                    "' is of an earlier version of this program, whose HDF5 files are not gone on "
-                    "from; train in another run.dir with model.weights=" +
-                    named + ", which begins with these weights");
+      EXPECT_EQ(
+          refusal("run", options),
+          "run folder: '" + temporary_.path("run") +
+              "' has HDF5 files of an earlier version of this program, which cannot be resumed; "
+              "set another run.dir, and model.weights=" +
+              named + " to start from these weights");
   }
   write_all(path("run", "config.resolved.yaml"), print_config(config_for("run")));
   try {
@@ -174,7 +175,8 @@ TEST_F(RunFolderOwner, WhatEarlierVersionsLeftInHdf5IsRefusedWithTheRemedyAndOve
     run("run", {.resume = old});
     FAIL();
   } catch (const CheckpointError& error) {
-    EXPECT_NE(std::string(error.what()).find("is HDF5, as earlier versions"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("is an HDF5 file of an earlier version"),
+              std::string::npos);
   }
   run("run", {.overwrite = true});
   EXPECT_FALSE(has("run", "weights.h5") || std::filesystem::exists(old));
@@ -244,7 +246,7 @@ TEST_F(RunFolderOwner, ATrainingThatEndsWhileAnotherGetsReadyIsKept) {
     run("run");
     weights = file("run", "weights.safetensors");
   };
-  EXPECT_NE(refusal("run", {.resume = from, .files = &files}).find("holds a training already"),
+  EXPECT_NE(refusal("run", {.resume = from, .files = &files}).find("already contains a training"),
             std::string::npos);
   EXPECT_NE(weights, "");
   EXPECT_EQ(file("run", "weights.safetensors"), weights);
@@ -357,8 +359,9 @@ TEST_F(RunFolderOwner, AnEvaluationSaysOfWhichStep) {
   config_.train.steps = 6;
   run("six", {.resume = temporary_.path("six.h5")});
   std::filesystem::copy(path("six", "weights.safetensors"), path("run", "weights.safetensors"));
-  EXPECT_NE(said("").find("weights.safetensors, after step 6; the training has gone on to step 8"),
-            std::string::npos)
+  EXPECT_NE(
+      said("").find("weights.safetensors, after step 6; the training has continued to step 8"),
+      std::string::npos)
       << said("");
 }
 
@@ -375,7 +378,9 @@ TEST_F(RunFolderOwner, ADryRunRefusesWhatTheTrainingRefuses) {
     }
     return std::string();
   };
-  EXPECT_EQ(refused({}).find("2 run folder: '" + temporary_.path("run") + "' holds a training"), 0);
+  EXPECT_EQ(refused({}).find("2 run folder: '" + temporary_.path("run") +
+                             "' already contains a training"),
+            0);
   EXPECT_EQ(refused({.overwrite = true}), "");
   EXPECT_EQ(refused({.resume = "auto"}), "");
   EXPECT_EQ(refused({.resume = temporary_.path("nowhere")}).find("5 checkpoint"), 0)

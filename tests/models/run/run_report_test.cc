@@ -29,14 +29,14 @@ TEST(RunReport, ShowsCurvesResultAndConfusion) {
   report.top5 = 0.95;
   const std::string html = report_html(report);
   for (const char* part :
-       {"net &lt;b&gt; on data", "conv1 &amp; more", "80.00 % of the test images are right",
-        "95.00 % among the first five", "cat &amp; dog", "<td>75.0 %</td>", "<td>100.0 %</td>",
+       {"net &lt;b&gt; on data", "conv1 &amp; more", "80.00 % of the test images are correct",
+        "top-5 95.00 %", "cat &amp; dog", "<td>75.0 %</td>", "<td>100.0 %</td>",
         "aria-label=\"accuracy in %\"", "aria-label=\"loss\"", "<td>50.00 %</td>"})
     EXPECT_NE(html.find(part), html.npos) << part;
   EXPECT_EQ(html.find("<script"), html.npos);
   EXPECT_EQ(report.confusion.counts, (std::vector<int64_t>{3, 1, 0, 1}));
   EXPECT_EQ(report.confusion.text(),
-            "truth \\ taken for     0     1\n"
+            "truth \\ predicted     0     1\n"
             "                0     3     1\n"
             "                1     0     1\n");
 }
@@ -105,7 +105,8 @@ TEST(RunReport, ClassesFactsConfigurationAndMistakes) {
   const std::string html = report_html(report);
   for (const char* part :
        {"<td>train: 8<br>test: 4 &amp; more</td>", "<pre>seed: 1 # &lt;x&gt;",
-        "taken for &lt;eel&gt;", "60.0 % sure, image 5", "src=\"data:image/png;base64,AA==\"",
+        "predicted as &lt;eel&gt;", "confidence 60.0 %, image 5",
+        "src=\"data:image/png;base64,AA==\"",
         // images, precision, recall, F1, most frequent wrong prediction
         "<tr><th>dog</th><td>2</td><td>100.0 %</td><td>50.0 %</td><td>66.7 %</td><td "
         "class=\"text\">cat (1)</td></tr>",
@@ -128,21 +129,21 @@ TEST(RunReport, ConfusionIsAPictureOfUpToAHundredClassesThatOccur) {
   for (const char* part :
        {"viewBox=\"0 0 183 183\"", "aria-label=\"confusion matrix\"",
         "<rect x=\"61\" y=\"61\" width=\"40\" height=\"40\" fill=\"#228b5a\" fill-opacity=\"0.70\">"
-        "<title>cat taken for cat: 1000 images, 99.9 %</title></rect>",
+        "<title>cat predicted as cat: 1000 images, 99.9 %</title></rect>",
         // One image in a thousand is visible.
         "<rect x=\"141\" y=\"61\" width=\"40\" height=\"40\" fill=\"#c83c1e\" "
         "fill-opacity=\"0.90\">"
-        "<title>cat taken for &lt;eel&gt;: 1 images, 0.1 %</title></rect>",
+        "<title>cat predicted as &lt;eel&gt;: 1 images, 0.1 %</title></rect>",
         "<text x=\"81\" y=\"85\" text-anchor=\"middle\" class=\"count\">1000</text>"})
     EXPECT_NE(html.find(part), html.npos) << part << "\n" << html;
-  EXPECT_EQ(html.find("dog taken for dog"), html.npos);
+  EXPECT_EQ(html.find("dog predicted as dog"), html.npos);
   report.classes = {};
   for (const int64_t occur : {100, 101}) {
     report.confusion = ConfusionMatrix(200);
     for (int64_t c = 0; c < occur; ++c) report.confusion.add(c + 50, c + 50);
     report.confusion.add(98, 99);
     const std::string large = report_html(report);
-    EXPECT_EQ(large.find("98 taken for 99: 1 images, 50.0 %") != large.npos, occur == 100);
+    EXPECT_EQ(large.find("98 predicted as 99: 1 images, 50.0 %") != large.npos, occur == 100);
     // Row and column 48 and 49 of 7 pixels, after 28 + 3 * 6 * 0.6.
     EXPECT_EQ(large.find("<rect x=\"381\" y=\"374\" width=\"7\"") != large.npos, occur == 100);
     EXPECT_EQ(large.find("class=\"count\""), large.npos);  // no space
@@ -166,8 +167,9 @@ TEST(RunReport, CalibrationIsADiagramWithItsError) {
   report.calibration.add(1, true);
   const std::string html = report_html(report);
   for (const char* part :
-       {"Expected calibration error 20.00 % (15 bins)", "80.0 % sure and 60.0 % right",
-        "aria-label=\"reliability diagram\"", "4 images, 75.0 % sure, 50.0 % right",
+       {"Expected calibration error 20.00 % (15 bins)",
+        "the mean confidence is 80.0 %, the accuracy 60.0 %", "aria-label=\"reliability diagram\"",
+        "4 images, confidence 75.0 %, accuracy 50.0 %",
         // x: 56 + 11 * 280 / 15; height: half of 280, red from there to 0.75 of it.
         "<rect x=\"261.8\" y=\"168.0\" width=\"17.7\" height=\"140.0\" fill=\"#2563c9\"",
         "<rect x=\"261.8\" y=\"98.0\" width=\"17.7\" height=\"70.0\" fill=\"#c83c1e\""})
@@ -186,7 +188,7 @@ TEST(RunReport, AThumbnailIsAPngOfAWholePartOfTheSize) {
 TEST(RunReport, HasNoEmptySection) {
   RunReport report;
   for (const char* part : {"Model and memory", "Evaluations", "class=\"charts\"", "Classes",
-                           "Confusion", "Calibration", "mistakes</h2>"})
+                           "Confusion", "Calibration", "Top errors</h2>"})
     EXPECT_EQ(report_html(report).find(part), std::string::npos) << part;
   report.summary = "conv1";
   EXPECT_NE(report_html(report).find("<h2>Model and memory</h2>\n<pre>conv1</pre>"),

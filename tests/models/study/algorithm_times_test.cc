@@ -59,7 +59,7 @@ TEST(AlgorithmTimes, ThoseOfEveryOpThatHasSeveralWithTheirScratch) {
 TEST(AlgorithmTimes, WhatAMiBLessCosts) {
   const AlgorithmTimes times{
       {{.op = "conv2d",
-        .place = "conv1",
+        .module_path = "conv1",
         .shape = "[1] -> [1]",
         .algorithms = {
             {"winograd4", 3 << 20, 1000}, {"direct", 1 << 20, 5000}, {"eigen", 4 << 20, 9000}}}}};

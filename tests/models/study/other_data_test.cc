@@ -73,13 +73,13 @@ TEST_F(OtherData, ClassesGoByNameAndFiguresStayTheSame) {
   EXPECT_EQ(same.test_loss, trained.test_loss);
   EXPECT_EQ(same.confusion.counts, trained.confusion.counts);
   EXPECT_EQ(same.calibration.images(), 50);
-  EXPECT_EQ(said_.find("classes go"), std::string::npos) << said_;
+  EXPECT_EQ(said_.find("classes are matched"), std::string::npos) << said_;
   const std::vector<std::string> names = own().test->class_names();
   EXPECT_EQ(same.class_names, names);
 
   const std::vector<int64_t> places = {3, 9, 0, 1, 7, 8, 2, 5, 4, 6};
   const RunEvaluation moved = evaluate(pack("moved.h5", places, names));
-  EXPECT_NE(said_.find("by their names: images of 10 of the run's 10"), said_.npos) << said_;
+  EXPECT_NE(said_.find("by name: images of 10 of the run's 10"), said_.npos) << said_;
   EXPECT_EQ(moved.test_accuracy, trained.test_accuracy);
   EXPECT_EQ(moved.test_loss, trained.test_loss);
   EXPECT_EQ(moved.confusion.counts, trained.confusion.counts);
@@ -93,7 +93,7 @@ TEST_F(OtherData, ClassesGoByNameAndFiguresStayTheSame) {
   };
   write_packed({nameless(data.train), nameless(data.test)}, folder_.path("nameless.h5"));
   const TrainResult wrong = evaluate(folder_.path("nameless.h5"));
-  EXPECT_NE(said_.find("by their numbers, as hdf5 test names none"), said_.npos) << said_;
+  EXPECT_NE(said_.find("by number, because hdf5 test has no class names"), said_.npos) << said_;
   EXPECT_NE(wrong.test_loss, trained.test_loss);
 }
 
@@ -123,8 +123,9 @@ TEST_F(OtherData, AClassThatTheRunDoesNotKnowIsNamedWithTheNearest) {
   std::vector<std::string> names = own().test->class_names();
   names[0] = "dsik", names[4] = "elephant";
   const std::string path = pack("misspelt.h5", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, names);
-  expect_error<DataError>([&] { evaluate(path); },
-                          {path, "'dsik' (is 'disk' meant?), 'elephant';", "it knows disk, ring"});
+  expect_error<DataError>(
+      [&] { evaluate(path); },
+      {path, "'dsik' (did you mean 'disk'?), 'elephant';", "the run has disk, ring"});
 }
 
 // The run stores a name that is not UTF-8 in another form.
@@ -160,7 +161,7 @@ TEST_F(OtherData, SomeOfTheClassesWillDo) {
   };
   write_packed({some(data.train), some(data.test)}, folder_.path("some.h5"));
   const TrainResult result = evaluate(folder_.path("some.h5"));
-  EXPECT_NE(said_.find("by their names: images of 2 of the run's 10"), said_.npos) << said_;
+  EXPECT_NE(said_.find("by name: images of 2 of the run's 10"), said_.npos) << said_;
   for (int64_t t = 0; t < 10; ++t)
     for (int64_t p = 0; p < 10; ++p)
       EXPECT_EQ(result.confusion.count(t, p), t == 2 || t == 6 ? trained.confusion.count(t, p) : 0);
@@ -192,7 +193,7 @@ TEST_F(OtherData, ImagesOfAnotherSizeAreTold) {
   const DataSplit large = open_data(
       {.name = "synthetic", .seed = 1, .train_count = 10, .test_count = 10, .image_size = 20});
   write_packed(large, folder_.path("large.h5"));
-  const char* told = "trained with images [16x16x3], those of hdf5 test are [20x20x3]";
+  const char* told = "trained with images [16x16x3], but those of hdf5 test are [20x20x3]";
   expect_error<CheckpointError>([&] { evaluate(folder_.path("large.h5")); },
                                 {"fc1.weight", "\nthe run was", told});
   // resnet20 accepts any image size.
@@ -243,9 +244,10 @@ TEST_F(OtherData, WhatIsNotThereIsNamed) {
   expect_error<DataError>(refused("/no/where", told), {"'/no/where'", "NAME=PATH"});
   expect_error<DataError>(refused("cifar10", told), {"cifar10=PATH"});
   expect_error<ConfigError>(refused("cifra10=x", told), {"'cifra10'", "did you mean 'cifar10'?"});
-  expect_error<ConfigError>(refused("mnist=x", told), {"mnist have one channel", "the run 3"});
+  expect_error<ConfigError>(refused("mnist=x", told),
+                            {"mnist have one channel", "those of the run have 3"});
   expect_error<ConfigError>(refused(folder_.path(""), told), {"16x24", "HDF5"});
-  expect_error<ConfigError>(refused("cifar10=x", ""), {"normalized", "data.mean"});
+  expect_error<ConfigError>(refused("cifar10=x", ""), {"normalization", "data.mean"});
 }
 
 }  // namespace

@@ -69,11 +69,11 @@ TEST(Profile, OpsAreToldWithTheirPlaceShapeAndCost) {
   const Profile p = profile(small_config(), {.steps = 1, .warmup = 0});
   std::set<std::string> titles;
   for (const ProfiledOp& op : p.ops) {
-    titles.insert(op_title(op.op, op.place));
+    titles.insert(op_title(op.op, op.module_path));
     EXPECT_NE(op.op, "view");
     EXPECT_TRUE(has(op.shape, " -> ")) << op.op;
     EXPECT_GT(op.cost.bytes_written, 0) << op.op;
-    if (op.op == "conv2d" && op.place == "conv1") {
+    if (op.op == "conv2d" && op.module_path == "conv1") {
       EXPECT_EQ(op.phase, "forward");
       EXPECT_TRUE(op.shape.starts_with("[4x")) << op.shape;
       EXPECT_GT(op.cost.flops, 0);
@@ -104,7 +104,7 @@ Profile invented() {
   p.ops.push_back(
       {.node = 3,
        .op = "conv2d",
-       .place = "layer1",
+       .module_path = "layer1",
        .phase = "forward",
        .algorithm = "direct",
        .shape = "[1] -> [2]",
@@ -112,7 +112,7 @@ Profile invented() {
        .us = {900, 1000, 1200}});
   p.ops.push_back({.node = 4,
                    .op = "slice",
-                   .place = "",
+                   .module_path = "",
                    .phase = "forward",
                    .algorithm = "default",
                    .shape = "[2] -> [1]",
@@ -191,14 +191,14 @@ TEST(ProfileDiff, PairsOpsByNameAndPlaceTheLargestDifferenceFirst) {
 TEST(ProfileDiff, SaysWhatIsNoProfile) {
   const std::string good = invented().json();
   EXPECT_EQ(message_of(good, good), "");
-  EXPECT_TRUE(has(message_of("no JSON", good), "a.json: is no profile"));
-  EXPECT_TRUE(has(message_of(good, "{}"), "b.json: is no profile"));
-  EXPECT_TRUE(has(message_of(good, "[]"), "b.json: is no profile"));
+  EXPECT_TRUE(has(message_of("no JSON", good), "a.json: is not a profile"));
+  EXPECT_TRUE(has(message_of(good, "{}"), "b.json: is not a profile"));
+  EXPECT_TRUE(has(message_of(good, "[]"), "b.json: is not a profile"));
   std::string other = good;
-  other.replace(other.find("profile 1"), 9, "profile 9");
+  other.replace(other.find("profile 2"), 9, "profile 9");
   const std::string message = message_of(good, other);
   EXPECT_TRUE(has(message, "b.json")) << message;
-  EXPECT_TRUE(has(message, "'tessera profile 9', not 'tessera profile 1'")) << message;
+  EXPECT_TRUE(has(message, "'tessera profile 9', but must be 'tessera profile 2'")) << message;
 }
 
 }  // namespace

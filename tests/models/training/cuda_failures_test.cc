@@ -192,7 +192,7 @@ std::string CudaFailures::fault_of(const Error& error, const std::string& failed
       lost != GetParam().sticky() || error.exit_code() != 4)
     return "it is of the wrong type: " + text;
   if (memory && text.find("out of memory: ") != text.npos)  // the engine's own request
-    return text.find("asked for: ") == text.npos ? "it does not say for what: " + text : "";
+    return text.find("requested for: ") == text.npos ? "it does not say for what: " + text : "";
   // A failed kernel is reported when it is waited for, or when a graph that contains it is
   // launched.
   const bool kernel = std::string_view(GetParam().kind) == "sticky:kernel",

@@ -52,7 +52,7 @@ TEST(DeviceChoice, TheLineNamesDeviceAndReason) {
   config.threads = 1;
   const std::string line = device_line(config);
   EXPECT_EQ(line.rfind("device: cpu:0, ", 0), 0u) << line;
-  EXPECT_NE(line.find("1 threads; as device: cpu says"), std::string::npos) << line;
+  EXPECT_NE(line.find("1 threads; set by device: cpu"), std::string::npos) << line;
   config.device = "gpu:9";
   EXPECT_THROW(device_line(config), DeviceError);
 }

@@ -176,14 +176,14 @@ TEST_F(DocsPromises, TheMeanIsTheDataSetsOwn) {
 }
 
 TEST_F(DocsPromises, TheMeanOfImageNetHasAName) {
-  expect_said("data.mean", "imagenet: ImageNet's, for data.std too");
+  expect_said("data.mean", "imagenet: ImageNet's, also for data.std");
   const Config config = parse_config("data: {mean: imagenet}", "C");
   EXPECT_EQ(config.data.mean, (std::vector<double>{0.485, 0.456, 0.406}));
   EXPECT_EQ(config.data.std, (std::vector<double>{0.229, 0.224, 0.225}));
 }
 
 TEST_F(DocsPromises, ClassesAreTheOutputsOfTheLastLayer) {
-  expect_said("model.classes", "outputs of its last layer");
+  expect_said("model.classes", "outputs of the last layer");
   EXPECT_EQ(rows().at("model.classes").value, "10");
   for (int64_t classes : {10, 13}) {
     Config config = small();

@@ -62,7 +62,7 @@ TEST(Fit, ABatchOfAllImagesHasNoneToGrowBy) {
   Config config = with_limit(int64_t{1} << 30);
   config.data.train_count = config.data.batch = 64;
   const std::string text = headroom_text(config, 1);
-  EXPECT_TRUE(text.ends_with("; data.batch is all images")) << text;
+  EXPECT_TRUE(text.ends_with("; data.batch already has all images")) << text;
   config.data.batch = 8;
   EXPECT_NE(headroom_text(config, 1).find("could grow to all 64 images"), std::string::npos);
 }
@@ -73,7 +73,7 @@ TEST(Fit, NothingIsPromisedOfEagerSteps) {
   config.mode = Mode::kEager;
   const std::string text = headroom_text(config, 1);
   EXPECT_EQ(text.find("could grow"), std::string::npos) << text;
-  EXPECT_NE(text.find("eager steps ask for more"), std::string::npos) << text;
+  EXPECT_NE(text.find("eager steps allocate more"), std::string::npos) << text;
 }
 
 TEST(Fit, TheLargestBatchCountsTheLimitsOwnText) {

@@ -509,7 +509,7 @@ TEST_F(Methods, AnEvaluationThatIsNotFiniteIsNoBetterOne) {
     run(config, "lost");
     FAIL();
   } catch (const DivergedError& error) {
-    EXPECT_NE(std::string(error.what()).find("the test loss at its end is"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("the final test loss is"), std::string::npos)
         << error.what();
   }
 }

@@ -312,8 +312,10 @@ TEST_F(Resume, WeightsThatCannotBeWrittenCostNoCheckpoint) {
   } catch (const CheckpointError& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("weights.safetensors': cannot be written"), text.npos) << text;
-    EXPECT_NE(text.find("step-000000016.safetensors': remedy that and go on from it with --resume"),
-              text.npos)
+    EXPECT_NE(
+        text.find(
+            "step-000000016.safetensors': fix the problem and continue from it with --resume"),
+        text.npos)
         << text;
   }
   EXPECT_NE(file("run", "report.html"), "");

@@ -141,17 +141,18 @@ TEST(RunSteps, WhatTheTrainingEndsBeforeIsSaid) {
   EXPECT_EQ(remarks(batch + "train: {steps: 30}\n"
                             "schedule: {name: multistep, milestones: [29st, 3ep]}"),
             "schedule.milestones: 3ep is step 30, but the training ends at step 30: gamma is not "
-            "applied there; put it before the end or train longer\n");
+            "applied there; set a shorter duration or train longer\n");
   EXPECT_EQ(remarks(batch + "schedule: {name: step}"),
             "schedule.every: 30ep is step 300, but the training ends at step 100: gamma is not "
-            "applied there; put it before the end or train longer\n");
+            "applied there; set a shorter duration or train longer\n");
   EXPECT_EQ(remarks(batch + "schedule: {name: step, every: 5ep}"), "");
   EXPECT_EQ(remarks("schedule: {name: step}", 0), "");  // unknown length of an epoch
 }
 
 TEST(RunSteps, LarsThatScalesNothingIsSaid) {
-  EXPECT_NE(remarks("optimizer: {name: lars}").find("optimizer.weight_decay: lars scales"),
-            std::string::npos);
+  EXPECT_NE(
+      remarks("optimizer: {name: lars}").find("optimizer.weight_decay: is 0, but lars scales"),
+      std::string::npos);
   EXPECT_EQ(remarks("optimizer: {name: lars, weight_decay: 1e-4}"), "");
   EXPECT_EQ(remarks("optimizer: {name: sgd}"), "");
 }

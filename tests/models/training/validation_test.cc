@@ -127,7 +127,7 @@ TEST_F(Validation, TheReportSaysOfWhichImagesItsEvaluationsAre) {
   config_.data.validation = {};
   run();
   const std::string shared = read_all(config_.run.dir + "/report.html");
-  EXPECT_NE(shared.find("the best of these was chosen on them"), shared.npos);
+  EXPECT_NE(shared.find("The best was chosen on them"), shared.npos);
 }
 
 // A training that collapses: the learning rate rises until the weights are useless.
@@ -157,7 +157,8 @@ TEST_F(Collapse, LeavesTheBestWeightsAndTestsThem) {
   EXPECT_NE(evaluate("latest").test_loss, result.test_loss);
   ASSERT_EQ(lines("test").size(), 1u);
   EXPECT_NEAR(lines("test")[0].loss, result.test_loss, 1e-6 * result.test_loss);
-  EXPECT_NE(read_all(config_.run.dir + "/report.html").find("the best on the validation images"),
+  EXPECT_NE(read_all(config_.run.dir + "/report.html")
+                .find("use the best weights on the validation images"),
             std::string::npos);
 }
 
@@ -263,14 +264,15 @@ std::string evaluated(const std::string& dir, const std::string& checkpoint) {
 
 TEST_F(Validation, AnEvaluationOfTheBestSaysWhatChoseIt) {
   run();
-  EXPECT_NE(evaluated(config_.run.dir, "best").find("the best on the validation images"),
-            std::string::npos);
-  EXPECT_NE(evaluated(config_.run.dir, "").find("the best on the validation images"),
+  EXPECT_NE(
+      evaluated(config_.run.dir, "best").find("use the best weights on the validation images"),
+      std::string::npos);
+  EXPECT_NE(evaluated(config_.run.dir, "").find("use the best weights on the validation images"),
             std::string::npos);
   config_.run.dir = folder_.path("other");
   config_.data.validation = {};
   run();
-  EXPECT_NE(evaluated(config_.run.dir, "best").find("chosen on the test images that now test it"),
+  EXPECT_NE(evaluated(config_.run.dir, "best").find("chosen on these same test images"),
             std::string::npos);
 }
 

@@ -218,7 +218,7 @@ TEST(Zoo, ResidualsOfAResNetAreLeftOutAtRandomInTraining) {
 TEST(Zoo, WhatCannotBeMadeIsExplained) {
   EXPECT_EQ(
       message_of("resnet21", {}),
-      "model: there is no 'resnet21'; known are mlp, lenet5, cnn_bn, resnet20, resnet32, "
+      "model: 'resnet21' is not one of mlp, lenet5, cnn_bn, resnet20, resnet32, "
       "resnet44, resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152, "
       "resnet18_cifar, wide_resnet, alexnet, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
       "densenet121, densenet_bc, mobilenet_v2, googlenet, seresnet18, seresnet50, "
@@ -227,22 +227,22 @@ TEST(Zoo, WhatCannotBeMadeIsExplained) {
       "efficientnet_b3, efficientnet_b4, regnet_y_400mf, regnet_y_800mf, regnet_y_1_6gf, "
       "regnet_y_3_2gf, convnext_atto, convnext_femto, convnext_pico, convnext_nano, convnext_tiny");
   EXPECT_EQ(message_of("resnet20", {.classes = 0}),
-            "model resnet20: classes must be at least 1, is 0");
+            "model resnet20: classes must be at least 1, but is 0");
   EXPECT_EQ(message_of("resnet20", {.dropout = 0.5}),
-            "model resnet20: has no dropout to choose (its options: classes, stochastic_depth)");
+            "model resnet20: has no option dropout (its options: classes, stochastic_depth)");
   EXPECT_EQ(message_of("lenet5", {.widths = {3}}),
-            "model lenet5: has no widths to choose (its options: classes)");
+            "model lenet5: has no option widths (its options: classes)");
   EXPECT_EQ(message_of("convnext_atto", {.stochastic_depth = 1}),
-            "model convnext_atto: stochastic_depth must be in [0, 1), is 1");
+            "model convnext_atto: stochastic_depth must be in [0, 1), but is 1");
   EXPECT_EQ(message_of("googlenet", {.stochastic_depth = 0.1}),
-            "model googlenet: has no stochastic_depth to choose (its options: classes, dropout)");
-  EXPECT_EQ(message_of("mlp", {.dropout = 1}), "model mlp: dropout must be in [0, 1), is 1");
+            "model googlenet: has no option stochastic_depth (its options: classes, dropout)");
+  EXPECT_EQ(message_of("mlp", {.dropout = 1}), "model mlp: dropout must be in [0, 1), but is 1");
   EXPECT_EQ(message_of("lenet5", {.height = 11, .width = 28}),
-            "lenet5: images must be at least 12x12 pixels, are 11x28");
+            "lenet5: images must be at least 12x12 pixels, but are 11x28");
   EXPECT_EQ(message_of("cnn_bn", {.height = 3, .width = 3}),
             "cnn_bn: 4 convolutions need a larger image than 3x3");
   EXPECT_EQ(message_of("cnn_bn", {.widths = {1, 1, 1, 1, 1}}),
-            "cnn_bn: takes one to four widths, was given 5");
+            "cnn_bn: must have one to four widths, but has 5");
 }
 
 }  // namespace

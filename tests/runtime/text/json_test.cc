@@ -52,7 +52,7 @@ TEST(Json, SaysWhatIsWrong) {
             std::string::npos);
   EXPECT_EQ(complaint([] { Json::parse("{}")["a"]; }), "'a' is missing");
   EXPECT_EQ(complaint([] { Json::parse("1.5").integer(); }),
-            "an integer of 64 bits is needed, but this is of the kind number");
+            "expected an integer of 64 bits, but got number");
   EXPECT_NE(complaint([] { Json::parse("18446744073709551615").integer(); }), "");
   EXPECT_NE(complaint([] { Json::parse("[]").string(); }), "");
   EXPECT_NE(complaint([] { Json::parse("[]")["a"]; }), "");

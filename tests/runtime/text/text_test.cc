@@ -39,7 +39,7 @@ TEST(Bytes, SayWhatWasMeant) {
   EXPECT_EQ(meant("2 GiB"), "|2GiB");
   EXPECT_EQ(meant("2gib"), "|2GiB");
   EXPECT_EQ(meant("100"), "which has no unit|");
-  EXPECT_EQ(meant("0.3B"), "bytes are whole|");
+  EXPECT_EQ(meant("0.3B"), "the number of bytes must be an integer|");
   for (const char* text : {"-1B", "2bananas", "4194304TiB", "1e400B", "GiB", ""})
     EXPECT_EQ(meant(text), "|") << text;
 }

@@ -176,7 +176,7 @@ TEST(ColourTest, BadSettings) {
   expect_error<ConfigError>([] { resize_crop({.size = -1}); }, {"resize_crop: size -1"});
   expect_error<ConfigError>([] { resize_crop({.scale = {0.5, 0.2}}); }, {"[0.5, 0.2]"});
   expect_error<ConfigError>([] { color_jitter({.hue = 0.7}); }, {"hue 0.7", "0.5"});
-  expect_error<ConfigError>([] { cutout(0); }, {"cutout: size 0"});
+  expect_error<ConfigError>([] { cutout(0); }, {"cutout: size must be at least 1, but is 0"});
   expect_error<ConfigError>([] { rand_augment(0, 9); }, {"n 0"});
   expect_error<ConfigError>([] { rand_augment(2, 31); }, {"magnitude 31"});
 }

@@ -79,14 +79,14 @@ TEST(Safetensors, NamesShapesPlacesAndMetadataAreRead) {
 }
 
 TEST(Safetensors, LengthsOfTheHeaderAreBoundedByTheFileAndTheFormat) {
-  EXPECT_EQ(refusal(Text("1234567")), "it has only 7 bytes, and so no length of a header");
+  EXPECT_EQ(refusal(Text("1234567")), "it has only 7 bytes, too few for the length of the header");
   EXPECT_EQ(refusal(Text(with_length("{}", 10'000'000'000))),
-            "its header would have 10000000000 bytes; the format allows 100000000");
-  EXPECT_EQ(refusal(Text(with_length("{}", ~uint64_t{0}))),
-            "its header would have 18446744073709551615 bytes; the format allows 100000000");
+            "its header would have 10000000000 bytes, but the format allows at most 100000000");
+  EXPECT_EQ(
+      refusal(Text(with_length("{}", ~uint64_t{0}))),
+      "its header would have 18446744073709551615 bytes, but the format allows at most 100000000");
   EXPECT_EQ(refusal(Text(with_length("{}", 3))),
-            "its header of 3 bytes does not lie in the file, which has 2 bytes behind the length: "
-            "it was cut off");
+            "its header has 3 bytes, but only 2 bytes follow the length: the file is truncated");
   EXPECT_EQ(refusal(file_of(" {}")), "its header does not begin with '{'");
   EXPECT_EQ(refusal(file_of("")), "its header does not begin with '{'");
   EXPECT_EQ(refusal(file_of("{}")), "accepted");
@@ -102,12 +102,13 @@ TEST(Safetensors, EveryByteBelongsToOneTensor) {
   EXPECT_EQ(refusal(two("4,8", "0,4")), "accepted");
   EXPECT_EQ(refusal(two("0,4", "3,7")), "tensors 'a' and 'b' overlap");
   EXPECT_EQ(refusal(two("0,4", "0,4")), "tensors 'a' and 'b' overlap");
-  EXPECT_EQ(refusal(two("0,4", "5,9")), "before tensor 'b' is a hole of 1 bytes");
-  EXPECT_EQ(refusal(two("1,5", "5,9")), "before tensor 'a' is a hole of 1 bytes");
+  EXPECT_EQ(refusal(two("0,4", "5,9")), "tensor 'b' is preceded by 1 unused bytes");
+  EXPECT_EQ(refusal(two("1,5", "5,9")), "tensor 'a' is preceded by 1 unused bytes");
   EXPECT_EQ(refusal(file_of("{" + entry("F32", "2", "0,8") + "}", "1234567")),
-            "tensor 'w' reaches to byte 8 behind the header, where the file has 7: it was cut off");
+            "tensor 'w' ends at byte 8 after the header, but the file has only 7 bytes there: it "
+            "is truncated");
   EXPECT_EQ(refusal(file_of("{" + entry("F32", "2", "0,8") + "}", "123456789")),
-            "behind its last tensor are 1 bytes that belong to none");
+            "1 bytes after its last tensor belong to no tensor");
   EXPECT_EQ(refusal(two("4,0", "4,8")), "tensor 'a' ends at 0, before its beginning at 4");
 }
 
@@ -115,20 +116,21 @@ TEST(Safetensors, ShapesThatOverflowOrDoNotFitAreRefused) {
   const auto one = [](const char* dtype, const char* shape, const char* offsets) {
     return refusal(file_of("{" + entry(dtype, shape, offsets) + "}", "12345678"));
   };
-  EXPECT_EQ(one("F32", "3", "0,8"), "tensor 'w', F32 [3], does not take the 8 bytes from 0 to 8");
+  EXPECT_EQ(one("F32", "3", "0,8"), "tensor 'w', F32 [3], does not match its 8 bytes from 0 to 8");
   EXPECT_EQ(one("F64", "2305843009213693953", "0,8"),
-            "tensor 'w', F64 [2305843009213693953], does not take the 8 bytes from 0 to 8");
+            "tensor 'w', F64 [2305843009213693953], does not match its 8 bytes from 0 to 8");
   EXPECT_EQ(one("F32", "4294967296,4294967296,2", "0,8"),
             "tensor 'w' has more elements than can be counted");
   EXPECT_EQ(one("F32", "18446744073709551615", "0,8"),
-            "'shape' of tensor 'w': 18446744073709551615 is more than any file has");
+            "'shape' of tensor 'w': 18446744073709551615 exceeds the size of any file");
   EXPECT_EQ(one("F32", "-2", "0,8"), "'shape' of tensor 'w' must not be a negative number");
   EXPECT_EQ(
       one("F32", "2", "0,18446744073709551616"),
       "'data_offsets' of tensor 'w' must not be a fraction, or a number of more than 64 bits");
   EXPECT_EQ(one("F32", "1,1,1,1,1,1,1,1,2", "0,8"),
             "'shape' of tensor 'w' has more than 8 numbers");
-  EXPECT_EQ(one("F32", "2", "0,8,9"), "'data_offsets' of tensor 'w' must be two numbers, are 3");
+  EXPECT_EQ(one("F32", "2", "0,8,9"),
+            "'data_offsets' of tensor 'w' must have 2 numbers, but has 3");
   EXPECT_EQ(one("F4", "2", "0,8"),
             "tensor 'w' has the dtype 'F4', which is not supported; convert the file to float32");
 }
@@ -138,22 +140,22 @@ TEST(Safetensors, HeadersOfAnotherFormAreRefused) {
   const std::string w = entry("F32", "2", "0,8");
   EXPECT_EQ(header("{" + w + "," + w + "}"), "tensors 'w' and 'w' overlap");
   EXPECT_EQ(refusal(file_of("{" + entry("F32", "0", "0,0") + "," + entry("F32", "0", "0,0") + "}")),
-            "tensor 'w' is there twice");
+            "tensor 'w' occurs twice");
   EXPECT_EQ(header(R"({"__metadata__":{},"__metadata__":{},)" + w + "}"),
-            "'__metadata__' is there twice");
+            "'__metadata__' occurs twice");
   EXPECT_EQ(header(R"({"w":{"dtype":"F32","dtype":"F32"}})"), "tensor 'w' has 'dtype' twice");
   EXPECT_EQ(header(R"({"w":{"dtype":"F32","shape":[2]}})"), "tensor 'w' has no 'data_offsets'");
   EXPECT_EQ(header(R"({"w":{"device":"cpu"}})"),
-            "tensor 'w' has 'device'; known are dtype, shape, data_offsets");
+            "tensor 'w' has the member 'device', which is not one of dtype, shape, data_offsets");
   EXPECT_EQ(header(R"({"w":[]})"), "tensor 'w' must not be a list");
   EXPECT_EQ(header(R"({"w":null})"), "tensor 'w' must not be null");
   EXPECT_EQ(header(R"({"w":{"dtype":{}}})"), "'dtype' of tensor 'w' must not be an object");
   EXPECT_EQ(header(R"({"w":{"shape":["2"]}})"), "'shape' of tensor 'w' must not be a string");
   EXPECT_EQ(header(R"({"w":{"shape":[[2]]}})"), "'shape' of tensor 'w' must not be a list");
   EXPECT_EQ(header(R"({"__metadata__":{"a":1}})"), "'a' of __metadata__ must not be a number");
-  EXPECT_EQ(header(R"({"w":NaN})").find("its header is no JSON: parse error at line 1, column"),
+  EXPECT_EQ(header(R"({"w":NaN})").find("its header is not JSON: parse error at line 1, column"),
             0u);
-  EXPECT_EQ(header("{\"\xff\":{}}").find("its header is no JSON: parse error"), 0u);
+  EXPECT_EQ(header("{\"\xff\":{}}").find("its header is not JSON: parse error"), 0u);
   EXPECT_EQ(header("{\"a\\u0007\":1}"), "tensor 'a?' must not be a number");
   const std::string deep(100'000, '[');
   EXPECT_EQ(header("{\"w\":" + deep), "tensor 'w' must not be a list");

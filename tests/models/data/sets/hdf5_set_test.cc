@@ -110,7 +110,7 @@ TEST(Hdf5SetTest, AFileOfANewerLibraryIsToldSo) {
       [&] {
         open_hdf5_set(folder.write("future.h5", bytes), quarter("single", "y"), 1, "", "", {});
       },
-      {"version", "a newer HDF5 than HDF5 library", "convert it there with `h5repack"});
+      {"version", "a newer version than HDF5 library", "convert it with the h5repack"});
 }
 
 TEST(Hdf5SetTest, EveryTypeOfNumber) {
@@ -143,19 +143,19 @@ TEST(Hdf5SetTest, TheRangeSaysWhatIsBlackAndWhite) {
 TEST(Hdf5SetTest, ValuesOutsideOfTheRangeAreErrors) {
   Hdf5Source source = quarter("uint16_full", "y/int64");
   expect_error<DataError>([&] { open("types.h5", source); },
-                          {"types.h5: 'uint16_full': image 0 has a value of", "outside [0, 255]",
+                          {"types.h5: 'uint16_full': image 0 has the value", "outside [0, 255]",
                            "data.range: [low, high]", "uint16"});
   source.images = "signed_floats";
-  expect_error<DataError>([&] { open("types.h5", source); }, {"value of -1, outside [0, 1]"});
+  expect_error<DataError>([&] { open("types.h5", source); }, {"value -1, outside [0, 1]"});
   // These values are found when the image is read.
   source.images = "wrong";
   Bytes image(90);
   DataSplit data = open("types.h5", source);
   data.train->read(3, image.data());
   expect_error<DataError>([&] { data.train->read(5, image.data()); },
-                          {"'wrong': image 7 has a value of 300"});
+                          {"'wrong': image 7 has the value 300"});
   source.images = "nan";
-  expect_error<DataError>([&] { open("types.h5", source); }, {"image 3 has a value of nan"});
+  expect_error<DataError>([&] { open("types.h5", source); }, {"image 3 has the value nan"});
 }
 
 TEST(Hdf5SetTest, SplitsOfTheFile) {
@@ -217,11 +217,12 @@ TEST(Hdf5SetTest, NamesOfClasses) {
   expect_error<DataError>([&] { open("h5py.h5", source); },
                           {"'y': label 2 of image 2 is not in [0, 2)"});
   source.class_names = "names/numbers";
-  expect_error<DataError>([&] { open("h5py.h5", source); }, {"'names/numbers'", "not texts"});
+  expect_error<DataError>([&] { open("h5py.h5", source); }, {"'names/numbers'", "not strings"});
   source.class_names = "names/gzip";
   expect_error<DataError>([&] { open("h5py.h5", source); }, {"'names/gzip': it is compressed"});
   source.class_names = "names@none";
-  expect_error<DataError>([&] { open("h5py.h5", source); }, {"'names@none'", "no such attribute"});
+  expect_error<DataError>([&] { open("h5py.h5", source); },
+                          {"'names@none'", "the attribute does not exist"});
 }
 
 TEST(Hdf5SetTest, WhatLeadsElsewhereOrIsUnclearIsRefusedByName) {
@@ -233,10 +234,10 @@ TEST(Hdf5SetTest, WhatLeadsElsewhereOrIsUnclearIsRefusedByName) {
   refused("external", {"refused.h5: 'external': 'external' is an external link", "into the file"});
   refused("by_way", {"'by_way': 'external' is an external link"});
   refused("group/deep/x", {"'deep' is an external link"});
-  refused("circle", {"soft links lead in a circle"});
-  refused("dangling", {"'dangling': there is no such data set; the file has /complex"});
-  refused("group/near", {"there is no such data set"});
-  refused("group", {"there is no such data set"});
+  refused("circle", {"soft links form a cycle"});
+  refused("dangling", {"'dangling': the data set does not exist; the file has /complex"});
+  refused("group/near", {"the data set does not exist"});
+  refused("group", {"the data set does not exist"});
   refused("lzf", {"filter 32000 (lzf)", "h5repack"});
   refused("scaleoffset", {"filter 6"});
   refused("elsewhere", {"external storage"});
@@ -249,8 +250,8 @@ TEST(Hdf5SetTest, WhatLeadsElsewhereOrIsUnclearIsRefusedByName) {
   refused("scalar", {"no values"});
   refused("empty", {"no values"});
   refused("null", {"no values"});
-  refused("never_written", {"'never_written'", "cannot be in a file"});
-  refused("huge", {"'huge'", "cannot be in a file"});
+  refused("never_written", {"'never_written'", "do not fit into a file"});
+  refused("huge", {"'huge'", "do not fit into a file"});
   refused("huge_chunk", {"'huge_chunk': its chunks of 100000 x 64 x 64 x 3"});
 }
 
@@ -261,8 +262,8 @@ TEST(Hdf5SetTest, LabelsThatCannotBe) {
   refused("y/negative", {"'y/negative': label -1 of image 0", "from 0 on"});
   refused("y/half", {"label 0.5 of image 1"});
   refused("y/one_hot", {"[12 x 3]", "argmax"});
-  refused("y/too_few", {"11 labels for 12 images"});
-  refused("y/texts", {"'y/texts': its values are texts"});
+  refused("y/too_few", {"there are 11 labels, but 12 images"});
+  refused("y/texts", {"'y/texts': its values are strings"});
 }
 
 TEST(Hdf5SetTest, SettingsThatCannotBe) {
@@ -270,21 +271,22 @@ TEST(Hdf5SetTest, SettingsThatCannotBe) {
     expect_error<ConfigError>([&] { open("h5py.h5", source); }, parts);
   };
   refused(source_of("plain", ""), {"data.labels: hdf5 needs"});
-  refused(source_of("{split}_x", "y"), {"data.labels: 'y'", "in both or in none"});
+  refused(source_of("{split}_x", "y"), {"data.labels: 'y'", "both or neither must contain"});
   Hdf5Source source = quarter("plain", "y");
   for (const auto& range : std::vector<std::vector<double>>{{1}, {1, 1}, {2, 1}, {0, NAN}}) {
     source.range = range;
-    refused(source, {"data.range: two numbers"});
+    refused(source, {"data.range: must be two numbers"});
   }
   source.range = {};
   source.test_fraction = 0.01;
   expect_error<DataError>([&] { open("h5py.h5", source); },
-                          {"data.test_fraction: 0.01", "raise it"});
+                          {"data.test_fraction: 0.01", "raise data.test_fraction"});
   source.layout = "chw";
   expect_error<DataError>([&] { open("h5py.h5", source); },
-                          {"data.layout: chw has 6; data.layout: hwc"});
-  expect_error<DataError>([] { Hdf5File("/nowhere/x.h5"); }, {"/nowhere/x.h5: there is no such"});
-  expect_error<DataError>([] { Hdf5File("/tmp"); }, {"no ordinary file"});
+                          {"data.layout: chw has 6; set data.layout: hwc"});
+  expect_error<DataError>([] { Hdf5File("/nowhere/x.h5"); },
+                          {"/nowhere/x.h5: the file does not exist"});
+  expect_error<DataError>([] { Hdf5File("/tmp"); }, {"not a regular file"});
   TempFolder folder;
   expect_error<DataError>([&] { Hdf5File(folder.write("text.h5", Bytes(3000, 'x'))); },
                           {"text.h5: ", "signature"});
@@ -295,7 +297,7 @@ TEST(Hdf5SetTest, ASmallCacheChangesNothing) {
   source.cache = 5 * 90;  // one block of five images
   const DataSplit small = open("h5py.h5", source, 3);
   ASSERT_EQ(small.train->notes().size(), 1u);
-  EXPECT_NE(small.train->notes()[0].find("the decoding of the 5"), std::string::npos);
+  EXPECT_NE(small.train->notes()[0].find("decodes the 5 images"), std::string::npos);
   EXPECT_TRUE(open("h5py.h5", quarter("chunked", "y")).train->notes().empty());
   expect_cut(small);
   --source.cache;

@@ -78,9 +78,9 @@ TEST(HeldOut, MemoryIsWhatIsSaidAndIsCountedOnce) {
 
 TEST(HeldOut, NoneOfThemOrAllOfThemIsRefused) {
   expect_error<ConfigError>([] { hold_out(hundred(), {.percent = 0.4}, 1); },
-                            {"data.validation: 0.4% of 100 training images is none"});
+                            {"data.validation: 0.4% of 100 training images rounds to 0"});
   expect_error<ConfigError>([] { hold_out(hundred(), {.count = 100}, 1); },
-                            {"data.validation: 100 of 100 training images leaves none"});
+                            {"data.validation: 100 of 100 training images leaves no image"});
 }
 
 TEST(HeldOut, DataAreOpenedWithThemAndWhatWasToldBeforeIsRight) {
@@ -98,7 +98,7 @@ TEST(HeldOut, DataAreOpenedWithThemAndWhatWasToldBeforeIsRight) {
   source.validation = {};
   EXPECT_EQ(open_data(source).validation, nullptr);
   source.validation.folder = "val";
-  expect_error<ConfigError>([&] { open_data(source); }, {"'val' is taken for a folder"});
+  expect_error<ConfigError>([&] { open_data(source); }, {"'val' is read as a folder"});
 }
 
 }  // namespace

@@ -61,7 +61,8 @@ void expect_tiny(const Dataset& data) {
     for (int64_t k = 0; k < 6; ++k) EXPECT_EQ(image[k], 6 * i + k);
     EXPECT_EQ(data.label(i), 9 - i);
   }
-  expect_error<Error>([&] { data.read(5, image); }, {"tiny: image 5 does not exist, there are 5"});
+  expect_error<Error>([&] { data.read(5, image); },
+                      {"tiny: image 5 does not exist; the data set has 5"});
   expect_error<Error>([&] { data.label(-1); }, {"tiny: image -1"});
 }
 
@@ -85,13 +86,13 @@ TEST_F(IdxTest, WrongMagic) {
   expect_bad(images(), images(), {"labels: byte 0", "00 00 08 01", "images, not labels"});
   Bytes text = {'h', 'e', 'l', 'l', 'o'};
   expect_bad(text, labels(), {"images: byte 0", "68 65 6c 6c", "not an IDX file"});
-  expect_bad(gzip(images()), labels(), {"images: byte 0", "let its name end in .gz"});
+  expect_bad(gzip(images()), labels(), {"images: byte 0", "its name ends in .gz"});
 }
 
 TEST_F(IdxTest, Truncated) {
   Bytes cut = images();
   cut.pop_back();
-  expect_bad(cut, labels(), {"images: byte 45", "take 46 bytes", "truncated"});
+  expect_bad(cut, labels(), {"images: byte 45", "need 46 bytes", "truncated"});
   cut.resize(10);
   expect_bad(cut, labels(), {"images: byte 10", "within the header", "2 more bytes"});
   expect_bad({}, labels(), {"images: byte 0", "truncated"});
@@ -104,7 +105,7 @@ TEST_F(IdxTest, Truncated) {
 TEST_F(IdxTest, Oversized) {
   Bytes more = images();
   more.push_back(1);
-  expect_bad(more, labels(), {"images: byte 46", "take 46 bytes", "has 47", "oversized"});
+  expect_bad(more, labels(), {"images: byte 46", "need 46 bytes", "has 47", "oversized"});
   expect_bad(gzip(more), gzip(labels()), {"images.gz: byte 46 (decompressed)", "oversized"}, ".gz");
 }
 
@@ -128,7 +129,7 @@ TEST_F(IdxTest, BytesBehindTheCompressedData) {
     file.insert(file.end(), more.begin(), more.end());
     expect_bad(file, gzip(labels()),
                {"byte " + std::to_string(whole.size()) + " of the compressed file",
-                "after its end come bytes that are no gzip data"},
+                "the bytes after its end are not gzip data"},
                ".gz");
   }
 }
@@ -136,7 +137,7 @@ TEST_F(IdxTest, BytesBehindTheCompressedData) {
 TEST_F(IdxTest, HeaderThatAsksForTooMuch) {
   // 4 G x 16384 x 16384 bytes are never allocated, because the file cannot hold them.
   Bytes huge = header({0xFFFFFFFF, 16384, 16384});
-  expect_bad(huge, labels(), {"images: byte 16", "truncated or its header damaged"});
+  expect_bad(huge, labels(), {"images: byte 16", "truncated or its header is damaged"});
   expect_bad(gzip(huge), gzip(labels()), {"images.gz: byte 16", "too few for that"}, ".gz");
   expect_bad(header({5, 1u << 31, 2}), labels(), {"images: byte 8", "dimension 1 is 2147483648"});
   expect_bad(header({0, 3, 2}), labels(), {"images: byte 4", "dimension 0 is 0"});

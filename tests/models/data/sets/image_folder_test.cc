@@ -131,11 +131,11 @@ TEST(ImageFolderTest, AFolderOfItsOwnForValidation) {
     expect_error<DataError>(
         [&] { open_image_folder(folder.path(), {.size = 16, .validation = name}); }, {why});
   };
-  refused("vall", "data.validation: there is no folder");
+  refused("vall", "data.validation: folder");
   refused("test", "is the folder of the test images");
   refused("train", "is the folder of the training images");
   fs::remove_all(folder.path("test"));
-  refused("val", "which is the test set where there is no 'test'");
+  refused("val", "which is the test set because there is no folder 'test'");
 }
 
 TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
@@ -151,11 +151,11 @@ TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
   EXPECT_EQ(data.train->count(), 5);
   EXPECT_EQ(data.train->notes(),
             (std::vector<std::string>{
-                "2 files are no .jpg, .jpeg or .png and were skipped: train/ants/image?.gif, "
+                "2 files are not .jpg, .jpeg or .png and were skipped: train/ants/image?.gif, "
                 "train/ants/notes.txt",
-                "1 file is in no class's folder and was skipped: train/lone.jpg",
-                "1 folder below a class was skipped, pictures lie in the folder of the class "
-                "itself: train/bees/more.jpg",
+                "1 file is not in the folder of a class and was skipped: train/lone.jpg",
+                "1 folder inside the folder of a class was skipped; only pictures directly in the "
+                "folder of the class are read: train/bees/more.jpg",
                 "2 pipes, sockets or devices were skipped: train/bees/pipe.png, train/pipe"}));
   EXPECT_TRUE(data.test->notes().empty());
 }
@@ -167,7 +167,7 @@ TEST(ImageFolderTest, ValBesideTestIsSaidToBeLeftOut) {
   DataSplit data = open_image_folder(folder.path(), {.size = 16});
   EXPECT_EQ(data.test->count(), 1);
   EXPECT_EQ(data.test->notes(),
-            (std::vector<std::string>{"val is not read, test stands beside it"}));
+            (std::vector<std::string>{"val is not read because there is a test folder"}));
   EXPECT_TRUE(data.train->notes().empty());
 }
 
@@ -306,24 +306,24 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"a picture linked", {"train/b/2.png>../a/1.png"}, 4, 0},
       {"a circle of links", {"train/a/up>..", "train/round>../train"}, 3, 5},
       {"a link that leads nowhere", {"train/a/3.png>gone.png", "train/c>gone"}, 3, 2},
-      {"a link out of the root", {"train/c>/usr"}, 0, 0, "follow such links with"},
-      {"a class of test alone", {"test/c/1.png"}, 0, 0, "give the class one name in both, or"},
-      {"a class spelled in two ways", {"test/A/1.png"}, 0, 0, "give the class one name in both"},
+      {"a link out of the root", {"train/c>/usr"}, 0, 0, "set data.follow_links: true"},
+      {"a class of test alone", {"test/c/1.png"}, 0, 0, "use the same name in both, or"},
+      {"a class spelled in two ways", {"test/A/1.png"}, 0, 0, "use the same name in both"},
       {"a page of errors saved as a picture", {"train/a/3.png="}, 0, 0, "data.damaged: skip"},
   };
   const std::vector<Layout> alone = {
-      {"nothing", {}, 0, 0, "belong into train/<class>/"},
+      {"nothing", {}, 0, 0, "put the pictures into train/<class>/"},
       {"one folder too deep", {"bees/train/a/1.png"}, 0, 0, "/bees'"},
-      {"no test", {"train/a/1.png"}, 0, 0, "belong into train/<class>/"},
-      {"classes of classes", {"train/a/b/1.png", "test/a/b/1.png"}, 0, 0, "not into folders below"},
+      {"no test", {"train/a/1.png"}, 0, 0, "put the pictures into train/<class>/"},
+      {"classes of classes", {"train/a/b/1.png", "test/a/b/1.png"}, 0, 0, "not into subfolders"},
       {"pictures without classes", {"train/1.png", "test/1.png"}, 0, 0, "a folder of their own"},
       {"other pictures alone",
        {"train/a/1.webp=", "test/a/1.webp="},
        0,
        0,
-       "put pictures of these"},
+       "no .jpg, .jpeg or .png picture"},
       {"hidden classes alone", {"train/.a/1.png", "test/.a/1.png"}, 0, 0, "a folder of their own"},
-      {"test without pictures", {"train/a/1.png", "test/a/"}, 0, 0, "put those of each class into"},
+      {"test without pictures", {"train/a/1.png", "test/a/"}, 0, 0, "no pictures; put the"},
   };
   const auto look = [](const Layout& layout, const std::vector<std::string>& beside) {
     SCOPED_TRACE(layout.name);
@@ -371,8 +371,8 @@ TEST(ImageFolderTest, LinksThatLeadNowhereAndEmptyFoldersAreSkippedAndNamed) {
   EXPECT_EQ(data.train->count(), 5);
   EXPECT_EQ(data.train->notes(),
             (std::vector<std::string>{
-                "1 file is no .jpg, .jpeg or .png and was skipped: train/cats/notes.txt",
-                "2 links lead nowhere and were skipped: train/ants/x.jpg, train/dogs",
+                "1 file is not .jpg, .jpeg or .png and was skipped: train/cats/notes.txt",
+                "2 broken links were skipped: train/ants/x.jpg, train/dogs",
                 "2 folders have no picture and were skipped: train/aphids, train/cats"}));
   EXPECT_EQ(data.test->notes(),
             (std::vector<std::string>{"1 folder has no picture and was skipped: val/dogs"}));
@@ -496,7 +496,7 @@ TEST(ImageFolderTest, WhatIsMissingIsNamed) {
   folder.write("train/a/1.png", picture("png_rgb"));
   expect_error<DataError>(open, {"test", "no pictures"});
   folder.write("test/x/1.png", picture("png_rgb"));
-  expect_error<DataError>(open, {"test/x", "no such class"});
+  expect_error<DataError>(open, {"test/x", "no class of this name"});
   expect_error<ConfigError>([&] { open_image_folder(folder.path(), {.size = 0}); },
                             {"data.image_size is 0"});
 }
@@ -518,7 +518,7 @@ TEST(ImageFolderTest, FewerPicturesAreOfEachClassInProportion) {
   const DataSplit some = open_data(source);
   EXPECT_EQ(labels(*some.train), (std::vector<int64_t>{0, 1, 2, 0}));
   EXPECT_EQ(labels(*some.test), (std::vector<int64_t>{0, 1, 2, 0, 0, 1, 2, 0}));
-  EXPECT_EQ(some.train->notes().back(), "4 of 12 images are used, of each class in proportion");
+  EXPECT_EQ(some.train->notes().back(), "4 of 12 images are used, in proportion to the classes");
   // The lists and the choice match to the byte; the decoders are known only when files are opened.
   int64_t lists = 0;
   for (const auto& split : {some.train, some.test})

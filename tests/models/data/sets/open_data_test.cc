@@ -32,7 +32,7 @@ TEST(OpenDataTest, MissingFolderAndFile) {
   TempFolder folder;
   std::string missing = folder.path("none");
   expect_error<DataError>([&] { open_data(source("cifar10", missing)); },
-                          {"cifar10: there is no such folder", missing, "data_batch_1.bin",
+                          {"cifar10: there is no folder", missing, "data_batch_1.bin",
                            "cifar-10-batches-bin/data_batch_1.bin", "data.root"});
   expect_error<DataError>([&] { open_data(source("fashion_mnist", folder.path())); },
                           {"fashion_mnist: a file is missing", "train-images-idx3-ubyte.gz"});
@@ -136,7 +136,7 @@ TEST(OpenDataTest, OwnBytesAreChecked) {
                    .class_names = {},
                    .normalization = {}};
   EXPECT_EQ(MemoryDataset(info, {1, 2}, {0, 1}).label(1), 1);
-  expect_error<Error>([&] { MemoryDataset(info, {1}, {0, 1}); }, {"own:", "given 1 bytes"});
+  expect_error<Error>([&] { MemoryDataset(info, {1}, {0, 1}); }, {"own:", "have 1 bytes"});
   expect_error<Error>([&] { MemoryDataset(info, {1, 2}, {0, 2}); }, {"label 2 of image 1"});
   info.class_names = {"one"};
   expect_error<Error>([&] { MemoryDataset(info, {1, 2}, {0, 1}); }, {"1 class names"});

@@ -146,7 +146,7 @@ TEST(PackedTest, APackInChunksIsSmallAndReadInPieces) {
 TEST(PackedTest, AFileOfAnotherKindIsReadWhereItsArraysAreNamed) {
   const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/hdf5/newest.h5";
   expect_error<DataError>([&] { open_packed(path); }, {"newest.h5", "'/train/images' is missing",
-                                                       "say with data.images and data.labels"});
+                                                       "set data.images and data.labels"});
 }
 
 // Writes a pack as another program would: images of a shape, labels of a type.
@@ -195,7 +195,7 @@ TEST(PackedTest, ChannelsThatComeFirstAreAskedAbout) {
   for (const int64_t channels : {1, 3}) {
     write_foreign<int32_t>(path, {5, channels, 28, 28}, "int32");
     expect_error<DataError>([&] { open_packed(path); },
-                            {path, "x 28 x 28]", "images have 1 or 3 channels",
+                            {path, "x 28 x 28]", "images must have 1 or 3 channels",
                              "data.images=/{split}/images", "data.layout=chw"});
     const Hdf5Source source{
         .images = "/{split}/images", .labels = "/{split}/labels", .layout = "chw"};
@@ -205,7 +205,7 @@ TEST(PackedTest, ChannelsThatComeFirstAreAskedAbout) {
     expect_error<DataError>([&] { open_packed(path); }, {"1 or 3 channels", "data.layout: chw"});
   }
   write_foreign<int32_t>(path, {5, 7, 28, 28}, "int32");
-  expect_error<DataError>([&] { open_packed(path); }, {"images have 1 or 3 channels"});
+  expect_error<DataError>([&] { open_packed(path); }, {"images must have 1 or 3 channels"});
 }
 
 TEST(PackedTest, TheHdf5LibraryReadsIt) {
@@ -298,7 +298,7 @@ TEST(PackedTest, AClassStaysOneWhateverItsName) {
 
 TEST(PackedTest, APlaceThatCannotBeWritten) {
   expect_error<ConfigError>([] { write_packed(pictures(), "/nowhere/pack.h5"); },
-                            {"/nowhere/pack.h5", "no folder '/nowhere'"});
+                            {"/nowhere/pack.h5", "folder '/nowhere' does not exist"});
   expect_error<DataError>([] { open_packed("/nowhere/pack.h5"); }, {"/nowhere/pack.h5"});
 }
 
@@ -312,9 +312,9 @@ TEST(PackedTest, OnlyAnOrdinaryFileIsReplaced) {
   for (const auto& [path, text] : {std::pair{link, "is a link"},
                                    {pipe, "is a pipe"},
                                    {busy, "busy.h5.partial' is a pipe"},
-                                   {folder.path(), "names no file"},
+                                   {folder.path(), "is not the name of a file"},
                                    {folder.path("."), "is a folder"},
-                                   {file + "/pack.h5", "is no folder"}})
+                                   {file + "/pack.h5", "is not a folder"}})
     expect_error<ConfigError>([&, path = path] { write_packed(pictures(), path); }, {text});
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
