@@ -264,7 +264,7 @@ TEST_F(CudaTraining, WhatIsNotFiniteIsTracedToTheSameOpAsOnTheCpu) {
         const std::string text = error.what();
         std::smatch found;
         EXPECT_TRUE(
-            std::regex_search(text, found, std::regex("at step (\\d+) .*, (\\w+ in .*), made")))
+            std::regex_search(text, found, std::regex("at step (\\d+) .*, (\\w+ in .*), produced")))
             << text;
         return found.str(1) + ": " + found.str(2);
       }
