@@ -78,7 +78,7 @@ const DeviceChoice& Run::choice() const {
 
 Device Run::device() const {
   const DeviceChoice& chosen = choice();
-  static std::once_flag said;  // once per process: it has one driver, but many runs
+  static std::once_flag said;  // one warning: all runs use one driver
   if (chosen.warning)
     std::call_once(said, [&] {
       log(LogLevel::warning,
