@@ -264,10 +264,9 @@ std::string evaluated(const std::string& dir, const std::string& checkpoint) {
 
 TEST_F(Validation, AnEvaluationOfTheBestSaysWhatChoseIt) {
   run();
-  EXPECT_NE(
-      evaluated(config_.run.dir, "best").find("use the best weights on the validation images"),
-      std::string::npos);
-  EXPECT_NE(evaluated(config_.run.dir, "").find("use the best weights on the validation images"),
+  EXPECT_NE(evaluated(config_.run.dir, "best").find("the best on the validation images"),
+            std::string::npos);
+  EXPECT_NE(evaluated(config_.run.dir, "").find("the best on the validation images"),
             std::string::npos);
   config_.run.dir = folder_.path("other");
   config_.data.validation = {};
