@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the README's two commands where nothing is installed: in a bare root of Debian (debootstrap's
-# minbase, git and make), as three users. Needs root, debootstrap, 6 GiB of disk and an hour per case.
+# minbase, git and make), as three users. Needs root, debootstrap, 6 GiB of disk and 20 minutes per case.
 #   tools/anywhere.sh                        Debian 12 and 13, all cases
 #   tools/anywhere.sh trixie nosudo          one suite, one case (root, sudo, nosudo)
 #   MIRROR=http://... tools/anywhere.sh      packages from this mirror; default: this computer's mirror

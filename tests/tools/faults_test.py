@@ -26,7 +26,7 @@ class Refusals(Test):
             (QUICKSTART, ["run.dir=file"], BAD_WEIGHTS, "is not a folder; check run.dir"),
             (QUICKSTART, ["run.dir=file/run"], BAD_WEIGHTS, "is not a folder; check run.dir"),
             (QUICKSTART, ["run.dir=/proc/tessera"], BAD_WEIGHTS,
-             "the disk has only 0 B free" if os.geteuid() == 0 else "cannot be written: Permission denied"),
+             "the disk has only 0 B free" if os.geteuid() == 0 else "is not writable: Permission denied"),
             (QUICKSTART, ["model.name=vgg19_bn", "data.image_size=512", "data.batch=16384",
                           "data.train_count=16384"], NO_DEVICE, "this computer has"),
             (QUICKSTART, ["memory.limit=1MiB"], NO_DEVICE, "memory.limit: this training needs"),
