@@ -193,7 +193,7 @@ void print_bench_ablation(const std::string& config, const std::vector<std::stri
     std::vector<std::string> words{
         "trainer", "bench", "--json", "--config", config, "--steps", fmt::format("{}", steps)};
     for (const std::string& pass : variant.disabled_passes)
-      words.insert(words.end(), {"--off", pass});
+      words.insert(words.end(), {"--disable-pass", pass});
     words = joined(joined(words, overrides), variant.overrides);
     const Json result = Json::parse(output_of(words, variant.max_isa));
     row.times.push_back(static_cast<double>(result["step_us"].integer()) / 1000);

@@ -83,19 +83,19 @@ void add_bench_command(CLI::App& app, Command& command) {
   add_gpu_flags(*bench, arguments->overrides);
   bench->add_flag("--json", arguments->json, "as JSON");
   bench
-      ->add_option("--off", arguments->compile.disabled_passes,
+      ->add_option("--disable-pass", arguments->compile.disabled_passes,
                    "disable a pass; may be repeated: " + pass_names())
       ->allow_extra_args(false);
   bench
       ->add_flag("--ablation", arguments->ablation,
                  "measure each technique: time and bytes without each pass, and\n"
                  "with other planners, instruction sets and one thread")
-      ->excludes(bench->get_option("--off"));
+      ->excludes(bench->get_option("--disable-pass"));
   bench
       ->add_flag("--infer", arguments->infer,
                  "time inference instead: single images, and batches of data.batch;\n"
                  "--steps is the number of each")
-      ->excludes(bench->get_option("--off"))
+      ->excludes(bench->get_option("--disable-pass"))
       ->excludes(bench->get_option("--ablation"))
       ->excludes(bench->get_option("--repeat"));
   bench->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });

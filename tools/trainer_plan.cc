@@ -407,7 +407,7 @@ void add_plan_command(CLI::App& app, Command& command) {
             "4 if the training needs more of it; with --max-batch: the limit");
   plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--disable-pass,--off", arguments->compile.disabled_passes,
+  plan->add_option("--disable-pass", arguments->compile.disabled_passes,
                    "disable a pass; may be repeated: " + pass_names())
       ->allow_extra_args(false);
   plan->add_flag("--ablation", arguments->ablation,

@@ -74,14 +74,14 @@ struct TuneArguments {
 
 int tune(const TuneArguments& arguments) {
   if (plan_cache().folder().empty())
-    throw ConfigError("tune: cannot keep results, as TESSERA_CACHE is off; set it to a folder");
+    throw ConfigError("tune: no folder can keep the results; set TESSERA_CACHE to one");
   const Tuning tuning = tune_plans(load_config(arguments.config, arguments.overrides),
                                    [](const std::string& line) { write_out(line + '\n'); });
   write_out(fmt::format(
       "measured {} convolutions, {} plans; the convolutions of a training step take {:.3f} ms with "
       "cuDNN's own choice, {:.3f} ms with gpu.plans=autotuned; kept in {}\n",
-      tuning.convolutions, tuning.plans, tuning.rule_microseconds / 1000,
-      tuning.tuned_microseconds / 1000, plan_cache().folder()));
+      tuning.convolutions, tuning.plans, tuning.heuristic_microseconds / 1000,
+      tuning.autotuned_microseconds / 1000, plan_cache().folder()));
   return 0;
 }
 
@@ -103,7 +103,7 @@ void add_profile_command(CLI::App& app, Command& command) {
   profile->add_option("--trace", arguments->trace,
                       "write every op of every step for chrome://tracing and Perfetto");
   profile
-      ->add_option("--off", arguments->options.compile.disabled_passes,
+      ->add_option("--disable-pass", arguments->options.compile.disabled_passes,
                    "disable a pass; may be repeated: " + pass_names())
       ->allow_extra_args(false);
   profile->add_option("--diff", arguments->diff, "show what changed between two --json files")
@@ -114,10 +114,10 @@ void add_profile_command(CLI::App& app, Command& command) {
                     "time ops of many networks on this computer, as JSON for memory.cost_model");
   for (const char* other : {"--config", "--trace", "--json", "--algorithms"})
     profile->get_option("--machine")->excludes(profile->get_option(other));
-  for (const char* other : {"--trace", "--warmup", "--off"})
+  for (const char* other : {"--trace", "--warmup", "--disable-pass"})
     profile->get_option("--algorithms")->excludes(profile->get_option(other));
   for (const char* other : {"--config", "--machine", "--algorithms", "overrides", "--steps",
-                            "--warmup", "--json", "--trace", "--off"})
+                            "--warmup", "--json", "--trace", "--disable-pass"})
     profile->get_option("--diff")->excludes(profile->get_option(other));
   profile->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }

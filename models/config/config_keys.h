@@ -145,8 +145,8 @@ std::vector<std::string> options_of_model(const std::string& name, bool is_layer
 // Returns true if the key has its default value.
 bool is_default(const ConfigKey& key);
 
-// Returns why the key has no effect in this configuration: "with data.name: mnist; it belongs to
-// cifar100". Empty if the key may have an effect or has its default, because printed configurations
+// Returns why the key has no effect in this configuration: "with data.name: mnist; it applies
+// only to cifar100". Empty if it may have an effect or has its default, as printed configurations
 // contain the defaults.
 std::string why_without_effect(const Config& config, const ConfigKey& key);
 

@@ -101,7 +101,7 @@ void add_uses(Uses& uses, CompiledStep& step, int times) {
 }
 
 // Returns the fastest of the plans that ran. Requires that one did.
-const CachedPlan& fastest(const CachedPlans& plans) {
+[[maybe_unused]] const CachedPlan& fastest(const CachedPlans& plans) {
   const auto time = [](const CachedPlan& plan) {
     return plan.microseconds > 0 ? plan.microseconds : 1e300;
   };
@@ -221,8 +221,8 @@ Tuning tune_plans(const Run& given, const std::function<void(const std::string&)
       ++tuning.convolutions;
       tuning.plans += ran;
       const CachedPlan &rule = plans.front(), &best = fastest(plans);
-      tuning.rule_microseconds += use.times * rule.microseconds;
-      tuning.tuned_microseconds += use.times * best.microseconds;
+      tuning.heuristic_microseconds += use.times * rule.microseconds;
+      tuning.autotuned_microseconds += use.times * best.microseconds;
       print(fmt::format("{}: heuristic: engine {} {:.1f} us; fastest of {}: engine {} {:.1f} us",
                         text, rule.engine, rule.microseconds, ran, best.engine, best.microseconds));
     }

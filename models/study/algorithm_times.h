@@ -71,7 +71,7 @@ struct Tuning {
   size_t plans = 0;         // plans that ran
   // The time of all convolutions of one training step, with cuDNN's own choice and with the fastest
   // plans.
-  double rule_microseconds = 0, tuned_microseconds = 0;
+  double heuristic_microseconds = 0, autotuned_microseconds = 0;
 };
 
 // Tunes every step of the configuration's training, and prints a line for each convolution;

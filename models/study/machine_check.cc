@@ -230,7 +230,7 @@ void look_at_gpus(Examination& all) {
 }
 
 // Reports a part of cuDNN on its own line if it has a fault or several copies.
-void look_at_dnn_parts(Examination& all) {
+[[maybe_unused]] void look_at_dnn_parts(Examination& all) {
   const std::vector<CudaPart> parts = cuda_dnn_parts();
   if (parts.empty()) return;
   std::string text = fmt::format("{} files, each tried in a child process", parts.size());

@@ -155,11 +155,11 @@ class Refusals(Test):
         words = ("--config", QUICKSTART, "data.batch=4", "threads=2", "model.widths=[4,4,8,8]")
         whole = json.loads(self.succeed("bench", *words, "--steps", 2, "--json"))
         off = [word for name in ("in_place", "fuse_pointwise", "fuse_epilogues", "order_updates")
-               for word in ("--off", name)]
+               for word in ("--disable-pass", name)]
         less = json.loads(self.succeed("bench", *words, "--steps", 2, "--json", *off))
         self.assertLess(whole["arena_bytes"], less["arena_bytes"])
         self.assertEqual(whole["loss"], less["loss"])
-        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], "bench", *words, "--off", "speedup")
+        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], "bench", *words, "--disable-pass", "speedup")
         plans = json.loads(self.succeed("plan", *words, "--ablation", "--json"))
         times = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--json"))
         names = ["simplify", "dead_code", "common_subexpressions", "fold_constants", "fuse_pointwise",

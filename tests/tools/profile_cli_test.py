@@ -46,9 +46,9 @@ class Profile(ProgramTest):
         self.assertEqual({op["algorithm"] for op in eigen["ops"] if op["flops"] and "conv2d" in op["op"]},
                          {"eigen"})
         # Prologues are off, because a value that several ops recompute counts for each of them.
-        once = ["--off", "fuse_prologues", "--off", "fuse_late_prologues"]
+        once = ["--disable-pass", "fuse_prologues", "--disable-pass", "fuse_late_prologues"]
         together = json.loads(self.succeed(*words, "--json", *once))["ops"]
-        apart = json.loads(self.succeed(*words, "--json", *once, "--off", "fuse_epilogues"))["ops"]
+        apart = json.loads(self.succeed(*words, "--json", *once, "--disable-pass", "fuse_epilogues"))["ops"]
         self.assertGreater(len(apart), len(together))
         self.assertEqual(sum(op["flops"] for op in apart), sum(op["flops"] for op in together))
 
@@ -88,7 +88,7 @@ class Profile(ProgramTest):
         words = ("profile", "--config", QUICKSTART, "model.widths=[4,4,8,8]", "data.batch=16", "threads=2", "--steps")
         self.fail_with(MISUSE, ["--steps"], *words, 0)
         self.fail_with(MISUSE, ["mode=graph"], *words, 1, "mode=eager")
-        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *words, 1, "--off", "speedup")
+        self.fail_with(MISUSE, ["'speedup'", "fuse_pointwise"], *words, 1, "--disable-pass", "speedup")
         self.fail_with(MISUSE, ["no/where", "cannot be written"], *words, 1, "--trace", "no/where")
         self.fail_with(NO_DEVICE, ["gpu:77", "cpu:0"], *words, 1, "device=gpu:77")
 

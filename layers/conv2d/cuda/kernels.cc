@@ -108,7 +108,7 @@ class DnnConvKernel final : public Kernel {
       : request_(request),
         plans_(std::move(plans)),
         properties_(*target.properties),
-        tuned_(target.gpu.plans == GpuPlans::autotuned),
+        autotuned_(target.gpu.plans == GpuPlans::autotuned),
         place_(op_at(current_op(), current_module_path())) {
     make_plan();
   }
@@ -120,7 +120,7 @@ class DnnConvKernel final : public Kernel {
       if (has_run_) return plan_->run(gpu, now);
       const std::string fault = fault_of([&] { plan_->run(gpu, now); });
       has_run_ = fault.empty();
-      if (has_run_ && tuned_ && !measured(plans_.front())) note_unmeasured(request_);
+      if (has_run_ && autotuned_ && !measured(plans_.front())) note_unmeasured(request_);
       if (has_run_) return;
       give_up(fault);
       make_plan();
@@ -159,7 +159,7 @@ class DnnConvKernel final : public Kernel {
   const ConvRequest request_;
   CachedPlans plans_;  // plans not given up; plan_ is made from the first
   const DeviceProperties& properties_;
-  const bool tuned_;
+  const bool autotuned_;
   const std::string place_;
   bool has_run_ = false;
   std::optional<ConvPlanRun> plan_;

@@ -161,7 +161,9 @@ class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
                             utf8_printable(name),
                             link.type == H5L_TYPE_EXTERNAL ? "an external link to another file"
                                                            : "a user-defined link"));
-      if (++links > kMaxLinks) fail_at(path, "its soft links form a cycle");
+      if (++links > kMaxLinks)
+        fail_at(path,
+                fmt::format("it leads over more than {} soft links, maybe a cycle", kMaxLinks));
       std::vector<char> target(std::min<size_t>(link.u.val_size, 4096) + 1);
       H5Lget_val(at, name.c_str(), target.data(), target.size() - 1, H5P_DEFAULT);
       const std::deque<std::string> before = parts_of(target.data());
