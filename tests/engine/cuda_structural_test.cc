@@ -50,7 +50,7 @@ TEST_F(CudaStructural, Expand) {
         Case{{4, 1, 6}, {4, 5, 6}}, Case{{1, 5, 1, 3}, {2, 3, 5, 4, 3}}, Case{{1}, {0}},
         Case{{2, 1, 3, 1, 2}, {2, 3, 3, 5, 2}}})
     for (const DType dtype : kDTypes)
-      expect_bits([&](const Tensors& in) { return Tensors{expand(in[0], to)}; },
+      expect_bits([&, to = to](const Tensors& in) { return Tensors{expand(in[0], to)}; },
                   {numbers(from, dtype)}, to.text());
 }
 

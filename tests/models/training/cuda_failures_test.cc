@@ -147,7 +147,7 @@ threads: 1
   std::string fault_of_the_next() const;
 
   static constexpr const char* kNone = "none";
-  const GpuDouble double_;
+  const GpuDouble double_{};
   TemporaryFolder temporary_;
   std::string right_;                // the result of a training
   cuda_double_held held_{};          // the context's resources after it

@@ -162,7 +162,7 @@ double best_price(const Config& config, const DataNeed& data, Remedy::Changes ch
     } catch (const Error&) {  // no effect
       continue;
     }
-    const auto look = [&](const Config& other) {
+    const auto look = [&, price = price](const Config& other) {
       const BatchSearch::Need need = search.need(other);
       if (need.bytes <= limit) best = std::min(best, need.time / now - 1 + price);
     };
