@@ -102,13 +102,21 @@ Source source_of(const Edge& edge) {
 class Reach {
  public:
   explicit Reach(std::span<const Tensor> wrt) {
-    for (const Tensor& x : wrt) wanted_.insert(source_of(edge_of(x.shared())));
+    for (size_t i = 0; i < wrt.size(); ++i)
+      wanted_[source_of(edge_of(wrt[i].shared()))].push_back(i);
   }
 
   bool wants(const Edge& edge) const {
     return (edge.node && leads_on(*edge.node)) || wants(source_of(edge));
   }
   bool wants(const Source& source) const { return wanted_.contains(source); }
+  // Returns the places in wrt of a wanted source.
+  const std::vector<size_t>& places(const Source& source) const { return wanted_.at(source); }
+  // Returns how many gradients of this leaf are still to come, after one of them.
+  int rest_after_one(const Source& leaf) { return --users_[leaf]; }
+  void add_user(const Edge& edge) {
+    if (edge.leaf) ++users_[source_of(edge)];
+  }
   // Returns whether an input of the node is wanted or leads to a wanted source.
   bool leads_on(const TapeNode& node) const { return reaches_.at(&node); }
 
@@ -130,32 +138,42 @@ class Reach {
       stack.pop_back();
       if (reaches_.contains(node)) continue;
       bool any = false;
-      for (const Edge& edge : node->edges) any = any || wants(edge);
+      for (const Edge& edge : node->edges) {
+        any = any || wants(edge);
+        add_user(edge);
+      }
       reaches_[node] = any;
     }
   }
 
  private:
-  std::set<Source> wanted_;
+  std::map<Source, std::vector<size_t>> wanted_;  // and their places in wrt
+  std::map<Source, int> users_;                   // the nodes that use a leaf
   std::unordered_map<const TapeNode*, bool> reaches_;
 };
 
 class Backward {
  public:
-  Backward(std::span<const Tensor> wrt, bool create_graph)
-      : reach_(wrt), create_graph_(create_graph) {}
+  Backward(std::span<const Tensor> wrt, bool create_graph, const GradientSink& sink)
+      : wrt_(wrt), reach_(wrt), create_graph_(create_graph), sink_(sink), passed_(wrt.size()) {}
 
-  // An undefined `upstream` means ones.
-  void start(const Tensor& loss, const Tensor& upstream) {
-    const auto& impl = loss.shared();
-    if (impl->stop) throw Error("gradients: " + impl->stop->reason);
-    if (!impl->tracked())
-      throw Error(
-          fmt::format("gradients: the loss ({}) depends on no tracked tensor; it was computed in a "
-                      "NoGradScope or from untracked tensors only",
-                      loss.spec().text()));
-    if (impl->node) reach_.visit(impl->node.get());
-    arrive(edge_of(impl), upstream.defined() ? upstream : full(loss.shape(), 1.0, loss.dtype()));
+  // An undefined upstream gradient means ones.
+  void start(std::span<const Tensor> outputs, std::span<const Tensor> upstream) {
+    for (const Tensor& output : outputs) {
+      const auto& impl = output.shared();
+      if (impl->stop) throw Error("gradients: " + impl->stop->reason);
+      if (!impl->tracked())
+        throw Error(fmt::format(
+            "gradients: the loss ({}) depends on no tracked tensor; it was computed in a "
+            "NoGradScope or from untracked tensors only",
+            output.spec().text()));
+      if (impl->node) reach_.visit(impl->node.get());
+      reach_.add_user(edge_of(impl));
+    }
+    for (size_t i = 0; i < outputs.size(); ++i)
+      arrive(edge_of(outputs[i].shared()), upstream[i].defined()
+                                               ? upstream[i]
+                                               : full(outputs[i].shape(), 1.0, outputs[i].dtype()));
   }
 
   void run() {
@@ -165,11 +183,8 @@ class Backward {
       pending_.erase(last);
       step(pending.node, pending.grads);
     }
-  }
-
-  Tensor gradient_of(const Tensor& x) const {
-    auto found = grads_.find(source_of(edge_of(x.shared())));
-    return found == grads_.end() ? Tensor() : found->second;
+    for (size_t i = 0; i < wrt_.size(); ++i)
+      if (!passed_[i]) sink_(i, zeros(wrt_[i].shape(), wrt_[i].dtype()));
   }
 
  private:
@@ -178,10 +193,30 @@ class Backward {
     Tensors grads;
   };
 
+  // Passes on the gradient of a wanted source, which is complete.
+  void pass(const Source& source, Tensor grad) {
+    static const auto untracked = make_gradient_stop(
+        "the tensor depends on the result of an earlier gradients() without CreateGraph::yes; pass "
+        "CreateGraph::yes to the earlier call, or detach() its result");
+    if (!create_graph_) {
+      grad = detach(grad);
+      grad.impl()->stop = untracked;
+    }
+    const DeviceScope device(grad.device());
+    const std::vector<size_t>& places = reach_.places(source);
+    for (size_t place : places) {
+      passed_[place] = true;
+      sink_(place, place == places.back() ? std::move(grad) : grad);
+    }
+  }
+
   void arrive(const Edge& edge, const Tensor& grad) {
     if (edge.leaf) {
-      Tensor& sum = grads_[source_of(edge)];
-      sum = accumulate(sum, grad);
+      if (!reach_.wants(edge)) return;  // an output that is a leaf
+      const Source leaf = source_of(edge);
+      auto sum = sums_.try_emplace(leaf).first;
+      sum->second = accumulate(sum->second, grad);
+      if (reach_.rest_after_one(leaf) == 0) pass(leaf, std::move(sums_.extract(sum).mapped()));
       return;
     }
     Pending& pending = pending_[edge.node->order];
@@ -200,7 +235,7 @@ class Backward {
       const Source source{&node, static_cast<int>(o)};
       if (!reach_.wants(source)) continue;
       any = true;
-      grads_[source] = grads[o];
+      if (grads[o].defined()) pass(source, grads[o]);
       for (size_t other = 0; node.is_function && other < grads.size(); ++other)
         if (other != o && grads[other].defined())
           throw Error(
@@ -252,15 +287,17 @@ class Backward {
             fmt::format("{}: its grad() must return a gradient like input {}, {}, but returns {}; "
                         "sum or cast() the gradient",
                         op_at(node.op->name(), node.module_path), i, input.text(), given.text()));
-      arrive(edges[i], input_grads[i]);
-      input_grads[i] = Tensor();
+      arrive(edges[i], std::exchange(input_grads[i], Tensor()));
     }
   }
 
+  const std::span<const Tensor> wrt_;
   Reach reach_;
   const bool create_graph_;
+  const GradientSink& sink_;
+  std::vector<bool> passed_;             // to the sink, by place in wrt
   std::map<uint64_t, Pending> pending_;  // by order of recording; the last runs next
-  std::map<Source, Tensor> grads_;       // for leaves and wanted intermediate tensors
+  std::map<Source, Tensor> sums_;        // for leaves whose gradient is incomplete
 };
 
 }  // namespace
@@ -359,37 +396,7 @@ Tensor requires_grad(const Tensor& x) {
   return handle;
 }
 
-Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
-                 std::span<const Tensor> wrt, CreateGraph create_graph) {
-  std::optional<NoGradScope> no_tape;
-  const bool differentiated = create_graph == CreateGraph::yes;
-  if (!differentiated) no_tape.emplace();
-  struct Flag {
-    bool outer = std::exchange(backward_now, true);
-    ~Flag() { backward_now = outer; }
-  } flag;
-  Backward backward(wrt, differentiated);
-  for (size_t i = 0; i < outputs.size(); ++i) backward.start(outputs[i], upstream[i]);
-  backward.run();
-  static const auto untracked = make_gradient_stop(
-      "the tensor depends on the result of an earlier gradients() without CreateGraph::yes; pass "
-      "CreateGraph::yes to the earlier call, or detach() its result");
-  Tensors result;
-  for (const Tensor& leaf : wrt) {
-    Tensor grad = backward.gradient_of(leaf);
-    if (!grad.defined()) {
-      grad = zeros(leaf.shape(), leaf.dtype());
-    } else if (!differentiated) {
-      grad = detach(grad);
-      grad.impl()->stop = untracked;
-    }
-    result.push_back(std::move(grad));
-  }
-  return result;
-}
-
-Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream,
-                  CreateGraph create_graph) {
+static void check_loss(const Tensor& loss, const Tensor& upstream, std::span<const Tensor> wrt) {
   if (!upstream.defined() && loss.elements() != 1)
     throw ShapeError(
         fmt::format("gradients: the loss must have one element, but is {}; pass an upstream "
@@ -405,6 +412,39 @@ Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor&
       throw Error(fmt::format("gradients: {} is not tracked; use a parameter or requires_grad(x)",
                               x.spec().text()));
   }
+}
+
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+              std::span<const Tensor> wrt, CreateGraph create_graph, const GradientSink& sink) {
+  std::optional<NoGradScope> no_tape;
+  const bool differentiated = create_graph == CreateGraph::yes;
+  if (!differentiated) no_tape.emplace();
+  struct Flag {
+    bool outer = std::exchange(backward_now, true);
+    ~Flag() { backward_now = outer; }
+  } flag;
+  Backward backward(wrt, differentiated, sink);
+  backward.start(outputs, upstream);
+  backward.run();
+}
+
+Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                 std::span<const Tensor> wrt, CreateGraph create_graph) {
+  Tensors result(wrt.size());
+  backward(outputs, upstream, wrt, create_graph,
+           [&](size_t i, Tensor gradient) { result[i] = std::move(gradient); });
+  return result;
+}
+
+void gradients(const Tensor& loss, std::span<const Tensor> wrt, const GradientSink& sink) {
+  check_loss(loss, {}, wrt);
+  const Tensor ones;
+  backward(std::span(&loss, 1), std::span(&ones, 1), wrt, CreateGraph::no, sink);
+}
+
+Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream,
+                  CreateGraph create_graph) {
+  check_loss(loss, upstream, wrt);
   return backward(std::span(&loss, 1), std::span(&upstream, 1), wrt, create_graph);
 }
 

@@ -1,6 +1,7 @@
 // Reverse-mode gradients.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "tessera/engine/tensor.h"
@@ -24,6 +25,12 @@ enum class CreateGraph : bool { no, yes };
 // way has been overwritten.
 Tensors gradients(const Tensor& loss, std::span<const Tensor> wrt, const Tensor& upstream = {},
                   CreateGraph create_graph = CreateGraph::no);
+
+// Passes d loss / d wrt[i] to sink(i, gradient) as soon as it is complete, before gradients that
+// come later in the backward pass are computed: what the sink frees or sends need not wait for
+// them. Each i is passed once; the order follows from the tape. Otherwise as above.
+using GradientSink = std::function<void(size_t, Tensor)>;
+void gradients(const Tensor& loss, std::span<const Tensor> wrt, const GradientSink& sink);
 
 // Returns a handle to x's values that may have a gradient; x itself if it is such a handle already,
 // as parameters are. Throws ShapeError for integers, Error if x depends on tracked tensors.

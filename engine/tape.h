@@ -64,8 +64,10 @@ struct LeafDependencies {
 };
 LeafDependencies leaves_of(const Tensor& tensor);
 
-// Returns gradients() of several tracked outputs at once, each with its upstream gradient, which is
-// ones if undefined.
+// gradients() of several tracked outputs at once, each with its upstream gradient, which is ones if
+// undefined.
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+              std::span<const Tensor> wrt, CreateGraph create_graph, const GradientSink& sink);
 Tensors backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
                  std::span<const Tensor> wrt, CreateGraph create_graph);
 

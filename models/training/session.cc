@@ -1,6 +1,8 @@
 #include "tessera/models/training/session.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -144,40 +146,52 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
 Session::~Session() = default;
 
 Session::Part Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
-                                  double share, const Tensor& scale) {
+                                  double share, const Tensor& scale, const GradientSum& sum) {
   Tensor logits = (*model_)(normalized(images, normalization_));
   Tensor loss = training_loss(config_.loss, logits, labels, targets, scale);
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);
   logits = Tensor();  // eager: from here on only the tape holds what gradients need
-  return {loss, correct, gradients(loss, store_.parameters())};
+  const Tensors parameters = store_.parameters();
+  Part part{detach(loss), correct, Tensors(parameters.size())};
+  gradients(std::exchange(loss, Tensor()), parameters,
+            [&](size_t i, Tensor gradient) { part.gradients[i] = sum(i, std::move(gradient)); });
+  return part;
 }
 
-// Runs the parts of a batch one after the other; the memory of a part is free when the next begins.
+// Sums of 1, 2, 4, ... parts are added as the digits of a binary counter are carried: when part k
+// is done, one addition for each 1 bit at the end of k, so log2(parts) sums wait. This tree depends
+// on the number of parts alone. A gradient is added as soon as it is complete.
 Session::Part Session::train_parts(const Tensors& arguments) {
   const int64_t batch = arguments[0].shape()[0];
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
   const Tensor targets = mixes_ ? arguments[4] : Tensor();
-  if (parts == 1) return train_part(arguments[0], arguments[1], targets, 1, {});
-  const Tensor scale = mixes_ ? Tensor() : class_weight_scale(config_.loss, arguments[1]);
-  Part all;
+  const Tensor scale =
+      parts == 1 || mixes_ ? Tensor() : class_weight_scale(config_.loss, arguments[1]);
+  std::vector<Part> waiting;
   for (int64_t k = 0; k < parts; ++k) {
     const int64_t first = batch * k / parts, last = batch * (k + 1) / parts;
-    const auto cut = [&](const Tensor& x) { return x ? rows(x, first, last) : x; };
-    Part part = train_part(cut(arguments[0]), cut(arguments[1]), cut(targets),
-                           static_cast<double>(last - first) / static_cast<double>(batch), scale);
-    if (k == 0) {
-      all = std::move(part);
-      continue;
-    }
-    all.loss = all.loss + part.loss;
-    all.correct = all.correct + part.correct;
-    for (size_t i = 0; i < all.gradients.size(); ++i) {
+    const auto cut = [&](const Tensor& x) { return x && parts > 1 ? rows(x, first, last) : x; };
+    const auto carried = waiting.end() - (k + 1 < parts ? std::countr_one(static_cast<uint64_t>(k))
+                                                        : std::ssize(waiting));
+    const auto add = [&](const auto& value_of, Tensor value) {
       const NoGradScope no_grad;
-      all.gradients[i] = all.gradients[i] + std::exchange(part.gradients[i], Tensor());
-    }
+      for (auto sum = waiting.end(); sum != carried;)
+        value = std::exchange(value_of(*--sum), Tensor()) + value;
+      return value;
+    };
+    Part part = train_part(cut(arguments[0]), cut(arguments[1]), cut(targets),
+                           static_cast<double>(last - first) / static_cast<double>(batch), scale,
+                           [&](size_t i, Tensor gradient) {
+                             return add([i](Part& x) -> Tensor& { return x.gradients[i]; },
+                                        std::move(gradient));
+                           });
+    part.loss = add(std::mem_fn(&Part::loss), part.loss);
+    part.correct = add(std::mem_fn(&Part::correct), part.correct);
+    waiting.erase(carried, waiting.end());
+    waiting.push_back(std::move(part));
   }
-  return all;
+  return waiting.front();
 }
 
 Tensors Session::train(const Tensors& arguments) {

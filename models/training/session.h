@@ -83,13 +83,15 @@ class Session {
   std::vector<MemoryItem> step_regions() const;
   Tensors train(const Tensors& arguments);
   Tensors evaluate(const Tensors& arguments);
-  // The results for a part of a batch, or for all of it.
+  // The results for a part of a batch, or their sums for several parts.
   struct Part {
     Tensor loss, correct;
     Tensors gradients;
   };
+  // Returns what becomes of the gradient of parameter i.
+  using GradientSum = std::function<Tensor(size_t i, Tensor gradient)>;
   Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share,
-                  const Tensor& scale);
+                  const Tensor& scale, const GradientSum& sum);
   Part train_parts(const Tensors& arguments);
   void update(Tensors gradients, const Tensor& lr);
 

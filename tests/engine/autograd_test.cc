@@ -57,6 +57,24 @@ TEST(Autograd, UnusedLeavesHaveZeroGradients) {
   EXPECT_EQ(grads[1].to_vector<double>(), (std::vector<double>{0, 0}));
 }
 
+// Each once and whole, the later in the forward pass first; w is used twice, u not at all.
+TEST(Autograd, ASinkReceivesAGradientOnceItIsComplete) {
+  const Tensor w = requires_grad(normal({3}, 8)), v = requires_grad(normal({3}, 9)),
+               u = requires_grad(normal({3}, 10));
+  const Tensors wrt{u, w, v, w};
+  const auto loss = [&] {
+    const Tensor square = w * w;
+    return sum(square * exp(v));
+  };
+  const Tensors wanted = gradients(loss(), wrt);
+  std::vector<size_t> order;
+  gradients(loss(), wrt, [&](size_t i, Tensor gradient) {
+    order.push_back(i);
+    EXPECT_EQ(gradient.to_vector<double>(), wanted[i].to_vector<double>()) << i;
+  });
+  EXPECT_EQ(order, (std::vector<size_t>{2, 1, 3, 0}));
+}
+
 TEST(Autograd, BadCallsExplain) {
   Tensor x = requires_grad(normal({2}, 8));
   EXPECT_THROW(gradients(x, Tensors{x}), ShapeError);
