@@ -73,6 +73,11 @@ class DeviceLost : public DeviceError {
   using DeviceError::DeviceError;
 };
 
+// Another process of the same training that is lost or does not answer.
+class PeerError : public DeviceError {
+  using DeviceError::DeviceError;
+};
+
 class OutOfMemory : public DeviceError {
   using DeviceError::DeviceError;
 };

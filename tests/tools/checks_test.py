@@ -108,12 +108,12 @@ class Includes(Checks):
         self.assert_caught("check_includes", "engine/op.h: named as a public header")
 
     def test_too_many_public_headers(self):
-        names = [f"h{i}.h" for i in range(44)]
+        names = [f"h{i}.h" for i in range(47)]
         for name in names:
             self.write("engine/" + name, "")
         listing = "tessera_tier(engine\n  HEADERS\n    " + "\n    ".join(names) + "\n  SOURCES)\n"
         self.write("engine/CMakeLists.txt", listing)
-        self.assert_caught("check_includes", "44 public headers outside layers/")
+        self.assert_caught("check_includes", "47 public headers outside layers/")
 
     def test_the_umbrella_has_all_ops(self):
         listing = (Path(__file__).resolve().parents[2] / "layers/CMakeLists.txt").read_text("utf-8")
