@@ -24,6 +24,7 @@
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/cross_entropy.h"
 #include "tessera/layers/ops/dropout.h"
+#include "tessera/layers/ops/exchange.h"
 #include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/ops/group_norm.h"
 #include "tessera/layers/ops/image_normalize.h"

@@ -173,6 +173,18 @@ std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scra
 
 namespace {
 
+// Puts an update on the list of the DeferUpdatesScope, if there is one. Returns the tensors that
+// it would update, or nothing.
+Tensors deferred(const OpPtr& op, const Tensors& inputs, size_t outputs) {
+  std::vector<DeferredUpdate>* list = deferred_updates();
+  if (list == nullptr || op->updates(0) < 0) return {};
+  list->push_back({op, inputs, current_module_path()});
+  Tensors same;
+  for (size_t i = 0; i < outputs; ++i)
+    same.push_back(inputs[static_cast<size_t>(op->updates(static_cast<int>(i)))]);
+  return same;
+}
+
 // apply() without the location of its errors.
 Tensors call(const OpPtr& op, const Tensors& inputs) {
   Device device = current_device();
@@ -186,6 +198,7 @@ Tensors call(const OpPtr& op, const Tensors& inputs) {
   check_devices(*op, inputs, device);
   Specs specs = op->infer(in);
   for (TensorSpec& spec : specs) spec.device = device;
+  if (Tensors same = deferred(op, inputs, specs.size()); !same.empty()) return same;
 
   bool tape = should_record(inputs);
   Tensors pinned = inputs;

@@ -11,6 +11,7 @@ namespace {
 thread_local bool training = false;
 thread_local std::string module_path;
 thread_local RandomScope* random_scope = nullptr;
+thread_local std::vector<DeferredUpdate>* deferred = nullptr;
 
 }  // namespace
 
@@ -30,14 +31,20 @@ ModulePathReset::ModulePathReset(std::string fresh) : outer_(std::move(module_pa
 }
 ModulePathReset::~ModulePathReset() { module_path = std::move(outer_); }
 
-RandomScope::RandomScope(uint64_t seed, const Tensor& position)
-    : outer_(random_scope), seed_(seed), position_(position) {
+RandomScope::RandomScope(uint64_t seed, const Tensor& position, uint64_t first_call)
+    : outer_(random_scope), seed_(seed), position_(position), calls_(first_call) {
   if (position.dtype() != DType::i64 || position.elements() != 2)
     throw ShapeError(
         fmt::format("RandomScope: position must be int64[2], but is {}", position.spec().text()));
   random_scope = this;
 }
 RandomScope::~RandomScope() { random_scope = outer_; }
+
+DeferUpdatesScope::DeferUpdatesScope(std::vector<DeferredUpdate>& list) : outer_(deferred) {
+  deferred = &list;
+}
+DeferUpdatesScope::~DeferUpdatesScope() { deferred = outer_; }
+std::vector<DeferredUpdate>* deferred_updates() { return deferred; }
 
 RandomCall next_random_call(std::string_view op_name) {
   RandomScope* scope = random_scope;

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/engine/tensor.h"
 
 namespace tessera {
+
+class Op;  // op.h
 
 // Batch norm and dropout behave differently in training and in evaluation. Default: evaluation.
 class TrainingScope {
@@ -51,10 +55,10 @@ class ModulePathReset {
 // The random numbers of random ops (dropout), from a counter-based generator. `seed` gives the
 // keys. `position` is the counter, int64[2] = {step, index of the batch's first sample}, which the
 // host changes before every step, so that a captured step is not captured again. Calls within a
-// scope are counted, so each has its own numbers.
+// scope are counted from `first_call` on, so each has its own numbers.
 class RandomScope {
  public:
-  RandomScope(uint64_t seed, const Tensor& position);
+  RandomScope(uint64_t seed, const Tensor& position, uint64_t first_call = 0);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
@@ -64,7 +68,7 @@ class RandomScope {
   RandomScope* outer_;
   uint64_t seed_;
   Tensor position_;
-  uint64_t calls_ = 0;
+  uint64_t calls_;
 };
 
 // The key of one call of a random op, derived from (seed, module path, call within the scope).
@@ -73,5 +77,24 @@ struct RandomCall {
   Tensor position;
 };
 RandomCall next_random_call(std::string_view op_name);  // throws Error without a RandomScope
+
+// While this scope exists, ops that update persistent tensors (running statistics) are not applied
+// but put on a list; their results are the tensors as they are. The caller applies them.
+struct DeferredUpdate {
+  std::shared_ptr<const Op> op;
+  std::vector<Tensor> inputs;
+  std::string module_path;
+};
+class DeferUpdatesScope {
+ public:
+  explicit DeferUpdatesScope(std::vector<DeferredUpdate>& list);
+  ~DeferUpdatesScope();
+  DeferUpdatesScope(const DeferUpdatesScope&) = delete;
+  DeferUpdatesScope& operator=(const DeferUpdatesScope&) = delete;
+
+ private:
+  std::vector<DeferredUpdate>* outer_;
+};
+std::vector<DeferredUpdate>* deferred_updates();  // nullptr without a scope
 
 }  // namespace tessera

@@ -18,8 +18,10 @@
 #include "tessera/models/study/doctor.h"
 #include "tessera/models/study/verify_plan.h"
 #include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/processes.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/exchange/join.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/number.h"
@@ -41,6 +43,8 @@ struct Arguments {
 
 std::atomic<int> g_signal{0};
 std::atomic<bool> g_save{false};
+std::shared_ptr<Exchange> g_processes;  // set in a training that mpirun started
+bool g_told_by_leader = false;          // the error of this process
 
 // Handles signals. The first SIGTERM, SIGINT, SIGHUP or SIGPIPE stops the training after its step;
 // later ones have no effect. SIGUSR1, by which SLURM announces the end of a job, requests a
@@ -168,13 +172,18 @@ int run_train(const Arguments& arguments) {
                     static_cast<double>(verified.arena_bytes) / (1 << 20),
                     static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
+  g_processes = join_processes(config.distributed.timeout);
   catch_signals();
   TrainOptions options = arguments.train;
+  options.exchange = g_processes;
   options.stop = &g_signal;
   options.save = &g_save;
-  options.quiet = arguments.quiet;
+  const bool follows = g_processes && g_processes->rank() > 0;
+  options.quiet = arguments.quiet || follows;
+  if (follows) set_log_level(LogLevel::error);  // the leader warns
   options.command = arguments.command;
   const TrainResult result = train_and_print(config, options);
+  if (follows) return result.stopped_by != 0 ? 128 + result.stopped_by : 0;
   const int code = tell_result(config, result, arguments.quiet);
   forgive_lost_lines(config);
   return code;
@@ -356,19 +365,34 @@ int dispatch(int argc, char** argv) {
   return command();
 }
 
-}  // namespace
+// Ends the other processes of a training that failed, after its error has been printed.
+int with_others(int code) {
+  if (g_processes && code != 0 && code < 128 && !g_told_by_leader) g_processes->abort(code);
+  g_processes.reset();
+  return code;
+}
 
-int main(int argc, char** argv) {
-  begin_program();
+int run_program(int argc, char** argv) {
   try {
     return end_program("trainer", dispatch(argc, argv));
   } catch (const tessera::ConfigErrors& errors) {  // each error begins with its location
     fmt::print(stderr, "{}\n", errors.what());
     return errors.exit_code();
+  } catch (const CommonError& error) {
+    g_told_by_leader = g_processes && g_processes->rank() > 0;
+    if (!g_told_by_leader) print_error(fmt::format("trainer: {}", error.what()));
+    return error.exit_code();
   } catch (const tessera::Error& error) {
     print_error(fmt::format("trainer: {}", error.what()));
     return error.exit_code();
   } catch (const std::exception& error) {
     return end_program("trainer", error);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  begin_program();
+  return with_others(run_program(argc, argv));
 }

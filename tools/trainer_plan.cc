@@ -19,6 +19,7 @@
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/processes.h"
 #include "tessera/models/training/remedies.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/context.h"
@@ -43,12 +44,17 @@ struct Arguments {
   int64_t max_bytes = -1, limit = -1, device_memory = -1;
   std::string gpu_limit_name = "--device-memory";
   double slowdown = 0;
+  int processes = 1;
   bool json = false, draw = false, max_batch = false, ablation = false, budgets = false;
   CompileOptions compile;
 };
 
 Run planned_run(const Arguments& arguments, const Config& config) {
-  return {config, Purpose::training, {}, arguments.compile};
+  const int processes = arguments.processes;
+  Run run = Run::shared(config, processes > 1 ? std::make_shared<Exchange>(0, processes) : nullptr,
+                        arguments.compile);
+  require_shareable(run);
+  return run;
 }
 
 // Returns the plan, or a recording of eager mode, which has no plan.
@@ -364,6 +370,7 @@ void exclude(CLI::App& plan) {
   apart("--dump-after", {"--json", "--draw", "--csv", "--html", "--svg", "--beside", "--why"});
   apart("--json", {"--draw", "--html", "--svg", "--why"});
   apart("--draw", {"--svg", "--why"});
+  apart("--processes", {"--diff", "--ablation", "--export-recompute"});
   apart("--device-memory", {"--diff", "--limit"});
   plan.get_option("--limit")->needs(plan.get_option("--max-batch"));
   plan.get_option("--slowdown")->needs(plan.get_option("--max-batch"));
@@ -405,6 +412,9 @@ void add_plan_command(CLI::App& app, Command& command) {
   add_bytes(*plan, "--device-memory", arguments->device_memory,
             "memory of the GPU that device names, which need not be present (80GiB): exit with\n"
             "4 if the training needs more of it; with --max-batch: the limit");
+  plan->add_option("--processes", arguments->processes,
+                   "the memory of one of so many processes (mpirun) that share the training")
+      ->check(CLI::Range(1, 4096));
   plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
   plan->add_option("--disable-pass", arguments->compile.disabled_passes,

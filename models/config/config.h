@@ -334,6 +334,10 @@ struct ResumeConfig {
   bool exact = false;  // refuse to resume in an environment that may change the bits
 };
 
+struct DistributedConfig {
+  int timeout = 60;  // seconds
+};
+
 struct RunConfig {
   std::string dir = "runs/run";
 };
@@ -361,6 +365,7 @@ struct Config {
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   ResumeConfig resume;
+  DistributedConfig distributed;
   RunConfig run;
   // Keys of the file that an override made meaningless: "optimizer.nesterov: true (a.yaml:3)".
   std::vector<std::string> ignored_keys;

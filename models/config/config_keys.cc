@@ -347,6 +347,8 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
 
     {"resume.exact", &c.resume.exact, any(), "refuse to resume with another instruction set, device, kernels setting, build or C library than in the run's env.json, as the bits may differ; false: only warn"},
 
+    {"distributed.timeout", &c.distributed.timeout, at_least(1, 86400), "of several processes (mpirun): seconds that one waits for another before the training fails"},
+
     {"run.dir", &c.run.dir, any(), "folder for results"},
   };
 }

@@ -12,6 +12,7 @@
 
 #include "tessera/models/data/images/picture.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/exchange/part_tree.h"
 #include "tessera/runtime/start_thread.h"
 
 namespace tessera {
@@ -24,26 +25,38 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The part of each process in an epoch of `count` samples.
+// The share of a process in an epoch of `count` samples.
 struct Shares {
-  int64_t count, batch, rank, world;
+  int64_t count, batch;
+  int rank, world;
+  int64_t parts;
   bool drop_last;
 
-  int64_t global() const { return batch * world; }
-  int64_t batches() const {
-    int64_t rest = count % global();
-    return count / global() + (!drop_last && rest >= world ? 1 : 0);
-  }
-  // Positions [begin, end) in the epoch's order.
+  int64_t batches() const { return count / batch + (!drop_last && count % batch > 0 ? 1 : 0); }
+  // Positions [begin, end) in the epoch's order, of all processes and of this one.
   struct Range {
     int64_t begin, end;
   };
+  Range all(int64_t index) const { return {index * batch, std::min((index + 1) * batch, count)}; }
   Range range(int64_t index) const {
-    int64_t start = index * global(), size = std::min(global(), count - start);
-    return {start + size * rank / world, start + size * (rank + 1) / world};
+    const auto [begin, end] = all(index);
+    const int64_t size = end - begin, cut = std::min(parts, size);
+    const PartRange own = parts_of_rank(cut, rank, world);
+    return {begin + size * own.first / cut, begin + size * own.last / cut};
   }
-  int64_t largest() const { return range(0).end - range(0).begin; }
+  // The most images of this process in a batch; the last one may have a larger share.
+  int64_t largest() const {
+    int64_t most = 0;
+    for (const int64_t index : {int64_t{0}, batches() - 1})
+      if (index >= 0) most = std::max(most, range(index).end - range(index).begin);
+    return most;
+  }
+  int64_t largest_of_all() const { return std::min(batch, count); }
 };
+
+Shares shares_of(int64_t count, const LoaderOptions& o) {
+  return {count, o.batch, o.rank, o.world, o.parts, o.drop_last};
+}
 
 // The layout of the block, in bytes: slots, each with images, labels, samples and, if images are
 // mixed, partners and shares; then the scratch buffers.
@@ -54,14 +67,20 @@ struct BlockPlan {
   }
 };
 
-BlockPlan block_plan(const ImageShape& read_shape, int64_t images, const LoaderOptions& options) {
+// An image is mixed with the next one, which may be another process's.
+int64_t images_read_besides(const LoaderOptions& options) {
+  return options.mix.any() && options.world > 1 ? 1 : 0;
+}
+
+BlockPlan block_plan(const ImageShape& read_shape, const Shares& shares,
+                     const LoaderOptions& options) {
   const ImageShape shape = output_shape(options.augment, read_shape);
-  const auto most = static_cast<size_t>(images);
+  const auto most = static_cast<size_t>(shares.largest() + images_read_besides(options));
   BlockPlan plan{};
   plan.slots = static_cast<size_t>(options.held) +
                (options.workers == 0 ? 0 : static_cast<size_t>(options.prefetch));
   plan.images = round_to_alignment(most * static_cast<size_t>(shape.bytes()));
-  plan.labels = round_to_alignment(most * sizeof(int32_t));
+  plan.labels = round_to_alignment(static_cast<size_t>(shares.largest_of_all()) * sizeof(int32_t));
   plan.samples = round_to_alignment(most * sizeof(int64_t));
   plan.mixes = options.mix.any() ? round_to_alignment(most * sizeof(float)) : 0;
   int64_t scratch = 0;
@@ -86,12 +105,12 @@ size_t kept_bytes(ImageShape shape, const LoaderOptions& options) {
 // Returns the memory of a loader, which is known before it is made and does not change.
 std::vector<MemoryItem> buffers_of(const std::string& data, const ImageShape& image, int64_t count,
                                    const LoaderOptions& options) {
-  const Shares shares{count, options.batch, options.rank, options.world, options.drop_last};
+  const Shares shares = shares_of(count, options);
   std::vector<MemoryItem> buffers;
   const auto add = [&](const char* part, size_t bytes) {
     if (bytes > 0) buffers.push_back({"loader of " + data + ": " + part, bytes});
   };
-  add("batches", block_plan(image, shares.largest(), options).bytes());
+  add("batches", block_plan(image, shares, options).bytes());
   if (options.shuffle)
     add("order", static_cast<size_t>(count) * sizeof(int64_t) * (options.balanced ? 2 : 1));
   add("augmentation", kept_bytes(image, options));
@@ -114,15 +133,19 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   within("world", options.world, 1, kMaxWorld);
   within("shuffle_window", options.shuffle_window, 0, INT64_MAX);
   within("rank", options.rank, 0, options.world - 1);
+  within("parts", options.parts, options.world, kMaxBatch);
   check_mix(options.mix);
-  Shares shares{dataset.count(), options.batch, options.rank, options.world, options.drop_last};
+  const Shares shares = shares_of(dataset.count(), options);
   need(shares.batches() > 0,
        fmt::format(
-           "{} has {} images, too few for {} process(es){}", dataset.name(), dataset.count(),
-           options.world,
+           "{} has {} images, too few{}", dataset.name(), dataset.count(),
            options.drop_last
                ? fmt::format(" with batches of {} if an incomplete batch is dropped", options.batch)
                : ""));
+  const auto [begin, end] = shares.all(shares.batches() - 1);
+  need(end - begin >= options.world,
+       fmt::format("the last batch of an epoch has {} image(s), too few for {} processes",
+                   end - begin, options.world));
 }
 
 }  // namespace
@@ -185,7 +208,7 @@ struct Loader::Impl {
 Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem)
     : dataset_(std::move(data)),
       options_(std::move(opts)),
-      shares_{dataset_->count(), options_.batch, options_.rank, options_.world, options_.drop_last},
+      shares_(shares_of(dataset_->count(), options_)),
       read_shape_(dataset_->shape()),
       shape_(output_shape(options_.augment, read_shape_)),
       memory_(mem) {
@@ -209,7 +232,7 @@ void Loader::Impl::group_by_class() {
 }
 
 void Loader::Impl::cut_block() {
-  const BlockPlan plan = block_plan(read_shape_, shares_.largest(), options_);
+  const BlockPlan plan = block_plan(read_shape_, shares_, options_);
   const size_t images = plan.images, labels = plan.labels, samples = plan.samples;
   const size_t mixes = plan.mixes;
   scratch_stride_ = plan.scratch_stride;
@@ -277,23 +300,30 @@ void Loader::Impl::order_epoch() {
 // Claims the next batch and sets its samples. Requires the lock.
 Loader::Impl::Slot& Loader::Impl::claim() {
   Slot& slot = slots_[claimed_++ % slots_.size()];
-  auto [begin, end] = shares_.range(claim_index_);
-  if (options_.shuffle) {
-    order_epoch();
-    std::copy(order_.begin() + begin, order_.begin() + end, slot.samples);
-  } else {
-    std::iota(slot.samples, slot.samples + (end - begin), begin);
-  }
+  const auto [begin, end] = shares_.range(claim_index_);
+  const auto [first, after] = shares_.all(claim_index_);
+  if (options_.shuffle) order_epoch();
+  const auto sample = [&](int64_t at) {
+    return options_.shuffle ? order_[static_cast<size_t>(at)] : at;
+  };
+  for (int64_t at = begin; at < end; ++at) slot.samples[at - begin] = sample(at);
+  for (int64_t i = 0; i < images_read_besides(options_); ++i)
+    slot.samples[end - begin] = sample(end < after ? end : first);
+  if (end - begin < after - first)  // else fill() reads them, with the images
+    for (int64_t at = first; at < after; ++at)
+      slot.labels[at - first] = static_cast<int32_t>(dataset_->label(sample(at)));
   bool last = claim_index_ + 1 == shares_.batches();
   slot.batch = {.images = slot.images,
-                .labels = slot.labels,
+                .labels = slot.labels + (begin - first),
+                .all_labels = slot.labels,
                 .samples = slot.samples,
                 .partners = slot.partners,
                 .shares = slot.shares,
                 .count = end - begin,
+                .all = after - first,
                 .epoch = claim_epoch_,
                 .index = claim_index_,
-                .first = begin,
+                .first = first,
                 .last = last};
   slot.ready = false;
   slot.error = nullptr;
@@ -310,7 +340,9 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
   try {
     const AugmentKey key{options_.seed, batch.epoch};
     const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
-    for (int64_t i = 0; i < batch.count; ++i) {
+    int32_t label_besides = 0;
+    int32_t* labels = slot.labels + (batch.labels - batch.all_labels);
+    for (int64_t i = 0; i < batch.count + images_read_besides(options_); ++i) {
       int64_t sample = batch.samples[i];
       uint8_t* image = slot.images + i * shape_.bytes();
       auto start = Clock::now();
@@ -320,7 +352,7 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
         shape = read_framed(*dataset_, options_.augment, key, sample, scratch);
       else
         dataset_->read(sample, plain ? image : scratch);
-      slot.labels[i] = static_cast<int32_t>(dataset_->label(sample));
+      (i < batch.count ? labels[i] : label_besides) = static_cast<int32_t>(dataset_->label(sample));
       const double took = seconds_since(start);
       const double file = dataset_->has_own_sizes() ? file_seconds() - files : took;
       read += file;
@@ -332,8 +364,13 @@ void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
     }
     if (options_.mix.any()) {
       auto start = Clock::now();
+      const uint8_t* next = slot.images + batch.count * shape_.bytes();
+      if (images_read_besides(options_) == 0) {
+        std::copy_n(slot.images, shape_.bytes(), scratch);
+        next = scratch, label_besides = labels[0];
+      }
       mix_batch(options_.mix, key, shape_, batch.count, batch.samples, batch.labels, slot.images,
-                slot.partners, slot.shares, scratch);
+                slot.partners, slot.shares, next, label_besides);
       mix += seconds_since(start);
     }
   } catch (...) {
@@ -427,10 +464,7 @@ void Loader::start_epoch(int64_t epoch, int64_t index) {
 
 int64_t Loader::batches() const { return impl_->shares_.batches(); }
 
-int64_t Loader::samples() const {
-  auto [begin, end] = impl_->shares_.range(batches() - 1);
-  return (batches() - 1) * impl_->options_.batch + (end - begin);
-}
+int64_t Loader::samples() const { return impl_->shares_.all(batches() - 1).end; }
 
 const ImageShape& Loader::shape() const { return impl_->shape_; }
 const Dataset& Loader::dataset() const { return *impl_->dataset_; }

@@ -25,7 +25,7 @@ inline constexpr int64_t kMaxBatch = int64_t{1} << 24;
 inline constexpr int kMaxWorkers = 256;
 
 struct LoaderOptions {
-  int64_t batch = 128;   // images per batch (of this process)
+  int64_t batch = 128;   // images per batch, of all processes together
   bool shuffle = false;  // a new order each epoch, by (seed, epoch)
   // Shuffle: draws each sample from the next `shuffle_window` of those left, in the order of the
   // data set, so that a disk is read nearly in order; 0: from all.
@@ -40,25 +40,28 @@ struct LoaderOptions {
   Transforms augment = {};  // empty for evaluation
   Mix mix = {};             // mixing of images, after augmentation
   bool drop_last = false;   // leave out the last batch of an epoch if it is not full
-  // Process `rank` of `world`: all use the same order, and each takes its part of every global
-  // batch (world x batch samples). A last batch that is not full is divided as evenly as possible.
-  int rank = 0, world = 1;
+  // Process `rank` of `world` takes its parts of every batch, which has `parts` parts (at least
+  // `world`), or as many as it has images: parts [parts rank / world, parts (rank + 1) / world)
+  // (runtime/exchange/part_tree.h).
+  int rank = 0, world = 1, parts = 1;
 };
 
 // A batch in the loader's buffers. Valid until next() has been called `held` more times, or
 // start_epoch() once.
 struct Batch {
-  const uint8_t* images = nullptr;   // [count x H x W x C], 64-byte aligned
-  const int32_t* labels = nullptr;   // [count]
-  const int64_t* samples = nullptr;  // [count], indices in the data set
+  const uint8_t* images = nullptr;      // [count x H x W x C], 64-byte aligned
+  const int32_t* labels = nullptr;      // [count]
+  const int32_t* all_labels = nullptr;  // [all], also those of other processes
+  const int64_t* samples = nullptr;     // [count], indices in the data set
   // The mixed-in labels and the lambda of mixup; nullptr without mixing. The target is labels[i]
   // with weight shares[i] and partners[i] with weight 1 - shares[i].
   const int32_t* partners = nullptr;  // [count]
   const float* shares = nullptr;      // [count], in [0, 1]
-  int64_t count = 0;                  // options.batch, or fewer in the last batch
-  int64_t epoch = 0;                  // from 0
-  int64_t index = 0;                  // index of the batch in its epoch, from 0
-  int64_t first = 0;  // position of its first sample in the epoch's order, all processes
+  int64_t count = 0;                  // images, of this process
+  int64_t all = 0;    // images of all processes: options.batch, or fewer in the last
+  int64_t epoch = 0;  // from 0
+  int64_t index = 0;  // index of the batch in its epoch, from 0
+  int64_t first = 0;  // position of the first sample of all processes in the epoch's order
   bool last = false;  // the last batch of its epoch
 };
 
@@ -95,7 +98,7 @@ class Loader {
                                const LoaderOptions& options);
 
   int64_t batches() const;          // per epoch
-  int64_t samples() const;          // per epoch, in this process
+  int64_t samples() const;          // per epoch, of all processes
   const ImageShape& shape() const;  // shape of an image in a batch, after augmentation
   const Dataset& dataset() const;
   const LoaderOptions& options() const;

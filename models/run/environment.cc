@@ -79,20 +79,25 @@ std::string environment_json(Device device) {
          "\n";
 }
 
-std::string environment_changes(const std::string& run_dir, Device device, bool exact) try {
+std::map<std::string, std::string> facts_of_bits(const std::string& environment) {
   constexpr std::string_view kOfBits[] = {"tessera", "compiler",  "asserts",
                                           "build",   "c_library", "instruction_set",
                                           "kernels", "winograd",  "device"};
-  const Json now = Json::parse(environment_json(device));
-  std::map<std::string, std::string> then;
-  for (const auto& [name, value] : Json::parse(run_file(run_dir, "env.json")).members())
-    then[name] = value.text().substr(0, 100);
+  std::map<std::string, std::string> facts;
+  for (const auto& [name, value] : Json::parse(environment).members())
+    if (std::ranges::find(kOfBits, name) != std::end(kOfBits))
+      facts[name] = value.text().substr(0, 100);
+  return facts;
+}
+
+std::string environment_changes(const std::string& run_dir, Device device, bool exact) try {
+  const auto then = facts_of_bits(run_file(run_dir, "env.json"));
   std::string changes;
-  for (const std::string_view name : kOfBits) {
-    const auto was = then.find(std::string(name));
-    if (was == then.end() ? exact : was->second != now[name].text())
-      changes += fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name,
-                             now[name].text(), was == then.end() ? "not recorded" : was->second);
+  for (const auto& [name, now] : facts_of_bits(environment_json(device))) {
+    const auto was = then.find(name);
+    if (was == then.end() ? exact : was->second != now)
+      changes += fmt::format("{}{} is {} and was {}", changes.empty() ? "" : ", ", name, now,
+                             was == then.end() ? "not recorded" : was->second);
   }
   return changes;
 } catch (const Error&) {

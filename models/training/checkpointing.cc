@@ -18,6 +18,7 @@
 #include "tessera/models/run/run_lock.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
 
 namespace tessera {
@@ -30,8 +31,9 @@ bool may_differ(std::string_view key) {
   constexpr std::string_view kOfBits[] = {"train.accumulate", "train.freeze",
                                           "train.freeze_all_but"};
   if (std::find(std::begin(kOfBits), std::end(kOfBits), key) != std::end(kOfBits)) return false;
-  constexpr std::string_view kGroups[] = {"train.",  "eval.",       "cpu.",    "devices.",
-                                          "memory.", "checkpoint.", "resume.", "run."};
+  constexpr std::string_view kGroups[] = {"train.",   "eval.",   "cpu.",
+                                          "devices.", "memory.", "checkpoint.",
+                                          "resume.",  "run.",    "distributed."};
   constexpr std::string_view kKeys[] = {"device",       "mode",      "deterministic", "threads",
                                         "data.workers", "data.root", "data.prefetch", "data.cache"};
   return std::any_of(std::begin(kGroups), std::end(kGroups),
@@ -127,6 +129,7 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
 Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, const Print& print)
     : config_(config),
       print_(print),
+      leads_(!options.exchange || options.exchange->rank() == 0),
       overwrite_(options.overwrite),
       resume_auto_(options.resume == "auto"),
       folder_(checkpoints_path(config.run.dir), files_of(options)) {
@@ -141,7 +144,7 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
 // A job that runs with resume "auto" may be killed at any time. Metrics written before its first
 // checkpoint are then overwritten; final weights are not.
 void Checkpointing::refuse_to_overwrite() const {
-  if (overwrite_ || resumes_here()) return;
+  if (overwrite_ || resumes_here() || !leads_) return;
   refuse_hdf5_run(config_.run.dir, folder_.files());
   const EarlierTraining there = earlier_training(config_.run.dir, folder_.files());
   if (!there.checkpoint && !there.weights && (!there.metrics || resume_auto_)) return;
@@ -156,7 +159,7 @@ void Checkpointing::refuse_to_overwrite() const {
 }
 
 void Checkpointing::clear() const {
-  if (overwrite_ && !resumes_here()) remove_run_files(config_.run.dir, folder_.files());
+  if (leads_ && overwrite_ && !resumes_here()) remove_run_files(config_.run.dir, folder_.files());
 }
 
 // Uses the batches per epoch of the checkpoint; restore() checks that the data have as many.
@@ -249,6 +252,7 @@ void Checkpointing::reserve(Tensors tensors, int64_t steps_per_epoch,
                             const std::string& inference) {
   if (!config_.checkpoint.every.is_time())
     every_steps_ = config_.checkpoint.every.steps(steps_per_epoch);
+  if (!leads_) return;
   buffers_ = planned_buffers(config_, tensors);
   if (buffers_.empty()) return;
   RawMemory& memory = context(tensors.at(0).device()).staging_memory();
@@ -395,8 +399,7 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
   try {
     save_now(state);
     saved = true;
-    const CheckpointFile best(path(state.best_step), folder_.files());
-    best.load(tensors);
+    load_best(tensors, state);
     return true;
   } catch (const CheckpointError& error) {
     log(LogLevel::warning,
@@ -407,6 +410,10 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
   }
   if (saved) put_back(tensors, state.step);
   return false;
+}
+
+void Checkpointing::load_best(const Tensors& tensors, const TrainingState& state) const {
+  CheckpointFile(path(state.best_step), folder_.files()).load(tensors);
 }
 
 void Checkpointing::put_back(const Tensors& tensors, int64_t step) const {

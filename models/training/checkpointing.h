@@ -1,5 +1,6 @@
-// Checkpointing: the checkpoints of a training. Finds the one to resume from, decides when the next
-// is due and which is the best, and reports those that cannot be written.
+// Checkpointing: the checkpoints of a training; rank 0 of several processes writes them. Finds the
+// one to resume from, decides when the next is due and which is the best, and reports those that
+// cannot be written.
 #pragma once
 
 #include <chrono>
@@ -64,6 +65,8 @@ class Checkpointing {
   // the tensors unchanged, if there is no data.validation, checkpoint.use is last, the best step is
   // unknown or is this one, or a file cannot be written or read (after a warning).
   bool take_best(const Tensors& tensors, const TrainingState& state);
+  // Loads the best checkpoint of the state into the tensors. Throws CheckpointError.
+  void load_best(const Tensors& tensors, const TrainingState& state) const;
   // Restores the values that take_best() saved. Throws CheckpointError.
   void put_back(const Tensors& tensors, int64_t step) const;
 
@@ -90,7 +93,7 @@ class Checkpointing {
 
   const Config config_;
   const Print print_;
-  const bool overwrite_, resume_auto_;
+  const bool leads_, overwrite_, resume_auto_;
   CheckpointFolder folder_;
   std::unique_ptr<CheckpointFile> beginning_;
   bool in_own_folder_ = false;

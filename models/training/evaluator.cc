@@ -1,6 +1,9 @@
 #include "tessera/models/training/evaluator.h"
 
+#include <cstring>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -8,12 +11,17 @@
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/exchange/exchange.h"
 
 namespace tessera {
 
 void RunningMetrics::add(CompiledStep& step, int64_t count) {
-  loss += step.host_output(0).item<double>() * static_cast<double>(count);
-  correct += step.host_output(1).item<double>();
+  add(step.host_output(0).item<double>(), step.host_output(1).item<double>(), count);
+}
+
+void RunningMetrics::add(double mean, double right, int64_t count) {
+  loss += mean * static_cast<double>(count);
+  correct += right;
   images += count;
 }
 
@@ -35,49 +43,108 @@ struct Evaluated {
   Batch batch;
 };
 
-void add(Evaluation& result, const Evaluated& run) {
+// The results of a batch.
+struct BatchRecord {
+  double loss, correct, correct5;
+  struct Image {
+    int64_t sample;
+    int32_t label, predicted;
+    float share;
+  };
+  std::vector<Image> images;
+};
+
+BatchRecord record_of(const Evaluated& run) {
   CompiledStep& step = *run.step;
   const Batch& batch = run.batch;
-  result.add(step, batch.count);
-  result.correct5 += step.host_output(2).item<double>();
+  BatchRecord all{step.host_output(0).item<double>(),
+                  step.host_output(1).item<double>(),
+                  step.host_output(2).item<double>(),
+                  {}};
   const std::vector<int64_t> predicted = step.host_output(3).to_vector<int64_t>();
   const std::vector<float> shares = step.host_output(4).to_vector<float>();
-  for (size_t k = 0; k < predicted.size(); ++k) {
-    result.confusion.add(batch.labels[k], predicted[k]);
-    result.calibration.add(shares[k], batch.labels[k] == predicted[k]);
-    if (batch.labels[k] != predicted[k])
-      result.mistakes.add({batch.samples[k], batch.labels[k], predicted[k], shares[k], ""});
+  for (size_t k = 0; k < predicted.size(); ++k)
+    all.images.push_back(
+        {batch.samples[k], batch.labels[k], static_cast<int32_t>(predicted[k]), shares[k]});
+  return all;
+}
+
+void add(Evaluation& result, const BatchRecord& batch) {
+  result.add(batch.loss, batch.correct, std::ssize(batch.images));
+  result.correct5 += batch.correct5;
+  for (const BatchRecord::Image& image : batch.images) {
+    const bool right = image.label == image.predicted;
+    result.confusion.add(image.label, image.predicted);
+    result.calibration.add(image.share, right);
+    if (!right) result.mistakes.add({image.sample, image.label, image.predicted, image.share, ""});
   }
+}
+
+template <class T>
+void put(std::string& text, const T& value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+template <class T>
+T take(std::string_view& text) {
+  T value;
+  std::memcpy(&value, text.data(), sizeof(T));
+  text.remove_prefix(sizeof(T));
+  return value;
+}
+
+void put(std::string& text, const BatchRecord& batch) {
+  for (const double number : {batch.loss, batch.correct, batch.correct5}) put(text, number);
+  put(text, batch.images.size());
+  for (const BatchRecord::Image& image : batch.images) put(text, image);
+}
+
+BatchRecord take_batch(std::string_view& text) {
+  const auto loss = take<double>(text), correct = take<double>(text), correct5 = take<double>(text);
+  BatchRecord batch{loss, correct, correct5, {}};
+  batch.images.resize(take<size_t>(text));
+  for (BatchRecord::Image& image : batch.images) image = take<BatchRecord::Image>(text);
+  return batch;
 }
 
 }  // namespace
 
 void fill(CompiledStep& step, const Batch& batch) {
   step.stage_input(0, batch.images);
-  Tensor(step.host_input(1)).assign(std::span(batch.labels, static_cast<size_t>(batch.count)));
+  Tensor(step.host_input(1)).assign(std::span(batch.all_labels, static_cast<size_t>(batch.all)));
 }
 
 Evaluator::Evaluator(Session& session, std::shared_ptr<const Dataset> data,
-                     const LoaderOptions& options, int64_t classes)
+                     const LoaderOptions& options, int64_t classes,
+                     std::shared_ptr<Exchange> exchange)
     : session_(session),
       loader_(std::move(data), options, session.staging_memory()),
-      classes_(classes) {}
+      classes_(classes),
+      exchange_(std::move(exchange)) {}
 
 std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   Evaluation result;
   result.confusion = ConfusionMatrix(classes_);
-  RunsAhead<Evaluated> runs([&](const Evaluated& run) { add(result, run); });
-  loader_.start_epoch(0);
-  const auto stopped = [&] { return stop != nullptr && *stop != 0; };
-  int64_t done = 0;
-  for (; done < loader_.batches() && !stopped(); ++done) {
+  std::string own;  // results for other processes
+  RunsAhead<Evaluated> runs([&](const Evaluated& run) {
+    const BatchRecord batch = record_of(run);
+    exchange_ ? put(own, batch) : add(result, batch);
+  });
+  PartRange mine{0, loader_.batches()};
+  if (exchange_) mine = parts_of_rank(mine.last, exchange_->rank(), exchange_->size());
+  if (mine.count() > 0) loader_.start_epoch(0, mine.first);
+  const auto stopped = [&] { return !exchange_ && stop != nullptr && *stop != 0; };
+  int64_t done = mine.first;
+  for (; done < mine.last && !stopped(); ++done) {
     const Batch& batch = loader_.next();
     CompiledStep& step = session_.evaluation_step(batch.count);
     fill(step, batch);
     runs.submit({&step, batch});
   }
   runs.drain();
-  if (done < loader_.batches()) return {};
+  if (done < mine.last) return {};
+  if (exchange_)
+    for (const std::string& text : exchange_->gather(own))
+      for (std::string_view rest = text; !rest.empty();) add(result, take_batch(rest));
   return result;
 }
 

@@ -13,6 +13,7 @@
 namespace tessera {
 
 class CompiledStep;  // graph/compile.h
+class Exchange;      // runtime/exchange/exchange.h
 class Session;       // session.h
 struct RunReport;    // models/run/run_report.h
 
@@ -26,6 +27,7 @@ struct RunningMetrics {
 
   // Adds the results of a collected step for `count` images.
   void add(CompiledStep& step, int64_t count);
+  void add(double mean_loss, double correct_count, int64_t count);
   // Continues from the sums of another process.
   void resume(double loss_sum, double correct_sum, int64_t image_count);
   // Return NaN without images.
@@ -48,11 +50,13 @@ void fill(CompiledStep& step, const Batch& batch);
 
 class Evaluator {
  public:
-  // Requires that the session has its evaluation steps prepared (run.h).
+  // Requires that the session has its evaluation steps prepared (run.h). With an exchange each
+  // process evaluates some of the batches.
   Evaluator(Session& session, std::shared_ptr<const Dataset> data, const LoaderOptions& options,
-            int64_t classes);
+            int64_t classes, std::shared_ptr<Exchange> exchange = nullptr);
 
-  // Returns nullopt if `stop` became nonzero before all images were seen.
+  // Returns the results of all batches, added in their order, in every process. Returns nullopt if
+  // `stop` became nonzero before all images were seen; several processes do not read it.
   std::optional<Evaluation> run(const std::atomic<int>* stop = nullptr);
   const Loader& loader() const { return loader_; }
 
@@ -60,6 +64,7 @@ class Evaluator {
   Session& session_;
   Loader loader_;
   int64_t classes_;
+  std::shared_ptr<Exchange> exchange_;
 };
 
 // Adds the results of an evaluation to a report, with thumbnails of the worst mistakes.

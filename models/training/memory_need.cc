@@ -67,7 +67,8 @@ std::vector<MemoryItem> loader_blocks(const Run& run, Device device) {
   const DataNeed& data = run.data_need();
   const ImageShape read = run.read_image();
   const auto bytes = [&](int64_t images, bool training) {
-    const LoaderOptions options = loader_options(run.config(), training, device);
+    const LoaderOptions options =
+        training ? run.training_loader(device) : loader_options(run.config(), false, device);
     return static_cast<size_t>(
         Loader::planned_bytes(read, images > 0 ? images : options.batch, options));
   };

@@ -16,6 +16,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/bytes.h"
 
@@ -63,7 +64,24 @@ Run::~Run() = default;
 Run Run::as(Purpose purpose, std::optional<DataNeed> data, CompileOptions options) const {
   Run other(config_, purpose, std::move(data), std::move(options));
   other.chosen_ = chosen_;
+  other.exchange_ = exchange_;
   return other;
+}
+
+Run Run::shared(Config config, std::shared_ptr<Exchange> exchange, CompileOptions options) {
+  Run run(std::move(config), Purpose::training, {}, std::move(options));
+  run.exchange_ = std::move(exchange);
+  return run;
+}
+
+bool Run::leads() const { return !exchange_ || exchange_->rank() == 0; }
+
+LoaderOptions Run::training_loader(Device device) const {
+  LoaderOptions options = loader_options(config_, true, device);
+  if (!exchange_) return options;
+  options.rank = exchange_->rank(), options.world = exchange_->size();
+  options.parts = config_.train.accumulate;
+  return options;
 }
 
 Settings Run::settings() const { return settings_of(config_); }
@@ -143,7 +161,7 @@ std::unique_ptr<Session> Run::make_session(const CompileOptions& options) const 
   const ImageShape shape = image();
   auto session = std::make_unique<Session>(
       config_, device(), shape, normalization_ ? *normalization_ : plain_normalization(shape),
-      options);
+      options, purpose_ == Purpose::training ? exchange_ : nullptr);
   if (config_.mode == Mode::kEager) limit_eager_memory(*this, *session);
   const RunSteps all = steps();
   for (const int64_t count : all.train) session->train_step(count);

@@ -35,9 +35,11 @@
 
 namespace tessera {
 
-struct DeviceChoice;  // device_choice.h
-class Session;        // session.h
-struct Settings;      // runtime/context.h
+struct DeviceChoice;   // device_choice.h
+class Exchange;        // runtime/exchange/exchange.h
+struct LoaderOptions;  // models/data/loader.h
+class Session;         // session.h
+struct Settings;       // runtime/context.h
 
 enum class Purpose {
   training,
@@ -59,6 +61,8 @@ class Run {
   // DataSource). `options` apply to every session of the run.
   Run(Config config, Purpose purpose = Purpose::training, std::optional<DataNeed> data = {},
       CompileOptions options = {});
+  // Returns a training that several processes share; nullptr: this one alone.
+  static Run shared(Config config, std::shared_ptr<Exchange> exchange, CompileOptions options = {});
   Run(Run&&) noexcept;
   Run& operator=(Run&&) noexcept;
   ~Run();
@@ -77,6 +81,11 @@ class Run {
   const Config& config() const { return config_; }
   Purpose purpose() const { return purpose_; }
   const CompileOptions& options() const { return options_; }
+  const std::shared_ptr<Exchange>& exchange() const { return exchange_; }
+  // Returns true unless another process of the training writes its files and lines.
+  bool leads() const;
+  // Returns the options of the loader of training, with the share of this process.
+  LoaderOptions training_loader(Device device) const;
   Settings settings() const;
   // Throws DeviceError with the reason if the device cannot be used. device() warns, once per
   // process, if auto leaves a GPU idle because of its driver.
@@ -111,6 +120,7 @@ class Run {
   std::optional<Normalization> normalization_;
   DataSplit data_;
   mutable std::unique_ptr<Session> session_;
+  std::shared_ptr<Exchange> exchange_;
 };
 
 // Returns a new session of the run, as make_session() does, within memory.budget

@@ -1,8 +1,6 @@
 #include "tessera/models/training/session.h"
 
 #include <algorithm>
-#include <bit>
-#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -111,14 +109,16 @@ Normalization plain_normalization(const ImageShape& image) {
 }
 
 Session::Session(const Config& config, Device device, const ImageShape& image,
-                 const Normalization& normalization, CompileOptions options)
+                 const Normalization& normalization, CompileOptions options,
+                 std::shared_ptr<Exchange> exchange)
     : config_(config),
       image_(image),
       normalization_(normalization),
       device_(device),
       store_(config.seed),
       mixes_(make_mix(config.data).any()),
-      skips_(config.train.non_finite == OnNonFinite::kSkip) {
+      skips_(config.train.non_finite == OnNonFinite::kSkip),
+      exchange_(std::move(exchange)) {
   const Planner* planner = planner_of(config);
   const SettingsScope settings(settings_of(config_));
   const DeviceScope on_device(device_);  // not a member, because sessions may end in any order
@@ -137,67 +137,52 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
   if (options.arena_budget >= 0) options.costs = make_cost_model(config.memory.cost_model);
   options.cuda_graph = config.gpu.cuda_graph;
   options.arenas = arenas_;
-  train_ = std::make_unique<Compiled>([this](const Tensors& x) { return train(x); }, options);
+  options_ = options;
   options.dump_after.clear();
-  evaluation_ =
-      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, options);
+  functions_.push_back(
+      std::make_unique<Compiled>([this](const Tensors& x) { return evaluate(x); }, options));
 }
 
 Session::~Session() = default;
 
-Session::Part Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
-                                  double share, const Tensor& scale, const GradientSum& sum) {
+BatchResults Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
+                                 double share, const Tensor& scale, const GradientSink& sink) {
   Tensor logits = (*model_)(normalized(images, normalization_));
   Tensor loss = training_loss(config_.loss, logits, labels, targets, scale);
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);
   logits = Tensor();  // eager: from here on only the tape holds what gradients need
-  const Tensors parameters = store_.parameters();
-  Part part{detach(loss), correct, Tensors(parameters.size())};
-  gradients(std::exchange(loss, Tensor()), parameters,
-            [&](size_t i, Tensor gradient) { part.gradients[i] = sum(i, std::move(gradient)); });
-  return part;
+  gradients(loss, store_.parameters(), sink);
+  return {loss, correct, {}};
 }
 
-// Sums of 1, 2, 4, ... parts are added as the digits of a binary counter are carried: when part k
-// is done, one addition for each 1 bit at the end of k, so log2(parts) sums wait. This tree depends
-// on the number of parts alone. A gradient is added as soon as it is complete.
-Session::Part Session::train_parts(const Tensors& arguments) {
-  const int64_t batch = arguments[0].shape()[0];
+// Runs the own parts of a batch of `batch` images one after the other; the memory of a part is free
+// when the next begins. Images and targets are of these parts alone.
+BatchResults Session::train_parts(const Tensors& arguments, int64_t batch) {
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
   const Tensor targets = mixes_ ? arguments[4] : Tensor();
   const Tensor scale =
       parts == 1 || mixes_ ? Tensor() : class_weight_scale(config_.loss, arguments[1]);
-  std::vector<Part> waiting;
-  for (int64_t k = 0; k < parts; ++k) {
+  PartSums sums(parts, store_.parameters(), exchange_);
+  const int64_t begin = batch * sums.own().first / parts;  // position of the own images
+  for (int64_t k = sums.own().first; k < sums.own().last; ++k) {
     const int64_t first = batch * k / parts, last = batch * (k + 1) / parts;
-    const auto cut = [&](const Tensor& x) { return x && parts > 1 ? rows(x, first, last) : x; };
-    const auto carried = waiting.end() - (k + 1 < parts ? std::countr_one(static_cast<uint64_t>(k))
-                                                        : std::ssize(waiting));
-    const auto add = [&](const auto& value_of, Tensor value) {
-      const NoGradScope no_grad;
-      for (auto sum = waiting.end(); sum != carried;)
-        value = std::exchange(value_of(*--sum), Tensor()) + value;
-      return value;
+    const auto cut = [&](const Tensor& x, int64_t from) {
+      return x && last - first < x.shape()[0] ? rows(x, first - from, last - from) : x;
     };
-    Part part = train_part(cut(arguments[0]), cut(arguments[1]), cut(targets),
-                           static_cast<double>(last - first) / static_cast<double>(batch), scale,
-                           [&](size_t i, Tensor gradient) {
-                             return add([i](Part& x) -> Tensor& { return x.gradients[i]; },
-                                        std::move(gradient));
-                           });
-    part.loss = add(std::mem_fn(&Part::loss), part.loss);
-    part.correct = add(std::mem_fn(&Part::correct), part.correct);
-    waiting.erase(carried, waiting.end());
-    waiting.push_back(std::move(part));
+    const RandomScope random(config_.seed, arguments[3], static_cast<uint64_t>(k) << 32);
+    sums.add(k, [&](const GradientSink& sink) {
+      return train_part(cut(arguments[0], begin), cut(arguments[1], 0), cut(targets, begin),
+                        static_cast<double>(last - first) / static_cast<double>(batch), scale,
+                        sink);
+    });
   }
-  return waiting.front();
+  return sums.total();
 }
 
-Tensors Session::train(const Tensors& arguments) {
+Tensors Session::train(const Tensors& arguments, int64_t batch) {
   TrainingScope training;
-  RandomScope random(config_.seed, arguments[3]);
-  auto [loss, correct, gradients] = train_parts(arguments);
+  auto [loss, correct, gradients] = train_parts(arguments, batch);
   if (!skips_) {
     update(std::move(gradients), arguments[2]);
     return {loss, correct};
@@ -230,13 +215,22 @@ Tensors Session::evaluate(const Tensors& arguments) {
 CompiledStep& Session::train_step(int64_t batch) {
   for (const Prepared& known : train_steps_)
     if (known.batch == batch) return *known.step;
-  Specs specs = batch_specs(image_, batch, device_);
+  const int64_t own = own_images(batch);
+  if (own == 0)
+    throw ConfigError(fmt::format("a batch of {} image(s) is too small for {} processes", batch,
+                                  exchange_->size()));
+  Specs specs = batch_specs(image_, own, device_);
+  specs[1].shape = {batch};
   specs.push_back({DType::f64, {}, device_});
   specs.push_back({DType::i64, {2}, device_});
-  if (mixes_) specs.push_back({DType::f32, {batch, config_.model.classes}, device_});
+  if (mixes_) specs.push_back({DType::f32, {own, config_.model.classes}, device_});
   const SettingsScope settings(settings_of(config_));
   const DeviceScope device(device_);
-  train_steps_.push_back({batch, &train_->prepare(specs)});
+  const auto function =
+      functions_.insert(functions_.end() - 1,
+                        std::make_unique<Compiled>(
+                            [this, batch](const Tensors& x) { return train(x, batch); }, options_));
+  train_steps_.push_back({batch, &(*function)->prepare(specs)});
   return *train_steps_.back().step;
 }
 
@@ -259,8 +253,16 @@ CompiledStep& Session::evaluation_step(int64_t batch) {
     if (known.batch == batch) return *known.step;
   const SettingsScope settings(settings_of(config_));
   const DeviceScope device(device_);
-  evaluation_steps_.push_back({batch, &evaluation_->prepare(batch_specs(image_, batch, device_))});
+  evaluation_steps_.push_back(
+      {batch, &functions_.back()->prepare(batch_specs(image_, batch, device_))});
   return *evaluation_steps_.back().step;
+}
+
+int64_t Session::own_images(int64_t batch) const {
+  if (!exchange_) return batch;
+  const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
+  const PartRange own = parts_of_rank(parts, exchange_->rank(), exchange_->size());
+  return batch * own.last / parts - batch * own.first / parts;
 }
 
 std::string Session::find_non_finite(int64_t batch) {
@@ -277,13 +279,13 @@ void Session::use_eager_memory(std::optional<int64_t> limit) {
 
 void Session::bind() {
   store_.materialize();
-  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+  for (const auto& compiled : functions_)
     for (size_t i = 0; i < compiled->steps(); ++i) compiled->step(i).bind();
 }
 
 double Session::compile_milliseconds() const {
   double sum = 0;
-  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+  for (const auto& compiled : functions_)
     for (size_t i = 0; i < compiled->steps(); ++i) sum += compiled->step(i).compile_milliseconds();
   return sum;
 }
@@ -297,7 +299,7 @@ std::vector<MemoryItem> Session::step_regions() const {
   std::vector<MemoryItem> regions{{"persistent", store_.bytes()}, {"arena", arena_bytes()}};
   if (eager_memory_ && config_.memory.reserve)
     regions.push_back({"reserve", static_cast<size_t>(config_.memory.reserve->bytes)});
-  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+  for (const auto& compiled : functions_)
     for (size_t i = 0; i < compiled->steps(); ++i)
       if (const size_t bytes = compiled->step(i).slot_bytes(); bytes > 0)
         regions.push_back({"slots", bytes});
@@ -307,7 +309,7 @@ std::vector<MemoryItem> Session::step_regions() const {
 std::vector<MemoryItem> Session::regions() const {
   if (device_.is_cpu()) return step_regions();
   std::vector<MemoryItem> regions;
-  for (Compiled* compiled : {train_.get(), evaluation_.get()})
+  for (const auto& compiled : functions_)
     for (size_t i = 0; i < compiled->steps(); ++i)
       if (const size_t bytes = compiled->step(i).staging_bytes(); bytes > 0)
         regions.push_back({"arguments and results", bytes});

@@ -1,5 +1,6 @@
-// Session: a configured model with its optimizer and its two compiled functions, training and
-// evaluation, which share one arena. Independent of data sets and files.
+// Session: a configured model with its optimizer and its compiled functions, training and
+// evaluation, which share one arena. Independent of data sets and files. With an exchange, several
+// processes with the same configuration compute one training step together, each some of its parts.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,7 @@
 #include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
+#include "tessera/models/training/part_sums.h"
 
 namespace tessera {
 
@@ -26,17 +28,20 @@ class Session {
   // planner and arena in `options`; dump_after applies to the training step. Throws ConfigError for
   // an unknown model or planner.
   Session(const Config& config, Device device, const ImageShape& image,
-          const Normalization& normalization, CompileOptions options = {});
+          const Normalization& normalization, CompileOptions options = {},
+          std::shared_ptr<Exchange> exchange = nullptr);
   ~Session();
 
-  // Returns the training step for `batch` images. Arguments: images uint8 [batch x H x W x C],
-  // labels int32 [batch], lr float64 [], position int64 [2] = {step, index of the first image};
-  // write them with host_input() and stage_input() (graph/compile.h), then submit the step.
-  // Results: mean loss and number of correct predictions, float32 []; if train.non_finite is skip,
-  // a third: lr, or NaN if the loss or a gradient was not finite, so that nothing was updated. The
-  // first call for a batch prepares the step; later calls find it without allocating.
+  // Returns the training step for `batch` images, of which this process has n = own_images(batch).
+  // Arguments: images uint8 [n x H x W x C], labels int32 [batch], lr float64 [], position int64
+  // [2] = {step, index of the first image}; write them with host_input() and stage_input()
+  // (graph/compile.h), then submit the step. Results: mean loss and number of correct predictions,
+  // float32 []; if train.non_finite is skip, a third: lr, or NaN if the loss or a gradient was not
+  // finite, so that nothing was updated. The first call for a batch prepares the step; later calls
+  // find it without allocating.
   CompiledStep& train_step(int64_t batch);
-  // Writes the fifth argument of a training step, targets float32 [batch x classes], which the loss
+  int64_t own_images(int64_t batch) const;
+  // Writes the fifth argument of a training step, targets float32 [n x classes], which the loss
   // uses instead of the labels if data.augment mixes images: shares[i] at labels[i], the rest at
   // partners[i]; without partners 1 at labels[i]. Does nothing if no images are mixed.
   void set_targets(CompiledStep& step, std::span<const int32_t> labels, const int32_t* partners,
@@ -81,18 +86,11 @@ class Session {
     CompiledStep* step;
   };
   std::vector<MemoryItem> step_regions() const;
-  Tensors train(const Tensors& arguments);
+  Tensors train(const Tensors& arguments, int64_t batch);
   Tensors evaluate(const Tensors& arguments);
-  // The results for a part of a batch, or their sums for several parts.
-  struct Part {
-    Tensor loss, correct;
-    Tensors gradients;
-  };
-  // Returns what becomes of the gradient of parameter i.
-  using GradientSum = std::function<Tensor(size_t i, Tensor gradient)>;
-  Part train_part(const Tensor& images, const Tensor& labels, const Tensor& targets, double share,
-                  const Tensor& scale, const GradientSum& sum);
-  Part train_parts(const Tensors& arguments);
+  BatchResults train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
+                          double share, const Tensor& scale, const GradientSink& sink);
+  BatchResults train_parts(const Tensors& arguments, int64_t batch);
   void update(Tensors gradients, const Tensor& lr);
 
   Config config_;
@@ -105,9 +103,11 @@ class Session {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ema> ema_;
   std::shared_ptr<Arenas> arenas_;
-  std::unique_ptr<Compiled> train_, evaluation_;
+  CompileOptions options_;                            // for training steps
+  std::vector<std::unique_ptr<Compiled>> functions_;  // one for each training step; evaluation
   std::vector<Prepared> train_steps_, evaluation_steps_;
   bool mixes_, skips_;
+  const std::shared_ptr<Exchange> exchange_;
 };
 
 // Returns the shape of an image in a training step.

@@ -3,6 +3,7 @@
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/processes.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
@@ -10,12 +11,13 @@
 namespace tessera {
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
-  const Run run(config);
+  const Run run = Run::shared(config, options.exchange);
   const SettingsScope settings(run.settings());
   TrainResult result;
   with_memory_advice(run, [&] {
     TrainingSetup setup = [&] {
       try {
+        require_shareable(run);
         require_run_folder(config.run.dir);
         require_fit_ahead(run);
         return set_up_training(run, print, options);
@@ -23,6 +25,7 @@ TrainResult train(const Config& config, const Print& print, const TrainOptions& 
         rethrow_placed(config, error);
       }
     }();
+    const AbandonOnError before_the_memory_goes(options.exchange);
     result = run_training(setup, options);
   });
   return result;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 
 namespace tessera {
 
+class Exchange;  // runtime/exchange/exchange.h
 class FileSystem;
 
 using Print = std::function<void(const std::string& line)>;
@@ -28,8 +30,11 @@ struct TrainOptions {
   const std::atomic<int>* stop = nullptr;
   // If it is true, a checkpoint is written after the current step and it is reset to false.
   std::atomic<bool>* save = nullptr;
-  std::string command = {};     // for command.txt of the run folder; "": none
-  bool quiet = false;           // no progress bar; Print still receives all lines
+  std::string command = {};  // for command.txt of the run folder; "": none
+  bool quiet = false;        // no progress bar; Print still receives all lines
+  // The processes that share the training; nullptr: this one alone. Each calls train() with the
+  // same configuration. Rank 0 writes the run folder and prints lines.
+  std::shared_ptr<Exchange> exchange = nullptr;
   FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: file_system()
 };
 

@@ -10,6 +10,7 @@
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
+#include "tessera/models/training/processes.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
@@ -224,6 +225,7 @@ void TrainingConsole::introduce() {
   const Config& config = setup_.config();
   Session& session = setup_.run.session();
   for (const std::string& line : config_notes(setup_.run)) setup_.print(line);
+  if (setup_.run.exchange()) setup_.print(processes_line(setup_.run));
   setup_.print(device_line(setup_.run));
   setup_.print(setup_.run.data().train->describe());
   if (setup_.run.data().validation != nullptr)

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
+#include "tessera/models/training/processes.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/training_console.h"
@@ -67,7 +69,9 @@ class TrainingLoop {
   TrainResult run();
 
  private:
-  bool stopped() const { return stop_ != nullptr && *stop_ != 0; }
+  // Returns true if a process received a signal before the previous step, or this one alone now.
+  bool stopped() const { return setup_.run.exchange() ? signal_ != 0 : own_signal() != 0; }
+  int own_signal() const { return stop_ != nullptr ? stop_->load() : 0; }
   double seconds() const;
   double data_wait() const;
   const TrainingState& position();
@@ -76,12 +80,14 @@ class TrainingLoop {
   void not_finite(const SubmittedStep& run, double loss, bool skipped);
   std::string why_lost();
   void after_step(bool last_of_epoch);
+  void tell_waits();
   void save_if_due();
   bool evaluate(double wait);
   bool test();
   void follow_plateau(double loss);
   void report(const char* phase, const RunningMetrics& tally, double rate, bool whole,
               double wait = NAN);
+  bool take_best();
   TrainResult finish();
   TrainResult result() const;
   void keep_result(bool complete);
@@ -93,6 +99,8 @@ class TrainingLoop {
   TrainingState& state_;  // the state of setup_
   const std::atomic<int>* stop_;
   std::atomic<bool>* save_;
+  SharedStop shared_stop_;
+  int signal_ = 0;
   const bool skips_;
   const Schedule schedule_;
   WaitMonitor waits_;
@@ -100,6 +108,7 @@ class TrainingLoop {
   RunsAhead<SubmittedStep> runs_;
   int64_t skipped_;  // skipped updates before the step that is examined
   RunningMetrics since_log_, since_epoch_;
+  double peers_waited_ = 0, peers_since_ = 0;  // seconds, at the end of the last epoch
   double waited_ = 0;  // seconds of waiting for data before since_log_ began
   std::optional<Evaluation> tested_, validated_;
   bool best_kept_ = false;  // if true, the tensors hold the best weights until all is written
@@ -111,6 +120,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       state_(setup.state),
       stop_(options.stop),
       save_(options.save),
+      shared_stop_(setup.run.exchange(), options.stop),
       skips_(setup.config().train.non_finite == OnNonFinite::kSkip),
       schedule_(check_epochs(setup.config(), setup.loader->samples())),
       waits_(*setup.loader),
@@ -122,13 +132,15 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
 }
 
 TrainResult TrainingLoop::run() {
-  console_.introduce();
+  if (setup_.run.leads()) console_.introduce();
   release_unused_heap();  // left by the search for larger batches
   start_ = since_log_.start = Clock::now();
   const bool goes_on = state_.step < setup_.total_steps;
   if (goes_on && state_.evaluation_due == kTestDue) state_.evaluation_due = kNoneDue;  // lengthened
   if (state_.evaluation_due == kEvaluationDue && evaluate(NAN)) save_if_due();
   while (state_.step < setup_.total_steps && !stopped()) {
+    signal_ = shared_stop_.before_step();
+    if (stopped()) break;
     const bool last = next_step();
     if (waits_.step()) setup_.print(waits_.warning());
     ++state_.step;
@@ -168,7 +180,7 @@ bool TrainingLoop::next_step() {
   const StepProbe probe;
   const Batch& batch = setup_.loader->next();
   Session& session = setup_.run.session();
-  CompiledStep& step = session.train_step(batch.count);
+  CompiledStep& step = session.train_step(batch.all);
   fill(step, batch);
   session.set_targets(step, std::span(batch.labels, static_cast<size_t>(batch.count)),
                       batch.partners, batch.shares);
@@ -188,8 +200,8 @@ void TrainingLoop::look_at(const SubmittedStep& run) {
   const bool some_skipped = std::exchange(skipped_, skipped_now) != skipped_now;
   if (!std::isfinite(loss) || some_skipped) not_finite(run, loss, skipped);
   if (skipped) return;
-  since_log_.add(*run.step, run.batch.count);
-  since_epoch_.add(*run.step, run.batch.count);
+  since_log_.add(*run.step, run.batch.all);
+  since_epoch_.add(*run.step, run.batch.all);
   state_.skipped_in_a_row = 0;
 }
 
@@ -212,7 +224,7 @@ std::string TrainingLoop::why_lost() {
 // the training or continues with the next batch. A batch is not skipped if only some running
 // statistics could not be updated from it.
 void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skipped) {
-  const std::string culprit = setup_.run.session().find_non_finite(run.batch.count);
+  const std::string culprit = setup_.run.session().find_non_finite(run.batch.all);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
       std::isfinite(loss) ? "an update is not finite"
@@ -259,6 +271,7 @@ void TrainingLoop::after_step(bool last_of_epoch) {
     waited_ = setup_.loader->wait_seconds();
     if (!evaluates) console_.print_steps(seconds(), wait);
   }
+  if (last_of_epoch) tell_waits();
   if (last_of_epoch) since_epoch_ = RunningMetrics();
   if (evaluates) {
     state_.evaluation_due = kEvaluationDue;
@@ -267,7 +280,29 @@ void TrainingLoop::after_step(bool last_of_epoch) {
   if (!end && !stopped()) save_if_due();
 }
 
+// Prints how long processes waited for one another in the last epoch, and for which.
+void TrainingLoop::tell_waits() {
+  const std::shared_ptr<Exchange>& exchange = setup_.run.exchange();
+  if (!exchange) return;
+  const double now = seconds(), waited = exchange->wait_seconds();
+  const double own = (waited - peers_waited_) / std::max(now - peers_since_, 1e-9);
+  peers_waited_ = waited, peers_since_ = now;
+  double sum = 0, least = 2;
+  int slowest = 0, rank = 0;
+  for (const std::string& text : exchange->gather(fmt::format("{}", own))) {
+    const double share = std::strtod(text.c_str(), nullptr);
+    sum += share;
+    if (share < least) least = share, slowest = rank;
+    ++rank;
+  }
+  setup_.print(
+      fmt::format("processes waited for one another {:.1f} % of the time; process {} on {}, the "
+                  "slowest, {:.1f} %",
+                  100 * sum / exchange->size(), slowest, exchange->host(slowest), 100 * least));
+}
+
 void TrainingLoop::save_if_due() {
+  if (!setup_.run.leads()) return;
   bool asked = save_ != nullptr && save_->exchange(false);
   if (asked && !setup_.checkpoints->writer()) {
     setup_.print("a signal requested a checkpoint, but checkpoint.keep is 0: none is written");
@@ -332,8 +367,18 @@ bool TrainingLoop::test() {
 
 void TrainingLoop::report(const char* phase, const RunningMetrics& tally, double rate, bool whole,
                           double wait) {
+  if (setup_.folder == nullptr) return;
   setup_.folder->write({setup_.epochs(state_.step), state_.step, phase, tally.mean_loss(),
                         tally.accuracy(), state_.lr, rate, whole, wait});
+}
+
+// Takes the best weights if the leader can; the others follow.
+bool TrainingLoop::take_best() {
+  const std::shared_ptr<Exchange>& exchange = setup_.run.exchange();
+  bool taken = setup_.run.leads() && setup_.checkpoints->take_best(setup_.persistent(), position());
+  if (exchange) taken = text_of_leader(*exchange, taken ? "best" : "last") == "best";
+  if (taken && !setup_.run.leads()) setup_.checkpoints->load_best(setup_.persistent(), position());
+  return taken;
 }
 
 TrainResult TrainingLoop::finish() {
@@ -342,19 +387,19 @@ TrainResult TrainingLoop::finish() {
   const bool complete = state_.step == setup_.total_steps && evaluated;
   if (complete && setup_.validation != nullptr && !validated_)  // resumed at the end
     validated_ = setup_.validation->run(stop_);
-  best_kept_ = complete && setup_.checkpoints->take_best(setup_.persistent(), position());
+  best_kept_ = complete && take_best();
   if (complete && !tested_) test();
   console_.clear_progress();
   const bool ended = complete && tested_;
   try {
-    keep_result(ended);
+    if (setup_.run.leads()) keep_result(ended);
   } catch (const CheckpointError& error) {
     if (!ended) throw;
     throw ResultNotKept(error.what(), result());
   }
-  console_.print_memory();
+  if (setup_.run.leads()) console_.print_memory();
   TrainResult all = result();
-  if (!ended) all.stopped_by = *stop_;
+  if (!ended) all.stopped_by = setup_.run.exchange() ? signal_ : own_signal();
   if (const CheckpointWriter* writer = setup_.checkpoints->writer()) {
     all.checkpoint = setup_.checkpoints->path(state_.step);
     all.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();

@@ -27,6 +27,7 @@
 #include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/processes.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/status_line.h"
@@ -140,6 +141,20 @@ Config resolved(Config config, const Normalization& normalization) {
   return config;
 }
 
+// Finds the checkpoint to begin from; all processes begin from the one that the leader finds.
+std::unique_ptr<Checkpointing> find_checkpoint(const Run& run, const Print& print,
+                                               TrainOptions options) {
+  std::unique_ptr<Checkpointing> found;
+  std::string path;
+  if (run.leads()) {
+    found = std::make_unique<Checkpointing>(run.config(), options, print);
+    if (const CheckpointFile* beginning = found->beginning()) path = beginning->path();
+  }
+  if (run.exchange()) options.resume = text_of_leader(*run.exchange(), path);
+  if (!found) found = std::make_unique<Checkpointing>(run.config(), options, print);
+  return found;
+}
+
 struct Row {
   std::string module_path, ops, output;
   int64_t parameters = 0;
@@ -205,16 +220,17 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   TrainingSetup setup(run.with([](Config&) {}));
   const Config& config = setup.config();
   setup.quiet = options.quiet;
-  setup.print = [&print](const std::string& line) {
+  setup.print = [&print, leads = run.leads()](const std::string& line) {
+    if (!leads) return;
     const WithoutStatus above;
     print(line);
   };
   require_run_folder(config.run.dir);
   available_memory();  // records the free memory before anything is allocated
   // 1. Lock the run folder if it exists, so that what is read from it next does not change.
-  setup.lock = std::make_unique<RunLock>(config.run.dir);
+  if (run.leads()) setup.lock = std::make_unique<RunLock>(config.run.dir);
   // 2. Find the checkpoint to begin from. Fails before data are opened, which may take minutes.
-  setup.checkpoints = std::make_unique<Checkpointing>(config, options, setup.print);
+  setup.checkpoints = find_checkpoint(run, setup.print, options);
   std::unique_ptr<Pretrained> pretrained;
   if (!config.model.weights.empty() && setup.checkpoints->beginning() == nullptr)
     pretrained = std::make_unique<Pretrained>(config.model.weights);
@@ -222,6 +238,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   //    memory limit.
   std::string measured;
   setup.run.open([&](const Dataset& train) { return found_normalization(setup, train, measured); });
+  compare_processes(setup.run);
   require_fit(setup.run);
   setup.checkpoints->check_machine(setup.run.device());
   if (!measured.empty()) setup.print(measured);
@@ -230,21 +247,21 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
                                    setup.run.data().train->class_names());
   check_classes(config, *setup.run.data().train);
   check_epochs(config, setup.run.data().train->count());
-  if (!options.overwrite)
+  if (!options.overwrite && run.leads())
     require_room(config.run.dir, Checkpointing::bytes_on_disk(config, setup.persistent()));
   if (const std::string spare = spare_classes(config, *setup.run.data().train); !spare.empty())
     log(LogLevel::warning, spare);
   // 4. Make the loaders, whose threads begin to read.
   Session& session = setup.run.session();
   const LoaderOptions evaluation = loader_options(config, false, session.device());
-  setup.loader = std::make_unique<Loader>(setup.run.data().train,
-                                          loader_options(config, true, session.device()),
-                                          session.staging_memory());
-  setup.evaluator =
-      std::make_unique<Evaluator>(session, setup.run.data().test, evaluation, config.model.classes);
+  setup.loader =
+      std::make_unique<Loader>(setup.run.data().train, setup.run.training_loader(session.device()),
+                               session.staging_memory());
+  setup.evaluator = std::make_unique<Evaluator>(session, setup.run.data().test, evaluation,
+                                                config.model.classes, run.exchange());
   if (setup.run.data().validation != nullptr)
     setup.validation = std::make_unique<Evaluator>(session, setup.run.data().validation, evaluation,
-                                                   config.model.classes);
+                                                   config.model.classes, run.exchange());
   setup.total_steps = config.train.total_steps(setup.loader->batches());
   // 5. Allocate the memory of the steps and of the checkpoints. If that fails, the folder is still
   //    as it was.
@@ -261,6 +278,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   setup.checkpoints->restore(setup.persistent(), setup.state);
   if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);
   setup.loader->start_epoch(setup.state.epoch, setup.state.batch);
+  if (!run.leads()) return setup;
   // 7. Make the folder unless it exists. Files of an earlier training are removed only now that all
   //    checks have passed, and not if they appeared while this training was prepared.
   setup.lock->make();

@@ -29,8 +29,8 @@ struct TrainingSetup {
   TrainingSetup(TrainingSetup&&) noexcept;
   ~TrainingSetup();
 
-  Print print;  // prints above the progress bar
-  std::unique_ptr<RunLock> lock;
+  Print print;                    // prints above the progress bar
+  std::unique_ptr<RunLock> lock;  // nullptr, like `folder`, in processes that do not lead
   std::unique_ptr<Checkpointing> checkpoints;
   Run run;  // opened
   std::unique_ptr<Loader> loader;

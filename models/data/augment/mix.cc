@@ -86,16 +86,15 @@ void check_mix(const Mix& mix) {
 
 void mix_batch(const Mix& mix, const AugmentKey& key, const ImageShape& shape, int64_t count,
                const int64_t* samples, const int32_t* labels, uint8_t* images, int32_t* partners,
-               float* shares, uint8_t* scratch) {
+               float* shares, const uint8_t* next, int32_t next_label) {
   auto bits = philox(random_key(key.seed, "mix"), static_cast<uint64_t>(key.epoch), 0);
   uint64_t epoch_key = uint64_t{bits[0]} << 32 | bits[1];
   int64_t bytes = shape.bytes();
-  std::memcpy(scratch, images, static_cast<size_t>(bytes));  // the last image's partner
   for (int64_t i = 0; i < count; ++i) {
     RandomSequence random(epoch_key, static_cast<uint64_t>(samples[i]));
     uint8_t* image = images + i * bytes;
-    const uint8_t* other = i + 1 < count ? image + bytes : scratch;
-    partners[i] = labels[i + 1 < count ? i + 1 : 0];
+    const uint8_t* other = i + 1 < count ? image + bytes : next;
+    partners[i] = i + 1 < count ? labels[i + 1] : next_label;
     shares[i] = 1;
     const double drawn = random.uniform();
     bool cuts = mix.mixup <= 0 || (mix.cutmix > 0 && (random.bits() & 1) != 0);

@@ -29,11 +29,12 @@ struct Mix {
 // Throws ConfigError unless alpha is in [0, 100] and probabilities are in [0, 1].
 void check_mix(const Mix& mix);
 
-// Mixes images [count x shape] in place, and writes partners and shares [count]: the label of b and
-// the weight s of the label of a. samples [count]: their indices. scratch: one image. Allocates
-// nothing.
+// Mixes images [count x shape] in place, each with the next one, the last with `next`, and writes
+// partners and shares [count]: the label of b and the weight s of the label of a. samples [count]:
+// their indices; next, next_label: the first image of the batch before it is mixed, or the one that
+// follows this process's images. Allocates nothing.
 void mix_batch(const Mix& mix, const AugmentKey& key, const ImageShape& shape, int64_t count,
                const int64_t* samples, const int32_t* labels, uint8_t* images, int32_t* partners,
-               float* shares, uint8_t* scratch);
+               float* shares, const uint8_t* next, int32_t next_label);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "tessera/models/data/loader.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <set>
@@ -213,22 +214,22 @@ TEST(LoaderTest, ProcessesShareEachGlobalBatch) {
   Loader one(data, whole);
   std::vector<Copy> expected = take(one, one.batches());
   std::vector<std::vector<int64_t>> joined(expected.size());
-  int64_t samples = 0;
   for (int rank = 0; rank < 3; ++rank) {
     LoaderOptions part = whole;
-    part.batch = 4;
     part.rank = rank;
     part.world = 3;
+    part.parts = 4;  // 3 images each; in the last batch one part has 2
     Loader loader(data, part);
     ASSERT_EQ(loader.batches(), one.batches());
-    samples += loader.samples();
+    EXPECT_EQ(loader.samples(), 53);
     for (size_t i = 0; i < expected.size(); ++i) {
       Copy batch = copy(loader.next(), loader);
-      EXPECT_EQ(batch.first, 12 * static_cast<int64_t>(i) + static_cast<int64_t>(joined[i].size()));
+      EXPECT_EQ(batch.first, 12 * static_cast<int64_t>(i));
+      const size_t images = (i == 4 ? std::array{1, 1, 3} : std::array{3, 3, 6})[rank];
+      EXPECT_EQ(batch.samples.size(), images);
       joined[i].insert(joined[i].end(), batch.samples.begin(), batch.samples.end());
     }
   }
-  EXPECT_EQ(samples, 53);
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(joined[i], expected[i].samples);
 }
 
@@ -329,7 +330,8 @@ TEST(LoaderTest, BadOptions) {
   bad([](LoaderOptions& o) { o.workers = -1; }, {"loader: workers is -1, but must be in [0, 256]"});
   bad([](LoaderOptions& o) { o.prefetch = 0; }, {"prefetch is 0"});
   bad([](LoaderOptions& o) { o.rank = 1; }, {"rank is 1"});
-  bad([](LoaderOptions& o) { o.world = 11; }, {"hashed has 10 images, too few for 11 process"});
+  bad([](LoaderOptions& o) { o.world = o.parts = 11; },
+      {"the last batch of an epoch has 10 image(s), too few for 11 processes"});
   bad([](LoaderOptions& o) { o.drop_last = true; }, {"batches of 128 if an incomplete batch"});
   bad([](LoaderOptions& o) { o.augment = {crop(9, CropBorder::kReflect)}; }, {"crop"});
   expect_error<ConfigError>([] { Loader loader(nullptr, {}); }, {"null"});

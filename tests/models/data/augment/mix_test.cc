@@ -25,7 +25,7 @@ struct Mixed {
 // Mixes `count` images. Image i has the value 20 i + 10 everywhere and label i.
 Mixed mixed(const Mix& mix, int64_t count, int64_t epoch = 0) {
   auto bytes = static_cast<size_t>(kShape.bytes());
-  Bytes images, scratch(bytes);
+  Bytes images;
   std::vector<int32_t> labels;
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < count; ++i) {
@@ -34,8 +34,9 @@ Mixed mixed(const Mix& mix, int64_t count, int64_t epoch = 0) {
     samples.push_back(1000 + i);
   }
   Mixed out{{}, std::vector<int32_t>(labels.size()), std::vector<float>(labels.size())};
+  const Bytes first(images.begin(), images.begin() + static_cast<int64_t>(bytes));
   mix_batch(mix, {7, epoch}, kShape, count, samples.data(), labels.data(), images.data(),
-            out.partners.data(), out.shares.data(), scratch.data());
+            out.partners.data(), out.shares.data(), first.data(), labels[0]);
   for (size_t i = 0; i < labels.size(); ++i)
     out.images.push_back({images.begin() + static_cast<int64_t>(i * bytes),
                           images.begin() + static_cast<int64_t>((i + 1) * bytes)});

@@ -1,0 +1,74 @@
+// Agreements of the processes of a shared training (runtime/exchange/) outside its steps.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/models/training/run.h"
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/exchange/exchange.h"
+
+namespace tessera {
+
+// Thrown in every process alike, so one of them reports it.
+class CommonError : public ConfigError {
+  using ConfigError::ConfigError;
+};
+
+// Throws CommonError if so many processes cannot share the training.
+void require_shareable(const Run& run);
+// Throws CommonError if the processes differ in the configuration, the data, the program or the
+// processor. Requires that the data are open.
+void compare_processes(const Run& run);
+
+// Returns the text of the process with rank 0, in every process.
+std::string text_of_leader(Exchange& exchange, const std::string& own);
+
+// Returns a line that names the processes of a training, their computers and threads.
+std::string processes_line(const Run& run);
+
+// Destroyed by an exception, drops the jobs of an exchange before the memory that they use is
+// freed. Put it behind that memory.
+class AbandonOnError {
+ public:
+  explicit AbandonOnError(std::shared_ptr<Exchange> exchange)
+      : exchange_(std::move(exchange)), before_(std::uncaught_exceptions()) {}
+  ~AbandonOnError() {
+    if (exchange_ && std::uncaught_exceptions() > before_) exchange_->abandon();
+  }
+  AbandonOnError(const AbandonOnError&) = delete;
+  AbandonOnError& operator=(const AbandonOnError&) = delete;
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
+  const int before_;
+};
+
+// The signal that stops a training, on which all processes agree: it is asked for before each step
+// and answered before the next one, so that no step waits.
+class SharedStop {
+ public:
+  SharedStop(std::shared_ptr<Exchange> exchange, const std::atomic<int>* stop);
+  ~SharedStop();  // after the last step of all processes, or after an error of this one
+
+  // Returns 0 or a signal that a process has received, the same in every process. Each calls it
+  // once before each step.
+  int before_step();
+
+ private:
+  int own() const { return stop_ != nullptr ? stop_->load() : 0; }
+
+  const std::shared_ptr<Exchange> exchange_;
+  const std::atomic<int>* const stop_;
+  std::unique_ptr<SpreadJob> asked_;
+  bool waits_ = false;
+  float mine_ = 0;
+  std::vector<float> others_;
+  const int errors_ = std::uncaught_exceptions();
+};
+
+}  // namespace tessera
