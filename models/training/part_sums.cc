@@ -72,42 +72,40 @@ PartSums::PartSums(int64_t parts, const Tensors& parameters, std::shared_ptr<Exc
 // Returns the value plus those of the sums that it completes.
 Tensor PartSums::carried(const std::function<Tensor&(BatchResults&)>& value_of, Tensor value) {
   const NoGradScope no_grad;
-  for (size_t i = 0; i < additions_; ++i)
-    value = std::exchange(value_of(sums_[sums_.size() - 2 - i]), Tensor()) + value;
+  for (auto sum = sums_.rbegin(); sum != sums_.rend() - kept_; ++sum)
+    value = std::exchange(value_of(*sum), Tensor()) + value;
   return value;
 }
 
 void PartSums::add(int64_t k,
                    const std::function<BatchResults(const GradientSink& sink)>& compute) {
-  additions_ = static_cast<size_t>(PartTree(parts_).push(nodes_, {0, k}));
-  sums_.emplace_back();
-  const auto sink = [&](size_t i, Tensor gradient) {
-    Tensors& gradients = sums_.back().gradients;
-    if (gradients.size() <= i) gradients.resize(i + 1);
-    gradients[i] =
-        carried([i](BatchResults& x) -> Tensor& { return x.gradients[i]; }, std::move(gradient));
-    if (exchange_ && k + 1 == own_.last) complete(i);
-  };
+  kept_ = std::ssize(sums_) - PartTree(parts_).push(nodes_, {0, k});
   std::optional<DeferUpdatesScope> defer;
   if (exchange_) defer.emplace(updates_.emplace_back());
-  const BatchResults part = compute(sink);
-  sums_.back().loss = carried(std::mem_fn(&BatchResults::loss), detach(part.loss));
-  sums_.back().correct = carried(std::mem_fn(&BatchResults::correct), part.correct);
-  std::swap(sums_[sums_.size() - 1 - additions_], sums_.back());
-  sums_.resize(sums_.size() - additions_);
+  BatchResults now;
+  const BatchResults part = compute([&](size_t i, Tensor gradient) {
+    if (now.gradients.size() <= i) now.gradients.resize(i + 1);
+    now.gradients[i] =
+        carried([i](BatchResults& x) -> Tensor& { return x.gradients[i]; }, std::move(gradient));
+    if (exchange_ && k + 1 == own_.last) complete(i, now.gradients);
+  });
+  now.loss = carried(std::mem_fn(&BatchResults::loss), detach(part.loss));
+  now.correct = carried(std::mem_fn(&BatchResults::correct), part.correct);
+  sums_.erase(sums_.begin() + kept_, sums_.end());
+  sums_.push_back(std::move(now));
 }
 
-// Counts a gradient of which this process has all its sums.
-void PartSums::complete(size_t parameter) {
+// Counts a gradient of which this process has all its sums: those that are kept, and the last.
+void PartSums::complete(size_t parameter, Tensors& last) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     if (parameter < bucket.first || parameter >= bucket.last || --bucket.missing > 0) continue;
-    std::vector<Tensors> own(bucket.last - bucket.first);
-    for (size_t s = 0; s < sums_.size(); ++s) {
-      // Those that the part at hand is added to are gone.
-      if (s + 1 < sums_.size() && s + 1 + additions_ >= sums_.size()) continue;
-      for (size_t i = bucket.first; i < bucket.last; ++i)
-        own[i - bucket.first].push_back(std::exchange(sums_[s].gradients[i], Tensor()));
+    std::vector<Tensors> own;
+    for (size_t i = bucket.first; i < bucket.last; ++i) {
+      Tensors& sums = own.emplace_back();
+      for (auto sum = sums_.begin(); sum != sums_.begin() + kept_; ++sum)
+        sums.push_back(std::exchange(sum->gradients[i], Tensor()));
+      sums.push_back(std::exchange(last[i], Tensor()));
     }
     bucket.sum = start_fold(exchange_, static_cast<int>(b), parts_, own);
   }

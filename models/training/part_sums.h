@@ -42,15 +42,15 @@ class PartSums {
     Exchanged sum = {};
   };
   Tensor carried(const std::function<Tensor&(BatchResults&)>& value_of, Tensor value);
-  void complete(size_t parameter);
+  void complete(size_t parameter, Tensors& last);
   void update_statistics();
 
   const int64_t parts_;
   const std::shared_ptr<Exchange> exchange_;
   const PartRange own_;
   std::vector<PartNode> nodes_;
-  std::vector<BatchResults> sums_;  // one for each node, the last one of the part at hand
-  size_t additions_ = 0;            // that the part at hand completes
+  std::vector<BatchResults> sums_;  // one for each node
+  std::ptrdiff_t kept_ = 0;         // sums to which the part at hand is not added
   std::vector<Bucket> buckets_;
   std::vector<std::vector<DeferredUpdate>> updates_;  // by own part
 };

@@ -60,10 +60,9 @@ std::string facts_text(const Run& run) {
       data.count(), data.classes(), checksum_of(data), checksum_of_arithmetic());
   for (const auto& [name, value] : facts_of_bits(environment_json(run.device())))
     text += fmt::format("{}\t{}\n", name, value);
-  std::string_view rest;
   const std::string config = print_config(run.config());
   int line = 0;
-  for (rest = config; !rest.empty();) {
+  for (std::string_view rest = config; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     text += fmt::format("line {} of the configuration\t{}\n", ++line, rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
@@ -141,38 +140,32 @@ std::string processes_line(const Run& run) {
 }
 
 SharedStop::SharedStop(std::shared_ptr<Exchange> exchange, const std::atomic<int>* stop)
-    : exchange_(std::move(exchange)), stop_(stop) {
+    : exchange_(std::move(exchange)), stop_(stop), abandon_(exchange_) {
   if (!exchange_) return;
   others_.resize(static_cast<size_t>(exchange_->size() - 1));
   asked_ = std::make_unique<SpreadJob>(*exchange_, kStopTag, exchange_->size(), 1);
 }
 
 SharedStop::~SharedStop() {
-  if (!waits_) return;
-  if (std::uncaught_exceptions() > errors_) {
-    exchange_->abandon();
-    return;
-  }
+  if (!waits_ || abandon_.by_error()) return;
   try {
     exchange_->wait(*asked_);
   } catch (const PeerError&) {  // the results are complete
   }
 }
 
-int SharedStop::before_step() {
-  if (!exchange_) return own();
-  int signal = 0;
+void SharedStop::before_step() {
+  if (!exchange_) return;
   if (waits_) {
     exchange_->wait(*asked_);
-    signal = static_cast<int>(mine_);
-    for (const float other : others_) signal = std::max(signal, static_cast<int>(other));
+    agreed_ = static_cast<int>(mine_);
+    for (const float other : others_) agreed_ = std::max(agreed_, static_cast<int>(other));
   }
   mine_ = static_cast<float>(own());
   asked_->own[0] = &mine_;
   for (size_t i = 0; i < others_.size(); ++i) asked_->others[i] = &others_[i];
   waits_ = true;
   exchange_->post(*asked_);
-  return signal;
 }
 
 }  // namespace tessera

@@ -38,10 +38,11 @@ class AbandonOnError {
   explicit AbandonOnError(std::shared_ptr<Exchange> exchange)
       : exchange_(std::move(exchange)), before_(std::uncaught_exceptions()) {}
   ~AbandonOnError() {
-    if (exchange_ && std::uncaught_exceptions() > before_) exchange_->abandon();
+    if (exchange_ && by_error()) exchange_->abandon();
   }
   AbandonOnError(const AbandonOnError&) = delete;
   AbandonOnError& operator=(const AbandonOnError&) = delete;
+  bool by_error() const { return std::uncaught_exceptions() > before_; }
 
  private:
   const std::shared_ptr<Exchange> exchange_;
@@ -55,9 +56,11 @@ class SharedStop {
   SharedStop(std::shared_ptr<Exchange> exchange, const std::atomic<int>* stop);
   ~SharedStop();  // after the last step of all processes, or after an error of this one
 
-  // Returns 0 or a signal that a process has received, the same in every process. Each calls it
-  // once before each step.
-  int before_step();
+  // Agrees with the other processes; each calls it once before each step.
+  void before_step();
+  // Returns 0 or a signal: alone, that of this process now; shared, one that a process had received
+  // at the previous before_step(), the same in every process.
+  int signal() const { return exchange_ ? agreed_ : own(); }
 
  private:
   int own() const { return stop_ != nullptr ? stop_->load() : 0; }
@@ -66,9 +69,10 @@ class SharedStop {
   const std::atomic<int>* const stop_;
   std::unique_ptr<SpreadJob> asked_;
   bool waits_ = false;
+  int agreed_ = 0;
   float mine_ = 0;
   std::vector<float> others_;
-  const int errors_ = std::uncaught_exceptions();
+  const AbandonOnError abandon_;  // the last: destroyed before the memory of a message
 };
 
 }  // namespace tessera

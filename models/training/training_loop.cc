@@ -69,9 +69,7 @@ class TrainingLoop {
   TrainResult run();
 
  private:
-  // Returns true if a process received a signal before the previous step, or this one alone now.
-  bool stopped() const { return setup_.run.exchange() ? signal_ != 0 : own_signal() != 0; }
-  int own_signal() const { return stop_ != nullptr ? stop_->load() : 0; }
+  bool stopped() const { return shared_stop_.signal() != 0; }
   double seconds() const;
   double data_wait() const;
   const TrainingState& position();
@@ -100,7 +98,6 @@ class TrainingLoop {
   const std::atomic<int>* stop_;
   std::atomic<bool>* save_;
   SharedStop shared_stop_;
-  int signal_ = 0;
   const bool skips_;
   const Schedule schedule_;
   WaitMonitor waits_;
@@ -139,7 +136,7 @@ TrainResult TrainingLoop::run() {
   if (goes_on && state_.evaluation_due == kTestDue) state_.evaluation_due = kNoneDue;  // lengthened
   if (state_.evaluation_due == kEvaluationDue && evaluate(NAN)) save_if_due();
   while (state_.step < setup_.total_steps && !stopped()) {
-    signal_ = shared_stop_.before_step();
+    shared_stop_.before_step();
     if (stopped()) break;
     const bool last = next_step();
     if (waits_.step()) setup_.print(waits_.warning());
@@ -399,7 +396,7 @@ TrainResult TrainingLoop::finish() {
   }
   if (setup_.run.leads()) console_.print_memory();
   TrainResult all = result();
-  if (!ended) all.stopped_by = setup_.run.exchange() ? signal_ : own_signal();
+  if (!ended) all.stopped_by = shared_stop_.signal();
   if (const CheckpointWriter* writer = setup_.checkpoints->writer()) {
     all.checkpoint = setup_.checkpoints->path(state_.step);
     all.checkpoint_wait = writer->wait_seconds() + writer->copy_seconds();

@@ -244,7 +244,7 @@ int64_t FoldJob::received_elements() const {
 }
 
 // Returns where sum i of a rank's tensor arrives.
-const float* FoldJob::received_sum(size_t rank, size_t i, size_t tensor) const {
+float* FoldJob::received_sum(size_t rank, size_t i, size_t tensor) const {
   for (size_t r = 0; r < rank; ++r)
     if (static_cast<int>(r) != rank_) i += covers_[r].size();
   return received + static_cast<int64_t>(i) * begins_.back() + begins_[tensor];
@@ -265,9 +265,8 @@ void FoldJob::start(Transport& transport) {
     for (size_t rank = 0; rank < covers_.size(); ++rank)
       for (size_t i = 0; i < covers_[rank].size() && static_cast<int>(rank) != rank_; ++i)
         tickets_.add(static_cast<int>(rank),
-                     transport.receive(
-                         static_cast<int>(rank), 2 * tag_,
-                         bytes_of(const_cast<float*>(received_sum(rank, i, t)), elements_[t])));
+                     transport.receive(static_cast<int>(rank), 2 * tag_,
+                                       bytes_of(received_sum(rank, i, t), elements_[t])));
   }
 }
 

@@ -2,7 +2,6 @@
 // own carries the messages, so a step posts a job and waits where it reads the result.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -136,7 +135,7 @@ class FoldJob final : public ExchangeJob {
   bool advance(Transport& transport) override;
   void fold();
   void add_up(size_t tensor, int64_t first, int64_t count);
-  const float* received_sum(size_t rank, size_t i, size_t tensor) const;
+  float* received_sum(size_t rank, size_t i, size_t tensor) const;
 
   const int rank_, size_, tag_, owner_;
   const PartTree tree_;

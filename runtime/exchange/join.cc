@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kModule = "libtessera_mpi.so";
 
-// Returns the module of MPI next to the program, or the first folder in which it is missing.
+// Returns the installed module of MPI, or that of a build, beside the program.
 std::filesystem::path module_path() {
   std::error_code error;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
@@ -28,8 +28,7 @@ F* function(void* library, const char* name) {
   return reinterpret_cast<F*>(dlsym(library, name));
 }
 
-}  // namespace
-
+// Returns the number of processes that mpirun or srun says it started; 1 if neither did.
 int started_processes() {
   // Open MPI; MPICH, Intel MPI and srun --mpi=pmi2; srun.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
@@ -37,6 +36,8 @@ int started_processes() {
       return std::atoi(value);
   return 1;
 }
+
+}  // namespace
 
 std::shared_ptr<Exchange> join_processes(double timeout) {
   const int started = started_processes();

@@ -7,9 +7,6 @@
 
 namespace tessera {
 
-// Returns the number of processes that mpirun or srun says it started; 1 if neither did.
-int started_processes();
-
 // Returns the exchange with the other processes; nullptr if this program was started alone. Loads
 // libtessera_mpi.so from the folder of the program or ../lib/tessera. Throws ConfigError if there
 // is none, or if it is of another MPI than the one that started the processes. `timeout`: see

@@ -1,8 +1,7 @@
 // The carrier by MPI: a library of its own (libtessera_mpi.so), which a program loads when mpirun
 // or srun started it, so that programs run without MPI too.
 #include <climits>
-#include <cstdlib>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include <mpi.h>

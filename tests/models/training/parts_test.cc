@@ -160,13 +160,18 @@ data: {name: synthetic, image_size: 16}
   }
 }
 
-// 200 orders in which messages arrive, or 10,000 with TESSERA_LONG_TESTS.
-TEST(Parts, NoOrderOfMessagesChangesABit) {
+Config tiny_config(int64_t batch) {
   Config config = small_config();
   config.model.name = "mlp";
   config.model.widths = {8};
-  config.data.batch = 7;
+  config.data.batch = batch;
   config.train.accumulate = 4;
+  return config;
+}
+
+// 200 orders in which messages arrive, or 10,000 with TESSERA_LONG_TESTS.
+TEST(Parts, NoOrderOfMessagesChangesABit) {
+  const Config config = tiny_config(7);
   const Trained alone = trained(config, nullptr);
   const char* many = std::getenv("TESSERA_LONG_TESTS");
   for (uint64_t seed = 0; seed < (many != nullptr ? 10000 : 200); ++seed) {
@@ -182,11 +187,7 @@ TEST(Parts, NoOrderOfMessagesChangesABit) {
 
 // A process that stops at any message is named by the others, which end.
 TEST(Parts, AProcessThatStopsIsNamed) {
-  Config config = small_config();
-  config.model.name = "mlp";
-  config.model.widths = {8};
-  config.data.batch = 8;
-  config.train.accumulate = 4;
+  const Config config = tiny_config(8);
   const char* many = std::getenv("TESSERA_LONG_TESTS");
   for (int64_t message = 6; message < (many != nullptr ? 60 : 16); ++message) {
     std::vector<std::string> errors(3);
