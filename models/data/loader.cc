@@ -33,22 +33,21 @@ struct Shares {
   bool drop_last;
 
   int64_t batches() const { return count / batch + (!drop_last && count % batch > 0 ? 1 : 0); }
-  // Positions [begin, end) in the epoch's order, of all processes and of this one.
-  struct Range {
-    int64_t begin, end;
-  };
-  Range all(int64_t index) const { return {index * batch, std::min((index + 1) * batch, count)}; }
-  Range range(int64_t index) const {
-    const auto [begin, end] = all(index);
-    const int64_t size = end - begin, cut = std::min(parts, size);
-    const PartRange own = parts_of_rank(cut, rank, world);
-    return {begin + size * own.first / cut, begin + size * own.last / cut};
+  // Positions in the epoch's order, of all processes and of this one.
+  PartRange all(int64_t index) const {
+    return {index * batch, std::min((index + 1) * batch, count)};
+  }
+  PartRange range(int64_t index) const {
+    const auto [first, last] = all(index);
+    const int64_t cut = std::min(parts, last - first);
+    const PartRange own = images_of_parts(last - first, cut, parts_of_rank(cut, rank, world));
+    return {first + own.first, first + own.last};
   }
   // The most images of this process in a batch; the last one may have a larger share.
   int64_t largest() const {
     int64_t most = 0;
     for (const int64_t index : {int64_t{0}, batches() - 1})
-      if (index >= 0) most = std::max(most, range(index).end - range(index).begin);
+      if (index >= 0) most = std::max(most, range(index).count());
     return most;
   }
   int64_t largest_of_all() const { return std::min(batch, count); }
@@ -142,10 +141,10 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
            options.drop_last
                ? fmt::format(" with batches of {} if an incomplete batch is dropped", options.batch)
                : ""));
-  const auto [begin, end] = shares.all(shares.batches() - 1);
-  need(end - begin >= options.world,
-       fmt::format("the last batch of an epoch has {} image(s), too few for {} processes",
-                   end - begin, options.world));
+  const int64_t last = shares.all(shares.batches() - 1).count();
+  need(last >= options.world,
+       fmt::format("the last batch of an epoch has {} image(s), too few for {} processes", last,
+                   options.world));
 }
 
 }  // namespace
@@ -464,7 +463,7 @@ void Loader::start_epoch(int64_t epoch, int64_t index) {
 
 int64_t Loader::batches() const { return impl_->shares_.batches(); }
 
-int64_t Loader::samples() const { return impl_->shares_.all(batches() - 1).end; }
+int64_t Loader::samples() const { return impl_->shares_.all(batches() - 1).last; }
 
 const ImageShape& Loader::shape() const { return impl_->shape_; }
 const Dataset& Loader::dataset() const { return *impl_->dataset_; }

@@ -164,16 +164,17 @@ BatchResults Session::train_parts(const Tensors& arguments, int64_t batch) {
   const Tensor scale =
       parts == 1 || mixes_ ? Tensor() : class_weight_scale(config_.loss, arguments[1]);
   PartSums sums(parts, store_.parameters(), exchange_);
-  const int64_t begin = batch * sums.own().first / parts;  // position of the own images
+  const int64_t begin = images_of_parts(batch, parts, sums.own()).first;
   for (int64_t k = sums.own().first; k < sums.own().last; ++k) {
-    const int64_t first = batch * k / parts, last = batch * (k + 1) / parts;
+    const PartRange images = images_of_parts(batch, parts, {k, k + 1});
     const auto cut = [&](const Tensor& x, int64_t from) {
-      return x && last - first < x.shape()[0] ? rows(x, first - from, last - from) : x;
+      return x && images.count() < x.shape()[0] ? rows(x, images.first - from, images.last - from)
+                                                : x;
     };
     const RandomScope random(config_.seed, arguments[3], static_cast<uint64_t>(k) << 32);
     sums.add(k, [&](const GradientSink& sink) {
       return train_part(cut(arguments[0], begin), cut(arguments[1], 0), cut(targets, begin),
-                        static_cast<double>(last - first) / static_cast<double>(batch), scale,
+                        static_cast<double>(images.count()) / static_cast<double>(batch), scale,
                         sink);
     });
   }
@@ -262,7 +263,7 @@ int64_t Session::own_images(int64_t batch) const {
   if (!exchange_) return batch;
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
   const PartRange own = parts_of_rank(parts, exchange_->rank(), exchange_->size());
-  return batch * own.last / parts - batch * own.first / parts;
+  return images_of_parts(batch, parts, own).count();
 }
 
 std::string Session::find_non_finite(int64_t batch) {

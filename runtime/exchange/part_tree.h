@@ -49,13 +49,18 @@ class PartTree {
   int64_t parts_;
 };
 
-// The parts [first, last) of a process.
+// Parts, images or batches [first, last).
 struct PartRange {
   int64_t first = 0, last = 1;
   int64_t count() const { return last - first; }
 };
+// Returns the parts of a process.
 inline PartRange parts_of_rank(int64_t parts, int rank, int size) {
   return {parts * rank / size, parts * (rank + 1) / size};
+}
+// Returns the images of some parts of a batch.
+inline PartRange images_of_parts(int64_t images, int64_t parts, PartRange some) {
+  return {images * some.first / parts, images * some.last / parts};
 }
 
 }  // namespace tessera
