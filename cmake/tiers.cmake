@@ -141,8 +141,9 @@ function(tessera_simd_source target source isas)
     add_library(${object} OBJECT ${source})
     tessera_options(${object})
     target_compile_features(${object} PRIVATE cxx_std_20)
-    # The last option prevents g++ from clearing a tile of registers with a call of memset.
-    target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} ${TESSERA_SIMD_LEVEL}
+    # -Wno-psabi: functions that take several vectors are inlined. The last option prevents g++ from
+    # clearing a tile of registers with a call of memset.
+    target_compile_options(${object} PRIVATE ${TESSERA_FLAGS_${isa}} ${TESSERA_SIMD_LEVEL} -Wno-psabi
       -fno-math-errno -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
     target_compile_definitions(${object} PRIVATE TESSERA_ISA=${isa})
     target_include_directories(${object} PRIVATE ${PROJECT_BINARY_DIR}/include)

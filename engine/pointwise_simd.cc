@@ -2,13 +2,59 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
-#include "tessera/engine/pointwise_functions_simd.h"
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "tessera/engine/float_functions.h"
 #include "tessera/engine/pointwise_precompiled.h"
 
 namespace tessera {
 namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+using Register __attribute__((vector_size(kVectorBytes))) = float;
+using Unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(float)), may_alias)) =
+    float;
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(float));
+
+// Keeps -0.
+[[gnu::always_inline]] inline Register filled(double value) {
+  return static_cast<float>(value) - Register{};
+}
+Register load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
+void store(float* p, Register v) { *reinterpret_cast<Unaligned*>(p) = v; }
+
+// Loads only the first `count` lanes, 0 < count < kLanes.
+#if defined(__AVX512F__)
+__mmask16 first_lanes(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
+Register load_first(const float* p, int64_t count) {
+  return _mm512_maskz_loadu_ps(first_lanes(count), p);
+}
+#else
+Register load_first(const float* p, int64_t count) {
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+#endif
+// Copies `count` elements, followed by zeros up to `whole`, a multiple of kLanes.
+void copy_first(const float* x, int64_t count, int64_t whole, float* y) {
+  for (int64_t i = 0; i < whole; i += kLanes)
+    store(y + i, i + kLanes <= count ? load(x + i)
+                 : i < count         ? load_first(x + i, count - i)
+                                     : Register{});
+}
 
 // Compiled code for the precompiled programs.
 
@@ -32,10 +78,10 @@ template <ScalarOp kOp, class V>
   if constexpr (kOp == ScalarOp::exp) return exp_of(a);
   if constexpr (kOp == ScalarOp::erf) return erf_of(a);
   if constexpr (kOp == ScalarOp::sigmoid) return sigmoid_of(a);
-  if constexpr (kOp == ScalarOp::pow) return std::pow(a, b);
-  if constexpr (kOp == ScalarOp::log) return std::log(a);
+  if constexpr (kOp == ScalarOp::pow) return pow_of(a, b);
+  if constexpr (kOp == ScalarOp::log) return log_of(a);
   if constexpr (kOp == ScalarOp::sqrt) return std::sqrt(a);
-  if constexpr (kOp == ScalarOp::tanh) return std::tanh(a);
+  if constexpr (kOp == ScalarOp::tanh) return tanh_of(a);
   if constexpr (kOp == ScalarOp::sin) return std::sin(a);
   if constexpr (kOp == ScalarOp::cos) return std::cos(a);
 }
@@ -129,8 +175,7 @@ void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
 }
 
 constexpr bool has_vectors(ScalarOp op) {
-  return op != ScalarOp::pow && op != ScalarOp::log && op != ScalarOp::sqrt &&
-         op != ScalarOp::tanh && op != ScalarOp::sin && op != ScalarOp::cos;
+  return op != ScalarOp::sqrt && op != ScalarOp::sin && op != ScalarOp::cos;
 }
 
 // Executes one instruction on n elements; the result may overwrite an operand element by element.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/float_functions.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/softmax.h"
@@ -34,8 +35,8 @@ double log_sum_exp(const T* z, int64_t c) {
   T top = z[0];
   for (int64_t j = 1; j < c; ++j) top = std::max(top, z[j]);
   double sum = 0;
-  for (int64_t j = 0; j < c; ++j) sum += std::exp(z[j] - top);
-  return top + std::log(sum);
+  for (int64_t j = 0; j < c; ++j) sum += exp_of(z[j] - top);
+  return top + (sizeof(T) == sizeof(float) ? log_in_double(sum) : std::log(sum));
 }
 
 template <class T>
@@ -84,7 +85,7 @@ void cross_entropy_logits_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, 
       const double factor = known ? scale : std::numeric_limits<double>::quiet_NaN();
       for (int64_t j = 0; j < in.c; ++j) {
         const double t = (j == label ? 1 - s : 0) + floor;
-        dz[j] = static_cast<T>(factor * (std::exp(static_cast<T>(z[j] - log_sum)) - t));
+        dz[j] = static_cast<T>(factor * (exp_of(static_cast<T>(z[j] - log_sum)) - t));
       }
       return;
     }
@@ -93,7 +94,7 @@ void cross_entropy_logits_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, 
     for (int64_t j = 0; j < in.c; ++j) weight += t[j];
     weight = (1 - s) * weight + s;
     for (int64_t j = 0; j < in.c; ++j) {
-      const double p = std::exp(static_cast<T>(z[j] - log_sum));
+      const double p = exp_of(static_cast<T>(z[j] - log_sum));
       dz[j] = static_cast<T>(scale * (weight * p - (1 - s) * t[j] - floor));
     }
   });

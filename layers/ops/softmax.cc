@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/engine/float_functions.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
@@ -36,12 +37,12 @@ void softmax_row(const T* x, int64_t c, bool logarithm, T* y) {
   const T most = *std::max_element(x, x + c);
   T sum = 0;
   for (int64_t j = 0; j < c; ++j) {
-    const T power = std::exp(x[j] - most);
+    const T power = exp_of(x[j] - most);
     sum += power;
     y[j] = logarithm ? x[j] - most : power;
   }
   if (logarithm) {
-    const T log_sum = std::log(sum);
+    const T log_sum = log_of(sum);
     for (int64_t j = 0; j < c; ++j) y[j] -= log_sum;
   } else {
     for (int64_t j = 0; j < c; ++j) y[j] /= sum;
@@ -54,7 +55,7 @@ void softmax_grad_row(const T* dy, const T* y, int64_t c, bool logarithm, T* dx)
   T sum = 0;
   for (int64_t j = 0; j < c; ++j) sum += logarithm ? dy[j] : dy[j] * y[j];
   for (int64_t j = 0; j < c; ++j)
-    dx[j] = logarithm ? dy[j] - std::exp(y[j]) * sum : y[j] * (dy[j] - sum);
+    dx[j] = logarithm ? dy[j] - exp_of(y[j]) * sum : y[j] * (dy[j] - sum);
 }
 
 class SoftmaxGrad final : public OpBase<SoftmaxGrad> {

@@ -6,7 +6,8 @@ namespace tessera {
 namespace {
 
 // Rows of a gather tile. Two vectors by six rows fill 16 registers. Eight rows hide the latency and
-// leave enough general registers for the row pointers, given 32 registers or only one vector.
+// leave enough general registers for the row pointers, given 32 registers or only one vector. Rows
+// of an outer tile divide kMicroPanelRows.
 constexpr int kNarrowRows = 8;
 #if defined(__AVX512F__)
 constexpr int kGatherRows = 8, kOuterRows = 8;
@@ -113,9 +114,11 @@ void gather(const ImplicitGemmProduct<T>& p) {
   gather_vectors<T, 2>(p);
 }
 
-// kFetch: prefetches a line of A, and from `next` a line of each point of B, unless null.
+// Computes N registers of columns from `column` on. kFetch: prefetches a line of A, and from `next`
+// a line of each point of B, unless null.
 template <class T, int N, bool kFetch>
-inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, const T* next) {
+inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, const T* ahead,
+                       const T* next) {
   using V = Vector<T>;
   constexpr int R = kOuterRows;
   Tile<T, R, N> tile;
@@ -126,16 +129,16 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, 
   T* c[R];
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
-    c[r] = p.c + (first + r) * p.c_stride;
+    c[r] = p.c + (first + r) * p.c_stride + column;
     __builtin_prefetch(c[r], 1);
     if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
   }
-  const T* a = p.a + first / R * p.a_panel;
+  const T* a = p.a + first / kMicroPanelRows * p.a_panel + first % kMicroPanelRows;
   const int64_t a_point = p.a_point, b_point = p.b_point;
   const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
   const int64_t next_line = next ? p.next_b_line - p.points * next_point : 0;
   for (int64_t line = 0; line < p.lines; ++line) {
-    const T* b = p.b + line * p.b_line;
+    const T* b = p.b + line * p.b_line + column;
     for (int64_t l = p.points; l > 0; --l) {
       typename V::Register bv[N];
       TESSERA_UNROLL
@@ -156,67 +159,86 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, const T* ahead, 
     }
     if constexpr (kFetch) next += next_line;
   }
-  finish(tile, c, rows, p.columns, p.accumulate);
+  const int64_t columns = p.columns - column, width = N * V::kLanes;
+  finish(tile, c, rows, columns < width ? columns : width, p.accumulate);
 }
 
+// Computes up to N registers of columns: those that p.columns reaches.
+template <class T, int N, bool kFetch>
+inline void outer_tile_within(const OuterProduct<T>& p, int64_t first, int64_t column,
+                              const T* ahead, const T* next) {
+  if constexpr (N > 1 && Vector<T>::kLanes < kWideLanes<T>)
+    if (p.columns - column <= (N - 1) * Vector<T>::kLanes)
+      return outer_tile_within<T, N - 1, kFetch>(p, first, column, ahead, next);
+  outer_tile<T, N, kFetch>(p, first, column, ahead, next);
+}
+
+// Computes all columns, N registers at once.
 template <class T, int N>
-void outer_vectors(const OuterProduct<T>& p) {
+void outer_registers(const OuterProduct<T>& p) {
   constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t width = p.vectors * kWideLanes<T>;
   for (int64_t row = 0; row < p.rows; row += kOuterRows) {
-    // A cache line has one or two micro-panels of A; each fetches one line of B's points.
+    // A cache line has one or more row tiles of A; each fetches one line of B's points.
     const bool first = p.a_ahead && row % kLine == 0;
-    const T* ahead = first ? p.a + row / kOuterRows * p.a_panel + p.a_ahead : nullptr;
-    const int64_t line = row / kOuterRows * kLine, width = N * Vector<T>::kLanes;
+    const T* ahead = first ? p.a + row / kMicroPanelRows * p.a_panel + p.a_ahead : nullptr;
+    const int64_t line = row / kOuterRows * kLine;
     const T* next = nullptr;
     if (p.next_b && line < width) next = p.next_b + line;
     if (p.next_b2 && line >= width && line < 2 * width) next = p.next_b2 + line - width;
-    if (ahead || next) {
-      outer_tile<T, N, true>(p, row, ahead, next);
-    } else {
-      outer_tile<T, N, false>(p, row, nullptr, nullptr);
+    for (int64_t column = 0; column < p.columns; column += N * Vector<T>::kLanes) {
+      if (column == 0 && (ahead || next)) {
+        outer_tile_within<T, N, true>(p, row, column, ahead, next);
+      } else {
+        outer_tile_within<T, N, false>(p, row, column, nullptr, nullptr);
+      }
     }
   }
 }
 
 template <class T>
 void outer(const OuterProduct<T>& p) {
-  if (p.vectors == 1) return outer_vectors<T, 1>(p);
-  if (p.vectors == 2) return outer_vectors<T, 2>(p);
-  outer_vectors<T, 3>(p);
+  if (p.vectors == 3) return outer_registers<T, 3>(p);
+  if (p.vectors == 2 || Vector<T>::kLanes < kWideLanes<T>) return outer_registers<T, 2>(p);
+  outer_registers<T, 1>(p);
 }
 
 // Computes R by 4 dot products; missing rows and columns repeat the last one and are not stored.
 template <class T, int R>
 inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
   using V = Vector<T>;
-  constexpr int N = 4;
+  constexpr int N = 4, L = kWideLanes<T>, H = L / V::kLanes;  // H: registers, 1 or 2
   const int columns = p.columns - j < N ? static_cast<int>(p.columns - j) : N;
   const T *a[R], *b[N];
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) a[r] = p.a + (i + r) * p.a_stride;
   TESSERA_UNROLL
   for (int v = 0; v < N; ++v) b[v] = p.b + (j + (v < columns ? v : columns - 1)) * p.b_stride;
-  Tile<T, R, N> tile;
+  Tile<T, R, N * H> tile;
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) TESSERA_UNROLL
-  for (int v = 0; v < N; ++v) tile.sum[r][v] = V::zero();
+  for (int v = 0; v < N * H; ++v) tile.sum[r][v] = V::zero();
   int64_t l = 0;
-  for (; l + V::kLanes <= p.k; l += V::kLanes) {
-    typename V::Register bv[N];
+  for (; l + L <= p.k; l += L) {
     TESSERA_UNROLL
-    for (int v = 0; v < N; ++v) bv[v] = V::load(b[v] + l);
-    TESSERA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      auto av = V::load(a[r] + l);
+    for (int h = 0; h < H; ++h) {
+      typename V::Register bv[N];
       TESSERA_UNROLL
-      for (int v = 0; v < N; ++v) tile.sum[r][v] = V::fma(av, bv[v], tile.sum[r][v]);
+      for (int v = 0; v < N; ++v) bv[v] = V::load(b[v] + l + h * V::kLanes);
+      TESSERA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        auto av = V::load(a[r] + l + h * V::kLanes);
+        TESSERA_UNROLL
+        for (int v = 0; v < N; ++v)
+          tile.sum[r][v * H + h] = V::fma(av, bv[v], tile.sum[r][v * H + h]);
+      }
     }
   }
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < columns; ++v) {
       T lanes[V::kLanes], rest = 0;
-      V::store(lanes, tile.sum[r][v]);
+      V::store(lanes, H == 1 ? tile.sum[r][v] : tile.sum[r][v * H] + tile.sum[r][v * H + H - 1]);
       for (int64_t t = l; t < p.k; ++t) rest += a[r][t] * b[v][t];
       for (int w = V::kLanes / 2; w > 0; w /= 2)
         for (int e = 0; e < w; ++e) lanes[e] += lanes[e + w];
@@ -228,16 +250,17 @@ inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
 
 template <class T>
 void dots(const DotProduct<T>& p) {
+  constexpr int R = Vector<T>::kLanes == kWideLanes<T> ? 2 : 1;
   for (int64_t j = 0; j < p.columns; j += 4) {
     int64_t i = 0;
-    for (; i + 2 <= p.m; i += 2) dot_tile<T, 2>(p, i, j);
+    for (; i + R <= p.m; i += R) dot_tile<T, R>(p, i, j);
     if (i < p.m) dot_tile<T, 1>(p, i, j);
   }
 }
 
 template <class T>
 void pack_micro_panels(const T* from, int64_t stride, int64_t points, int64_t count, T* to) {
-  constexpr int R = kOuterRows;
+  constexpr int R = kMicroPanelRows;
   constexpr int64_t kBlock = 16;  // points at once: their lines stay cached for all micro-panels
   const int64_t whole = count / R * R;
   for (int64_t p0 = 0; p0 < points; p0 += kBlock) {
@@ -333,8 +356,8 @@ void scaled_rows(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumu
 
 template <class T>
 constexpr GemmMicrokernelsOf<T> microkernels_of = {
-    Vector<T>::kLanes, kOuterRows,           gather<T>,          outer<T>,      dots<T>,
-    scaled_rows<T>,    pack_micro_panels<T>, pack_transposed<T>, copy_points<T>};
+    Vector<T>::kLanes,    gather<T>,          outer<T>,      dots<T>, scaled_rows<T>,
+    pack_micro_panels<T>, pack_transposed<T>, copy_points<T>};
 
 }  // namespace
 

@@ -37,10 +37,11 @@ struct ImplicitGemmProduct {
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.
 // The points are `lines` times `points`. A(p) is a + p * a_point; its rows form micro-panels
-// of row_tile rows, a_panel elements apart. B(p) is b + line * b_line + point * b_point.
-// Reads full micro-panels of A and `vectors` full vectors of B. Prefetches A a_ahead elements
-// further, unless 0, and `vectors` vectors of each point of next_b and next_b2, unless null, whose
-// lines and points are next_b_line and next_b_point apart.
+// of kMicroPanelRows rows, a_panel elements apart. B(p) is b + line * b_line + point * b_point.
+// Reads full micro-panels of A and `vectors` full vectors of B, of kWideLanes each. Prefetches A
+// a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b and next_b2,
+// unless null, whose lines and points are next_b_line and next_b_point apart.
+inline constexpr int kMicroPanelRows = 8;
 template <class T>
 struct OuterProduct {
   const T* a;
@@ -72,14 +73,14 @@ struct DotProduct {
 
 template <class T>
 struct GemmMicrokernelsOf {
-  int lanes;     // elements of a vector
-  int row_tile;  // rows of a micro-panel of A ("quad", MR)
+  int lanes;  // elements of a vector of gather()
   void (*gather)(const ImplicitGemmProduct<T>&);
   void (*outer)(const OuterProduct<T>&);
   void (*dots)(const DotProduct<T>&);
   // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1
   void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumulate);
-  // to[i / row_tile][p][i % row_tile] = from[p * stride + i], i < count padded with zeros
+  // to[i / kMicroPanelRows][p][i % kMicroPanelRows] = from[p * stride + i], i < count padded with
+  // zeros
   void (*pack_micro_panels)(const T* from, int64_t stride, int64_t points, int64_t count, T* to);
   // to[p * width + j] = from[j * stride + p] for j < count, zero for count <= j < width
   void (*pack_transposed)(const T* from, int64_t stride, int64_t points, int64_t count,

@@ -28,6 +28,11 @@ inline constexpr bool kNativeKernels = false;
 #endif
 inline bool has_native_kernels() { return kNativeKernels && current_isa() != Isa::baseline; }
 
+// Results have the same bits with AVX2 and AVX-512: whatever orders a sum counts in vectors of 64
+// bytes, which AVX2 computes in two registers. Returns the elements of such a vector.
+template <class T>
+inline constexpr int kWideLanes = 64 / static_cast<int>(sizeof(T));
+
 // Returns the member of a table, f32 or f64, for T.
 template <class T, class Microkernels>
 const auto& microkernels_for(const Microkernels& table) {

@@ -48,7 +48,7 @@ class Lanes final : public Convolution<T> {
 template <class T>
 Lanes<T>::Lanes(const ConvRequest& request, VectorAxis vector_axis)
     : g_(request.shape, request.pass == ConvPass::input_grad),
-      tiling_(g_, vector_axis, request.dtype, lanes_kernels<T>().lanes),
+      tiling_(g_, vector_axis, request.dtype),
       in_c_(g_.in_c / g_.shape.groups),
       out_c_(g_.out_c / g_.shape.groups) {
   int64_t filters = 0;

@@ -5,6 +5,10 @@
 namespace tessera {
 namespace {
 
+// The registers of a vector.
+template <class T>
+constexpr int kRegisters = kWideLanes<T> / Vector<T>::kLanes;
+
 // Maximum outputs of a tile, vectors for each number of outputs, and maximum taps and filters of a
 // tile of sums. They leave registers for the factors.
 #if defined(__AVX512F__)
@@ -13,11 +17,15 @@ constexpr int vectors_for(int outputs) { return outputs > 4 ? 3 : outputs > 2 ? 
 constexpr int kMaxTaps = 5, kMaxFilters = 4;
 #else
 constexpr int kMaxOutputs = 6;
-constexpr int vectors_for(int outputs) {
-  return outputs > 4 ? 2 : outputs > 2 ? 3 : outputs > 1 ? 4 : 6;
-}
+constexpr int vectors_for(int outputs) { return outputs > 3 ? 1 : outputs > 1 ? 2 : 3; }
 constexpr int kMaxTaps = 5, kMaxFilters = 2;
 #endif
+
+// Calls run(first lane) for each register of a vector.
+template <class T, class F>
+inline void for_registers(F run) {
+  for (int first = 0; first < kWideLanes<T>; first += Vector<T>::kLanes) run(first);
+}
 
 // A tile of sums, passed as a whole, so that it stays in registers.
 template <class T, int P, int Q>
@@ -53,7 +61,8 @@ inline __attribute__((always_inline)) void store(const Tile<T, P, Q>& tile, T* t
 template <class T, int Q, int P>
 void row_tile(const LanesRow<T>& p, int64_t j, int64_t q) {
   using V = Vector<T>;
-  Tile<T, P, Q> tile;
+  constexpr int R = kRegisters<T>;
+  Tile<T, P * R, Q> tile;
   clear(tile);
   const int64_t left = p.base + j * p.step, right = left + (P - 1) * p.step;
   int64_t first = 0, last = p.taps;
@@ -64,19 +73,23 @@ void row_tile(const LanesRow<T>& p, int64_t j, int64_t q) {
       const T* x = p.x + u * p.x_row + v * p.x_tap + j * p.x_next;
       const T* f = p.f + (u * p.taps + v) * p.depth * p.outputs + q;
       for (int64_t k = 0; k < p.depth; ++k, x += p.x_channel, f += p.outputs) {
-        typename V::Register xv[P];
+        typename V::Register xv[P * R];
         TESSERA_UNROLL
-        for (int i = 0; i < P; ++i) xv[i] = V::load(x + i * p.x_next);
+        for (int i = 0; i < P * R; ++i) xv[i] = V::load(x + i / R * p.x_next + i % R * V::kLanes);
         TESSERA_UNROLL
         for (int o = 0; o < Q; ++o) {
           const auto fv = V::fill(f + o);
           TESSERA_UNROLL
-          for (int i = 0; i < P; ++i) tile.sum[i][o] = V::fma(xv[i], fv, tile.sum[i][o]);
+          for (int i = 0; i < P * R; ++i) tile.sum[i][o] = V::fma(xv[i], fv, tile.sum[i][o]);
         }
       }
     }
   }
-  store(tile, p.y + j * p.y_next + q * V::kLanes, p.y_next, V::kLanes);
+  T* y = p.y + j * p.y_next + q * kWideLanes<T>;
+  TESSERA_UNROLL
+  for (int i = 0; i < P * R; ++i) TESSERA_UNROLL
+  for (int o = 0; o < Q; ++o)
+    V::store(y + i / R * p.y_next + i % R * V::kLanes + o * kWideLanes<T>, tile.sum[i][o]);
 }
 
 // Computes the last vectors, up to P.
@@ -113,7 +126,7 @@ template <class T, int S, int Q>
 void outer_tile(const LanesOuter<T>& p) {
   using V = Vector<T>;
   Tile<T, S, Q> tile;
-  load(tile, p.sum, V::kLanes, p.sum_filter);
+  load(tile, p.sum, kWideLanes<T>, p.sum_filter);
   int64_t offset[S];
   TESSERA_UNROLL
   for (int t = 0; t < S; ++t) offset[t] = p.offsets[t];
@@ -122,7 +135,7 @@ void outer_tile(const LanesOuter<T>& p) {
     for (int64_t j = p.vectors; j > 0; --j, x += p.x_next, dy += p.dy_next) {
       typename V::Register d[Q];
       TESSERA_UNROLL
-      for (int q = 0; q < Q; ++q) d[q] = V::load(dy + q * V::kLanes);
+      for (int q = 0; q < Q; ++q) d[q] = V::load(dy + q * kWideLanes<T>);
       TESSERA_UNROLL
       for (int t = 0; t < S; ++t) {
         const auto xv = V::load(x + offset[t]);
@@ -131,7 +144,7 @@ void outer_tile(const LanesOuter<T>& p) {
       }
     }
   }
-  store(tile, p.sum, V::kLanes, p.sum_filter);
+  store(tile, p.sum, kWideLanes<T>, p.sum_filter);
 }
 
 template <class T, int S, int Q>
@@ -152,7 +165,11 @@ inline void outer_taps(const LanesOuter<T>& p) {
 
 template <class T>
 void outer(const LanesOuter<T>& p) {
-  outer_taps<T, kMaxTaps>(p);
+  for_registers<T>([&](int lane) {
+    LanesOuter<T> own = p;
+    own.x += lane, own.dy += lane, own.sum += lane;
+    outer_taps<T, kMaxTaps>(own);
+  });
 }
 
 // Transposes a square of elements. kAll: all lanes are used; otherwise the others are zero. kWhole:
@@ -180,7 +197,8 @@ inline void scatter_square(const T* from, int64_t stride, int used, int elements
   constexpr int L = V::kLanes;
   typename V::Register a[L];
   TESSERA_UNROLL
-  for (int i = 0; i < L; ++i) a[i] = kWhole || i < elements ? V::load(from + i * L) : V::zero();
+  for (int i = 0; i < L; ++i)
+    a[i] = kWhole || i < elements ? V::load(from + i * kWideLanes<T>) : V::zero();
   transpose(a);
   TESSERA_UNROLL
   for (int i = 0; i < L; ++i) {
@@ -201,11 +219,13 @@ inline void for_squares(int64_t elements, const Square& square) {
   for (int64_t e = 0; e < elements; e += L) square(e + L <= elements ? e : elements - L);
 }
 
+// Gathers the lanes of one register; `used` of them are set.
 template <class T>
-void gather(const T* from, int64_t stride, int used, int64_t elements, T* to, int64_t next) {
+void gather_register(const T* from, int64_t stride, int used, int64_t elements, T* to,
+                     int64_t next) {
   using V = Vector<T>;
   constexpr int L = V::kLanes;
-  if (elements == 1 && stride == 1)  // already in order
+  if (elements == 1 && stride == 1 && used > 0)  // already in order
     return V::store(to, used == L ? V::load(from) : V::load_first(from, used));
   const bool all = used == L, whole = elements >= L;
   const auto transpose = whole ? all ? gather_square<T, true, true> : gather_square<T, false, true>
@@ -220,7 +240,7 @@ void gather(const T* from, int64_t stride, int used, int64_t elements, T* to, in
 }
 
 template <class T>
-void scatter(const T* from, int64_t stride, int used, int64_t elements, T* to) {
+void scatter_register(const T* from, int64_t stride, int used, int64_t elements, T* to) {
   constexpr int L = Vector<T>::kLanes;
   const bool all = used == L, whole = elements >= L;
   const auto transpose = whole
@@ -231,9 +251,34 @@ void scatter(const T* from, int64_t stride, int used, int64_t elements, T* to) {
     if (elements > 0) transpose(from, stride, used, static_cast<int>(elements), to);
     return;
   }
-  for_squares<T>(elements, [&](int64_t e) { transpose(from + e * L, stride, used, L, to + e); });
+  for_squares<T>(elements,
+                 [&](int64_t e) { transpose(from + e * kWideLanes<T>, stride, used, L, to + e); });
 }
 
+// Returns how many of `used` lanes are in the register that begins with lane `first`.
+template <class T>
+inline int used_from(int first, int used) {
+  constexpr int L = Vector<T>::kLanes;
+  return used - first < 0 ? 0 : used - first < L ? used - first : L;
+}
+
+template <class T>
+void gather(const T* from, int64_t stride, int used, int64_t elements, T* to, int64_t next) {
+  for_registers<T>([&](int lane) {
+    gather_register(from + lane * stride, stride, used_from<T>(lane, used), elements, to + lane,
+                    next);
+  });
+}
+
+template <class T>
+void scatter(const T* from, int64_t stride, int used, int64_t elements, T* to) {
+  for_registers<T>([&](int lane) {
+    const int own = used_from<T>(lane, used);
+    if (own > 0) scatter_register(from + lane, stride, own, elements, to + lane * stride);
+  });
+}
+
+// Adds the second half of the lanes to the first, and so on.
 template <class T>
 void reduce(const T* from, int64_t elements, T* to) {
   using V = Vector<T>;
@@ -241,7 +286,11 @@ void reduce(const T* from, int64_t elements, T* to) {
   for (int64_t e = 0; e < elements; e += L) {
     typename V::Register a[L];
     TESSERA_UNROLL
-    for (int i = 0; i < L; ++i) a[i] = e + i < elements ? V::load(from + (e + i) * L) : V::zero();
+    for (int i = 0; i < L; ++i) {
+      const T* lanes = from + (e + i) * kWideLanes<T>;
+      a[i] = e + i < elements ? V::load(lanes) : V::zero();
+      if (L < kWideLanes<T> && e + i < elements) a[i] = a[i] + V::load(lanes + L);
+    }
     transpose(a);
     for (int width = L / 2; width > 0; width /= 2)
       for (int i = 0; i < width; ++i) a[i] = a[i] + a[i + width];
@@ -254,8 +303,8 @@ void reduce(const T* from, int64_t elements, T* to) {
 }
 
 template <class T>
-constexpr LanesMicrokernelsOf<T> microkernels_of = {
-    Vector<T>::kLanes, kMaxTaps, kMaxFilters, row<T>, outer<T>, gather<T>, scatter<T>, reduce<T>};
+constexpr LanesMicrokernelsOf<T> microkernels_of = {kMaxTaps,  kMaxFilters, row<T>,   outer<T>,
+                                                    gather<T>, scatter<T>,  reduce<T>};
 
 }  // namespace
 

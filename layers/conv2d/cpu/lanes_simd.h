@@ -1,6 +1,6 @@
 // Microkernels of convolutions with vectors across images or the columns of one: lane i of every
 // vector belongs to image i of a group of as many images as lanes, or to column i from the vector's
-// first one on.
+// first one on. A vector has kWideLanes<T> lanes.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct LanesOuter {
 
 template <class T>
 struct LanesMicrokernelsOf {
-  int lanes, max_taps, max_filters;
+  int max_taps, max_filters;
   void (*row)(const LanesRow<T>&);
   void (*outer)(const LanesOuter<T>&);
   // to[e * next + i] = from[i * stride + e] for i < used, zero for the other lanes

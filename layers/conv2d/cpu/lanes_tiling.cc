@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tessera/layers/conv2d/cpu/lanes.h"
-#include "tessera/layers/conv2d/cpu/microkernels.h"
+#include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
@@ -42,8 +42,8 @@ void for_transposes(const ConvGeometry& g, const LanesTiling& t, const LanesTask
 
 }  // namespace
 
-LanesTiling::LanesTiling(const ConvGeometry& g, VectorAxis vector_axis, DType dtype, int lanes)
-    : vector_axis(vector_axis), lanes(lanes) {
+LanesTiling::LanesTiling(const ConvGeometry& g, VectorAxis vector_axis, DType dtype)
+    : vector_axis(vector_axis), lanes(64 / bytes_of(dtype)) {
   if (vector_axis == VectorAxis::batch) {
     images = lanes, vectors = g.out_w;
     channel = lanes, column = g.in_c * lanes, row = g.block_w * column;
@@ -167,12 +167,11 @@ double sums_of_tile(ConvPass pass, const ConvGeometry& g, const LanesTiling& til
 // Returns the cost of a pixel's products with lanes across its output channels.
 template <class T>
 double channel_cost(ConvPass pass, const ConvGeometry& g, double depth) {
-  const GemmMicrokernelsOf<T>& kernels = microkernels<T>();
   const ConvShape& s = g.shape;
-  const int64_t lanes = kernels.lanes, groups = s.groups;
+  const int64_t lanes = kWideLanes<T>, groups = s.groups;
   if (pass == ConvPass::weight_grad) {
-    const int64_t columns = s.kw * (s.c / groups),
-                  filters = round_up(s.o / groups, kernels.row_tile);
+    const int64_t columns = s.kw * (s.c / groups);
+    const int64_t filters = round_up(s.o / groups, kMicroPanelRows);
     const double products = static_cast<double>(filters * ceil_div(s.kh * columns, lanes)) / 2;
     const double copies = static_cast<double>(s.kh * ceil_div(columns, lanes));
     return static_cast<double>(groups) *
@@ -193,8 +192,8 @@ double depth_of(const ConvGeometry& g) {
 // Returns the cost of a pixel with lanes across images or columns.
 template <class T>
 double lanes_cost(ConvPass pass, const ConvGeometry& g, VectorAxis vector_axis) {
-  const int lanes = lanes_kernels<T>().lanes;
-  const LanesTiling tiling(g, vector_axis, dtype_of<T>, lanes);
+  constexpr int lanes = kWideLanes<T>;
+  const LanesTiling tiling(g, vector_axis, dtype_of<T>);
   if (!may_use_vector_axis(vector_axis, g.shape) || !fits<T>(pass, g, tiling))
     return std::numeric_limits<double>::infinity();
   const bool images = vector_axis == VectorAxis::batch, sums = pass == ConvPass::weight_grad;

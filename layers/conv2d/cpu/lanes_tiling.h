@@ -25,7 +25,7 @@ struct LanesTask {
 // Distances are in elements. Outputs of a row are vectors, [column][channel][image] or
 // [vector][channel][column].
 struct LanesTiling {
-  LanesTiling(const ConvGeometry& geometry, VectorAxis vector_axis, DType dtype, int lanes);
+  LanesTiling(const ConvGeometry& geometry, VectorAxis vector_axis, DType dtype);
 
   VectorAxis vector_axis;
   int64_t lanes, images, rows, bands, tasks;

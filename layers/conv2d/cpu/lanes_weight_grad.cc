@@ -49,7 +49,7 @@ class LanesWeightGrad final : public Convolution<T> {
 
 template <class T>
 LanesWeightGrad<T>::LanesWeightGrad(const ConvShape& shape, VectorAxis vector_axis)
-    : g_(shape, false), tiling_(g_, vector_axis, dtype_of<T>, lanes_kernels<T>().lanes) {
+    : g_(shape, false), tiling_(g_, vector_axis, dtype_of<T>) {
   for (int64_t v = 0; v < shape.kw; ++v)
     for (int64_t k = 0; k < shape.c / shape.groups; ++k)
       offsets_.push_back(v * shape.dilation_w * tiling_.column + k * tiling_.channel);

@@ -34,7 +34,7 @@ WeightGradBuffers<T> lay_out(const WeightGradTiling& tiling, ConvVariant form, i
     b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
   if (form.prologue)
     b.made_stride = tiling.block_pixels * std::min(tiling.row_columns, tiling.slice_tiles * slack);
-  const int64_t filters = ceil_div(tiling.cut_filters, tiling.row_tile) * tiling.row_tile;
+  const int64_t filters = round_up(tiling.cut_filters, kMicroPanelRows);
   if (tiling.pack_dy) b.dy_stride = tiling.block_pixels * filters;
   for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.dy_stride})
     *stride = round_up(*stride, 16);
@@ -241,11 +241,11 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradP
   const int64_t filter = tiling.rows * tiling.row_columns;
   OuterProduct<T> product{};
   product.a = dy + b.first_pixel * s.o + first;
-  product.a_point = s.o, product.a_panel = tiling.row_tile, product.a_ahead = b.pixels * s.o;
+  product.a_point = s.o, product.a_panel = kMicroPanelRows, product.a_ahead = b.pixels * s.o;
   if (tiling.pack_dy) {
     microkernel.pack_micro_panels(product.a, s.o, b.pixels, part.filters, buffers.dy);
     product.a = buffers.dy;
-    product.a_point = tiling.row_tile, product.a_panel = tiling.row_tile * b.pixels;
+    product.a_point = kMicroPanelRows, product.a_panel = kMicroPanelRows * b.pixels;
     product.a_ahead = 0;
   }
   product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
@@ -320,13 +320,8 @@ class WeightGrad final : public Convolution<T> {
 };
 
 template <class T>
-WeightGradTiling make_tiling(const ConvShape& shape) {
-  return {shape, dtype_of<T>, microkernels<T>().lanes, microkernels<T>().row_tile};
-}
-
-template <class T>
 WeightGrad<T>::WeightGrad(const ConvShape& shape, ConvVariant form)
-    : tiling_(make_tiling<T>(shape)), form_(form) {
+    : tiling_(shape, dtype_of<T>), form_(form) {
   const ConvShape& s = tiling_.shape;
   if (!s.depthwise()) return;
   const int64_t row_length = (tiling_.padded ? tiling_.padded_columns() : s.w) * s.c;
@@ -385,8 +380,7 @@ void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* 
 
 bool weight_grad_takes_prologue(const ConvRequest& request) {
   const ConvShape& s = request.shape;
-  const bool direct =
-      visit_float(request.dtype, [&]<class T>(T) { return make_tiling<T>(s).direct; });
+  const bool direct = WeightGradTiling(s, request.dtype).direct;
   return !direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
 }
 

@@ -23,11 +23,10 @@ std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, Con
 //
 // Several runs have partial sums, which are reduced in order.
 struct WeightGradTiling {
-  // lanes: elements of a vector; row_tile: filters that the microkernel takes at once.
-  WeightGradTiling(const ConvShape& shape, DType dtype, int lanes, int row_tile);
+  WeightGradTiling(const ConvShape& shape, DType dtype);
 
   ConvShape shape;
-  int64_t lanes, row_tile;
+  int64_t lanes;  // elements of a vector of 64 bytes
   int64_t out_h = 0, out_w = 0;
   bool direct = false;   // read x in place (or in its padded block) without packing tiles
   bool padded = false;   // direct: copy rows of x into a block with zeros around them

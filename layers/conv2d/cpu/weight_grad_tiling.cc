@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "tessera/layers/conv2d/cpu/weight_grad.h"
+#include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
@@ -32,7 +33,7 @@ void WeightGradTiling::cut(int64_t size) {
   const int64_t pixels = s.pixels(), all = tiles();
   int64_t filters = s.o / s.groups;
   cuts = ceil_div(filters, kFilters);
-  filters = ceil_div(ceil_div(filters, cuts), row_tile) * row_tile;
+  filters = round_up(ceil_div(filters, cuts), kMicroPanelRows);
   cut_filters = filters = std::min(filters, s.o / s.groups);
   cuts = ceil_div(s.o / s.groups, filters);
   if (!s.depthwise()) {
@@ -61,8 +62,8 @@ void WeightGradTiling::cut(int64_t size) {
   runs = std::clamp<int64_t>(runs, 1, blocks);
 }
 
-WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype, int lanes, int row_tile)
-    : shape(given), lanes(lanes), row_tile(row_tile) {
+WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype)
+    : shape(given), lanes(64 / bytes_of(dtype)) {
   ConvShape& s = shape;
   const int64_t size = bytes_of(dtype);
   if (s.pointwise()) s.w *= s.n * s.h, s.n = s.h = 1;  // pixels are independent: one long row
@@ -80,7 +81,7 @@ WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype, int lane
     rows = 1, row_columns *= s.kh, vectors = all;
   }
   row_tiles = ceil_div(vectors, 3);
-  pack_dy = !s.depthwise() && (s.o % row_tile || s.groups > 1);
+  pack_dy = !s.depthwise() && (s.o % kMicroPanelRows || s.groups > 1);
   if (s.pixels() * s.weights() > 0) cut(size);
 }
 

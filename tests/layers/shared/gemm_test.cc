@@ -10,19 +10,11 @@
 
 #include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/tests/engine/same_bits.h"
+#include "tessera/tests/layers/shared/random_values.h"
 
 namespace tessera {
 namespace {
-
-template <class T>
-std::vector<T> values(int64_t count, uint32_t state) {
-  std::vector<T> v(count);
-  for (T& e : v) {
-    state = state * 1664525u + 1013904223u;
-    e = static_cast<T>(static_cast<int32_t>(state) >> 8) / static_cast<T>(1 << 23);
-  }
-  return v;
-}
 
 // The algorithms; native only if this build and processor have it.
 enum class Algorithm { native, eigen };
@@ -109,6 +101,18 @@ TEST_P(Gemm, SameBitsForAnyNumberOfThreads) {
       const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
       const auto one = run<float>(GetParam(), s, 1);
       for (int threads : {2, 3}) EXPECT_EQ(run<float>(GetParam(), s, threads), one);
+    }
+}
+
+class GemmInstructionSets : public SameBits {};
+
+TEST_F(GemmInstructionSets, GiveTheSameBits) {
+  for (const auto& [m, n, k] : kSizes)
+    for (int flags = 0; flags < 8; ++flags) {
+      const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
+      const std::string what = fmt::format("{} x {} x {}, flags {}", m, n, k, flags);
+      record(what, run<float>(Algorithm::native, s, 2));
+      record(what + ", double", run<double>(Algorithm::native, s, 2));
     }
 }
 

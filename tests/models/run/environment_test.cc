@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
@@ -37,6 +38,13 @@ TEST(Environment, NamesWhatChangesBits) {
   EXPECT_EQ(changes("{\"build\": \"12ab\"}"),
             "build is \"" + program_build_id() + "\" and was \"12ab\"");
   EXPECT_EQ(program_build_id().size(), 40u);
+  const auto isa = [](const char* name, const char* kernels) {
+    return facts_of_bits(fmt::format("{{\"instruction_set\": \"{}\", \"kernels\": \"{}\"}}", name,
+                                     kernels))["instruction_set"];
+  };
+  EXPECT_EQ(isa("avx2", "native"), isa("avx512", "native"));
+  EXPECT_NE(isa("avx2", "eigen"), isa("avx512", "eigen"));
+  EXPECT_NE(isa("baseline", "eigen"), isa("avx512", "native"));
   EXPECT_NE(changes("damaged").find("no readable env.json"), std::string::npos);
 }
 

@@ -1,0 +1,70 @@
+// SameBits: a suite whose tests record() results. Each test runs again in another process, which
+// may use AVX2 at most (TESSERA_MAX_ISA); both must record the same bits. Skipped unless the
+// processor has AVX-512.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tessera/runtime/simd/isa.h"
+
+namespace tessera {
+
+class SameBits : public testing::Test {
+ protected:
+  // `what` names the values in a failure.
+  template <class T>
+  void record(const std::string& what, const std::vector<T>& values) {
+    uint64_t hash = 14695981039346656037u;  // FNV-1a
+    const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+    for (size_t i = 0; i < values.size() * sizeof(T); ++i) hash = (hash ^ bytes[i]) * 1099511628211;
+    lines_.push_back(fmt::format("{} {:016x}", what, hash));
+  }
+
+  void SetUp() override {
+    if (!std::getenv(kRecordTo) && current_isa() != Isa::avx512)
+      GTEST_SKIP() << "the processor has no AVX-512";
+  }
+
+  void TearDown() override {
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (const char* file = std::getenv(kRecordTo)) {
+      std::ofstream out(file);
+      for (const std::string& line : lines_) out << line << '\n';
+      return;
+    }
+    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+    const std::string name = fmt::format("{}.{}", test.test_suite_name(), test.name());
+    const std::string file = fmt::format("{}{}{}", testing::TempDir(), name, ::getpid());
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+    const std::string command = fmt::format(
+        "TESSERA_MAX_ISA=avx2 {}='{}' '{}' --gtest_filter='{}' --gtest_output= > /dev/null",
+        kRecordTo, file, program, name);
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    std::ifstream in(file);
+    size_t count = 0, differ = 0;
+    for (std::string line; std::getline(in, line); ++count) {
+      ASSERT_LT(count, lines_.size());
+      if (line == lines_[count] || ++differ > 5) continue;
+      ADD_FAILURE() << "AVX2: " << line << "\nAVX-512: " << lines_[count];
+    }
+    std::filesystem::remove(file);
+    EXPECT_EQ(count, lines_.size());
+    EXPECT_EQ(differ, 0u) << "of " << count;
+    EXPECT_GT(count, 0u);
+  }
+
+ private:
+  static constexpr const char* kRecordTo = "TESSERA_RECORD_BITS";
+  std::vector<std::string> lines_;
+};
+
+}  // namespace tessera
