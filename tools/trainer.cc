@@ -159,6 +159,11 @@ TrainResult train_and_print(const Config& config, const TrainOptions& options) {
   }
 }
 
+void join_others(const Config& config) {
+  g_processes = join_processes(config.distributed.timeout);
+  if (g_processes && g_processes->rank() > 0) set_log_level(LogLevel::error);  // the leader warns
+}
+
 int run_train(const Arguments& arguments) {
   if (look_at_config(arguments.look, arguments.config, arguments.overrides, arguments.train))
     return 0;
@@ -172,7 +177,7 @@ int run_train(const Arguments& arguments) {
                     static_cast<double>(verified.arena_bytes) / (1 << 20),
                     static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
-  g_processes = join_processes(config.distributed.timeout);
+  join_others(config);
   catch_signals();
   TrainOptions options = arguments.train;
   options.exchange = g_processes;
@@ -180,7 +185,6 @@ int run_train(const Arguments& arguments) {
   options.save = &g_save;
   const bool follows = g_processes && g_processes->rank() > 0;
   options.quiet = arguments.quiet || follows;
-  if (follows) set_log_level(LogLevel::error);  // the leader warns
   options.command = arguments.command;
   const TrainResult result = train_and_print(config, options);
   if (follows) return result.stopped_by != 0 ? 128 + result.stopped_by : 0;
@@ -391,6 +395,13 @@ int run_program(int argc, char** argv) {
 }
 
 }  // namespace
+
+Run tessera::shared_run(const Config& config) {
+  join_others(config);
+  Run run = Run::shared(config, g_processes);
+  require_shareable(run);
+  return run;
+}
 
 int main(int argc, char** argv) {
   begin_program();

@@ -45,15 +45,17 @@ int run(const Arguments& arguments) {
                          arguments.json);
     return 0;
   }
-  const Run run(load_config(arguments.config, arguments.overrides));
+  const Run run = shared_run(load_config(arguments.config, arguments.overrides));
   if (arguments.repeat > 0) {
     const RepeatedBench all =
         bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile);
+    if (!run.leads()) return 0;
     if (!arguments.json) print_line(device_line(run));
     print_line(arguments.json ? all.json() : all.text());
     return 0;
   }
   const BenchResult r = bench(run, arguments.steps, arguments.compile);
+  if (!run.leads()) return 0;
   if (arguments.json) {
     print_line(r.json());
   } else {
@@ -63,6 +65,9 @@ int run(const Arguments& arguments) {
         "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",
         r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
         static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.kernels, r.loss));
+    if (r.processes > 1)
+      print_line(fmt::format("{} processes; this one waited for others in {:.1f} % of the time",
+                             r.processes, 100 * r.waited));
   }
   return 0;
 }

@@ -5,11 +5,16 @@
 #include <vector>
 
 #include "tessera/models/study/doctor.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/command_line.h"
 
 namespace tessera {
+
+// Returns a run that is shared with the other processes if mpirun or srun started the program.
+// Those that do not lead log errors alone.
+Run shared_run(const Config& config);
 
 // `quiet` is the program's flag.
 void add_eval_command(CLI::App& app, Command& command, const bool& quiet);

@@ -50,13 +50,16 @@ int run(const Arguments& arguments) {
   if (arguments.machine) return profile_this_machine(arguments);
   if (arguments.config.empty())
     throw ConfigError("profile: --config F, --machine or --diff A.json B.json is needed");
-  const Run run(load_config(arguments.config, arguments.overrides));
+  const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.algorithms) {
+    const Run run(config);
     const AlgorithmTimes times = algorithm_times(run, arguments.options.steps);
     write_out(arguments.json ? times.json() + "\n" : times.text());
     return 0;
   }
+  const Run run = shared_run(config);
   const Profile result = profile(run, arguments.options);
+  if (!run.leads()) return 0;
   if (!arguments.trace.empty()) write_file(arguments.trace, result.trace());
   if (arguments.json) {
     write_out(result.json() + "\n");

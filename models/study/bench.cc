@@ -69,7 +69,10 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   times.reserve(static_cast<size_t>(steps));
   BenchResult result;
   result.losses.reserve(kShownLosses);
-  Clock::time_point start = Clock::now();
+  const std::shared_ptr<Exchange>& exchange = run.exchange();
+  const double waited = exchange ? exchange->wait_seconds() : 0;
+  const Clock::time_point began = Clock::now();
+  Clock::time_point start = began;
   RunsAhead<TimedStep> runs([&](const TimedStep& run) {
     result.loss = run.step->host_output(0).item<double>();
     if (result.losses.size() < kShownLosses) result.losses.push_back(result.loss);
@@ -82,6 +85,10 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   }
   runs.drain();
   if (times.empty()) return result;
+  if (exchange) {
+    result.processes = exchange->size();
+    result.waited = (exchange->wait_seconds() - waited) * 1000 / milliseconds_since(began);
+  }
   result.first_step_ms = times.front();
   if (times.size() > 1) times.erase(times.begin());
   std::ranges::sort(times);
@@ -171,7 +178,9 @@ std::string BenchResult::json() const {
                        {"total_bytes", total_bytes},
                        {"threads", threads},
                        {"kernels", kernels},
-                       {"device", device}})
+                       {"device", device},
+                       {"processes", processes},
+                       {"waited", rounded(waited, 4)}})
       .text();
 }
 

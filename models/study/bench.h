@@ -26,6 +26,8 @@ struct BenchResult {
   int threads = 0;
   std::string kernels;  // native or eigen
   std::string device;   // "cpu:0"
+  int processes = 1;
+  double waited = 0;  // share of the time in which steps waited for other processes
   std::string json() const;
 };
 

@@ -111,7 +111,12 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
     return TimeSpan{begin, watch.now()};
   };
   constexpr double kWarm = 200'000;  // microseconds; warms up clocks and caches
-  for (int64_t i = 0; i < warmup || (warmup > 0 && watch.now() < kWarm); ++i) run();
+  const auto goes_on = [&](int64_t i) {
+    const bool more = i < warmup || (warmup > 0 && watch.now() < kWarm);
+    const std::shared_ptr<Exchange>& exchange = timed.exchange();
+    return exchange ? exchange->gather(more ? "1" : "")[0] == "1" : more;
+  };
+  for (int64_t i = 0; goes_on(i); ++i) run();
   for (int64_t i = 0; i < profile.steps; ++i) {
     profile.plain_steps.push_back(run());
     times.start_step(i);

@@ -39,20 +39,27 @@ size_t GeneratedBatches::first_image(int64_t index) const {
 
 void GeneratedBatches::fill(Session& session, CompiledStep& step, int64_t index,
                             int64_t count) const {
-  fill_evaluation(step, index, count);
-  session.set_targets(step,
-                      std::span(labels_.data() + first_image(index), static_cast<size_t>(count)),
-                      nullptr, nullptr);
+  const PartRange own = session.own_images(count);
+  fill_images(step, index, count, own.first);
+  session.set_targets(
+      step,
+      std::span(labels_.data() + first_image(index) + own.first, static_cast<size_t>(own.count())),
+      nullptr, nullptr);
   Tensor(step.host_input(2)).assign_scalar(lr_);
   const int64_t position[2] = {index, 0};
   Tensor(step.host_input(3)).assign(std::span<const int64_t>(position));
 }
 
 void GeneratedBatches::fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const {
-  const size_t first = first_image(index);
-  const auto images = static_cast<size_t>(count);
-  step.stage_input(0, images_.data() + first * image_bytes_);
-  Tensor(step.host_input(1)).assign(std::span<const int32_t>(labels_.subspan(first, images)));
+  fill_images(step, index, count, 0);
+}
+
+void GeneratedBatches::fill_images(CompiledStep& step, int64_t index, int64_t count,
+                                   int64_t first) const {
+  const size_t batch = first_image(index);
+  const auto labels = labels_.subspan(batch, static_cast<size_t>(count));
+  step.stage_input(0, images_.data() + (batch + static_cast<size_t>(first)) * image_bytes_);
+  Tensor(step.host_input(1)).assign(std::span<const int32_t>(labels));
 }
 
 }  // namespace tessera

@@ -161,7 +161,7 @@ std::unique_ptr<Session> Run::make_session(const CompileOptions& options) const 
   const ImageShape shape = image();
   auto session = std::make_unique<Session>(
       config_, device(), shape, normalization_ ? *normalization_ : plain_normalization(shape),
-      options, purpose_ == Purpose::training ? exchange_ : nullptr);
+      options, purpose_ == Purpose::training || purpose_ == Purpose::timing ? exchange_ : nullptr);
   if (config_.mode == Mode::kEager) limit_eager_memory(*this, *session);
   const RunSteps all = steps();
   for (const int64_t count : all.train) session->train_step(count);

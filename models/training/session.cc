@@ -216,7 +216,7 @@ Tensors Session::evaluate(const Tensors& arguments) {
 CompiledStep& Session::train_step(int64_t batch) {
   for (const Prepared& known : train_steps_)
     if (known.batch == batch) return *known.step;
-  const int64_t own = own_images(batch);
+  const int64_t own = own_images(batch).count();
   if (own == 0)
     throw ConfigError(fmt::format("a batch of {} image(s) is too small for {} processes", batch,
                                   exchange_->size()));
@@ -259,11 +259,11 @@ CompiledStep& Session::evaluation_step(int64_t batch) {
   return *evaluation_steps_.back().step;
 }
 
-int64_t Session::own_images(int64_t batch) const {
-  if (!exchange_) return batch;
+PartRange Session::own_images(int64_t batch) const {
+  if (!exchange_) return {0, batch};
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
   const PartRange own = parts_of_rank(parts, exchange_->rank(), exchange_->size());
-  return images_of_parts(batch, parts, own).count();
+  return images_of_parts(batch, parts, own);
 }
 
 std::string Session::find_non_finite(int64_t batch) {

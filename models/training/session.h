@@ -32,7 +32,8 @@ class Session {
           std::shared_ptr<Exchange> exchange = nullptr);
   ~Session();
 
-  // Returns the training step for `batch` images, of which this process has n = own_images(batch).
+  // Returns the training step for `batch` images, of which this process has n =
+  // own_images(batch).count().
   // Arguments: images uint8 [n x H x W x C], labels int32 [batch], lr float64 [], position int64
   // [2] = {step, index of the first image}; write them with host_input() and stage_input()
   // (graph/compile.h), then submit the step. Results: mean loss and number of correct predictions,
@@ -40,7 +41,7 @@ class Session {
   // finite, so that nothing was updated. The first call for a batch prepares the step; later calls
   // find it without allocating.
   CompiledStep& train_step(int64_t batch);
-  int64_t own_images(int64_t batch) const;
+  PartRange own_images(int64_t batch) const;
   // Writes the fifth argument of a training step, targets float32 [n x classes], which the loss
   // uses instead of the labels if data.augment mixes images: shares[i] at labels[i], the rest at
   // partners[i]; without partners 1 at labels[i]. Does nothing if no images are mixed.

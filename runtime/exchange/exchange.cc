@@ -76,6 +76,8 @@ class GatherJob final : public ExchangeJob {
 
 Exchange::Exchange(const std::function<std::unique_ptr<Transport>()>& make, double timeout)
     : timeout_(timeout) {
+  constexpr size_t kJobs = 1024;  // at once in any step; more only make these longer
+  for (std::vector<ExchangeJob*>* jobs : {&new_jobs_, &begun_, &active_}) jobs->reserve(kJobs);
   thread_ = start_thread("the exchange with other processes", "start fewer processes",
                          [this, &make] { run(make); });
   {

@@ -76,7 +76,7 @@ class Exchange {
   int size() const { return size_; }
   const std::string& host(int rank) const { return hosts_[static_cast<size_t>(rank)]; }
 
-  // Starts a job; allocates nothing after the first few calls.
+  // Starts a job; allocates nothing.
   void post(ExchangeJob& job);
   // Waits until it is done. Throws PeerError if it or an earlier job failed.
   void wait(ExchangeJob& job);

@@ -28,6 +28,8 @@ class MpiTransport final : public Transport {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    constexpr size_t kMessages = 4096;  // at once in any step; more only make these longer
+    requests_.reserve(kMessages), free_.reserve(kMessages);
   }
   ~MpiTransport() override { MPI_Finalize(); }
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Trainings that mpirun starts in several processes.
 
-    processes_test.py TRAINER MPIRUN
+    processes_test.py TRAINER MPIRUN [LIBRARY]
+
+LIBRARY is count_allocations.cc, unless sanitizers exclude it.
 """
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -19,6 +22,7 @@ from program_case import ProgramTest
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINER, MPIRUN = str(Path(sys.argv[1]).resolve()), sys.argv[2]
+LIBRARY = Path(sys.argv[3]).resolve() if len(sys.argv) > 3 else None
 MISUSE, DEVICE = 2, 4
 TINY = ["--config", str(ROOT / "models" / "configs" / "quickstart.yaml"), "model.widths=[4,4,8,8]",
         "data.batch=8", "data.train_count=88", "data.test_count=24", "data.image_size=16",
@@ -75,6 +79,34 @@ class Processes(ProgramTest):
             if f"PPid:\t{training.pid}\n" in status:
                 found[int(re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", variables)[1])] = int(process.name)
         return found
+
+    def timed(self, count, *words):
+        command = [MPIRUN, "-n", str(count), TRAINER, *words, *TINY, "--steps", "5", "--json"]
+        done = subprocess.run(command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True,
+                              check=False, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads(done.stdout)  # of one process
+
+    def test_steps_are_timed_together(self):
+        one, three = self.timed(1, "bench"), self.timed(3, "bench")
+        self.assertEqual(one["losses"], three["losses"])
+        self.assertEqual((one["processes"], three["processes"]), (1, 3))
+        self.assertGreater(three["waited"], 0)
+        ops = [op["op"] for op in self.timed(2, "profile")["ops"]]
+        self.assertGreater(ops.count("exchange_start"), 1)
+        self.assertEqual(ops.count("exchange_start"), ops.count("exchange_wait"))
+
+    @unittest.skipUnless(LIBRARY, "sanitizers replace the functions that are counted")
+    def test_steps_ask_for_no_memory(self):
+        """But MPI does, a few times, for messages that come before they are expected."""
+        counted = f'TESSERA_ALLOCATIONS=counts.$OMPI_COMM_WORLD_RANK LD_PRELOAD="{LIBRARY}" exec "$@"'
+        done = subprocess.run([MPIRUN, "-n", "3", "sh", "-c", counted, "sh", TRAINER, "bench", *TINY,
+                               "--steps", "500"], cwd=self.folder, env=ENVIRONMENT, capture_output=True,
+                              text=True, check=False, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for rank in range(3):
+            counts = (self.folder / f"counts.{rank}").read_text()
+            self.assertLess(int(re.search(r"inside=(\d+)", counts)[1]), 50, counts)
 
     def test_the_same_results_for_any_number(self):
         words = ["train.steps=25", "train.evaluate_every=10st"]

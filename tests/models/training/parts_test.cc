@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "tessera/engine/structural.h"
+#include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/trainer.h"
@@ -158,6 +159,35 @@ data: {name: synthetic, image_size: 16}
                                     << (mode == Mode::kEager ? "eager" : "graph");
       }
   }
+}
+
+// Counts products and convolutions of a step, forward and backward.
+TEST(Parts, AProcessComputesItsPartsOnly) {
+  Config config = small_config();
+  config.data.batch = 14;
+  config.train.accumulate = 7;
+  const auto ops = [&](std::shared_ptr<Exchange> exchange) {
+    Session session(config, Device{}, {16, 16, 3}, kNormalization, {}, std::move(exchange));
+    const CompiledGraph& compiled = session.train_step(14).program()->compiled();
+    int64_t count = 0, flops = 0;
+    for (const Node& node : compiled.graph.nodes) {
+      if (!node.op->name().starts_with("conv2d") && !node.op->name().starts_with("matmul"))
+        continue;
+      ++count, flops += node.op->cost(compiled.graph.input_specs(node)).flops;
+    }
+    return std::pair(count, flops);
+  };
+  const auto all = ops(nullptr);
+  ASSERT_EQ(all.first % 7, 0);
+  for (const int size : {2, 3, 7})
+    for (int rank = 0; rank < size; ++rank) {
+      const auto own = ops(std::make_shared<Exchange>(rank, size));
+      const int64_t parts = parts_of_rank(7, rank, size).count();
+      EXPECT_EQ(own.first, all.first / 7 * parts) << rank << " of " << size;
+      // Additions of the parts' gradients are fused into these ops.
+      EXPECT_NEAR(static_cast<double>(own.second), static_cast<double>(all.second) / 7 * parts,
+                  1e-3 * static_cast<double>(own.second));
+    }
 }
 
 Config tiny_config(int64_t batch) {
