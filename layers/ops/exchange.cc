@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -64,17 +66,32 @@ class ExchangeWait final : public OpBase<ExchangeWait<Job>> {
 };
 
 template <class Job>
-Exchanged start(ExchangeParams<Job> params, const Tensors& inputs) {
-  for (const Tensor& input : inputs)
+Exchanged start(ExchangeParams<Job> params, Tensors inputs) {
+  const Device device = inputs[0].device();
+  for (Tensor& input : inputs) {
     if (input.dtype() != DType::f32)
       throw ShapeError("exchange: tensors must be float32, but one is " + input.spec().text());
+    if (!device.is_cpu()) input = copy(input, Device{});
+  }
+  const DeviceScope cpu(Device{});
   Exchanged all{std::make_shared<ExchangeWait<Job>>(params),
-                tessera::apply(std::make_shared<ExchangeStart<Job>>(params), inputs)};
+                tessera::apply(std::make_shared<ExchangeStart<Job>>(params), inputs), device};
   all.tensors.insert(all.tensors.end(), inputs.begin(), inputs.end());
   return all;
 }
 
 }  // namespace
+
+Tensors Exchanged::wait() const {
+  Tensors results;
+  {
+    const DeviceScope cpu(Device{});
+    results = tessera::apply(op, tensors);
+  }
+  if (!device.is_cpu())
+    for (Tensor& result : results) result = copy(result, device);
+  return results;
+}
 
 Exchanged start_fold(const std::shared_ptr<Exchange>& exchange, int tag, int64_t parts,
                      const std::vector<Tensors>& own) {

@@ -1,5 +1,7 @@
 // Collective ops over the processes of a training (runtime/exchange/). Each is a pair of nodes: one
-// starts the exchange, the other waits for it, so that the nodes between run meanwhile. On the CPU.
+// starts the exchange, the other waits for it, so that the nodes between run meanwhile. Both are on
+// the CPU; tensors of a GPU are copied there and back (a program's CPU values are in pinned
+// memory).
 #pragma once
 
 #include <memory>
@@ -12,10 +14,11 @@ namespace tessera {
 // An exchange that has been started.
 struct Exchanged {
   // Waits where it is called in the step, and returns the results.
-  Tensors wait() const { return tessera::apply(op, tensors); }
+  Tensors wait() const;
 
   OpPtr op;
   Tensors tensors;  // the results; the memory that messages arrive in; what is sent
+  Device device;    // the results are copied to it
 };
 
 // Starts to add float32 tensors over all parts of a batch. own[t] has this process's sums of tensor

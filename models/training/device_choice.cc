@@ -90,6 +90,16 @@ DeviceChoice choose_device(const Config& config) {
   return {device, fmt::format("set by device: {}", config.device)};
 }
 
+DeviceChoice choice_of_rank(DeviceChoice choice, const Config& config, int rank_on_host) {
+  if (choice.device.is_cpu() || config.device.find(':') != config.device.npos) return choice;
+  std::vector<Device> gpus;
+  for (const DeviceInfo& info : logical_devices())
+    if (!info.device.is_cpu()) gpus.push_back(info.device);
+  choice.device = gpus[static_cast<size_t>(rank_on_host) % gpus.size()];
+  choice.why += fmt::format("; process {} of this computer", rank_on_host);
+  return choice;
+}
+
 std::string device_text(Device device) {
   if (device.is_cpu())
     return fmt::format("{}, {}, {}, {} kernels, {} threads", device.name(), cpu_description(),

@@ -28,6 +28,9 @@ void cut_devices(const DevicesConfig& wanted);
 // Returns the device for config.device, after cut_devices(); auto may compile a step to decide.
 // Throws DeviceError with the reason if the device cannot be used.
 DeviceChoice choose_device(const Config& config);
+// Returns the choice for one of several processes: if the GPU was not named, the one whose index is
+// the process's rank on its host, modulo the number of GPUs that it sees.
+DeviceChoice choice_of_rank(DeviceChoice choice, const Config& config, int rank_on_host);
 // Returns the choice of auto: the first GPU on which nothing is missing, or else the CPU.
 // `missing(gpu)` returns what the configuration lacks on a GPU; empty: nothing.
 DeviceChoice auto_choice(const std::vector<DeviceInfo>& devices,

@@ -100,7 +100,6 @@ void require_shareable(const Run& run) {
           fmt::format("data.batch: the last batch of an epoch has {} image(s), fewer than "
                       "processes; change data.batch, or start fewer",
                       batch));
-  if (!run.device().is_cpu()) refuse("device: only CPUs can be shared yet; set device=cpu");
 }
 
 void compare_processes(const Run& run) {

@@ -90,6 +90,7 @@ const DeviceChoice& Run::choice() const {
   if (!*chosen_) {
     const SettingsScope scope(settings());
     *chosen_ = choose_device(config_);
+    if (exchange_) *chosen_ = choice_of_rank(**chosen_, config_, exchange_->rank_on_host());
   }
   return **chosen_;
 }

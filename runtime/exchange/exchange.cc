@@ -99,6 +99,11 @@ Exchange::~Exchange() {
   if (thread_.joinable()) thread_.join();
 }
 
+int Exchange::rank_on_host() const {
+  const auto own = hosts_.begin() + (hosts_.empty() ? 0 : rank_);
+  return static_cast<int>(hosts_.empty() ? 0 : std::count(hosts_.begin(), own, *own));
+}
+
 void Exchange::run(const std::function<std::unique_ptr<Transport>()>& make) {
   {
     std::lock_guard lock(mutex_);

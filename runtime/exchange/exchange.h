@@ -75,6 +75,8 @@ class Exchange {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& host(int rank) const { return hosts_[static_cast<size_t>(rank)]; }
+  // Returns the number of lower ranks on the same host; 0 if it is only planned with.
+  int rank_on_host() const;
 
   // Starts a job; allocates nothing.
   void post(ExchangeJob& job);

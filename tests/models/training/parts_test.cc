@@ -10,6 +10,7 @@
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/context.h"
 #include "tessera/tests/engine/op_testing.h"
+#include "tessera/tests/models/training/parts_steps.h"
 #include "tessera/tests/models/training/run_files.h"
 #include "tessera/tests/runtime/exchange/simulated_network.h"
 
@@ -17,8 +18,6 @@ namespace tessera {
 namespace {
 
 using namespace testing_checkpoint;
-
-const Normalization kNormalization{{0.5f, 0.4f, 0.3f}, {0.2f, 0.25f, 0.3f}};
 
 Config small_config() {
   Config config;
@@ -76,69 +75,9 @@ TEST(Parts, AreAddedAsTheirGradientsComplete) {
   }
 }
 
-// Returns all persistent tensors after three steps, the last of fewer images, and the losses.
-struct Trained {
-  std::vector<std::string> bytes;
-  std::vector<float> losses, correct;
-  bool operator==(const Trained&) const = default;
-};
-Trained trained(const Config& config, const std::shared_ptr<Exchange>& exchange) {
-  const SettingsScope settings({.threads = 1});
-  Session session(config, Device{}, {16, 16, 3}, kNormalization, {}, exchange);
-  const std::vector<int64_t> batches{config.data.batch, config.data.batch, config.data.batch - 3};
-  for (const int64_t batch : batches) session.train_step(batch);
-  session.bind();
-  Trained all;
-  for (size_t number = 0; number < batches.size(); ++number) {
-    const int64_t batch = batches[number],
-                  parts = std::min<int64_t>(batch, config.train.accumulate);
-    PartRange own{0, parts};
-    if (exchange) own = parts_of_rank(parts, exchange->rank(), exchange->size());
-    const auto images = random_uniform({batch, 16, 16, 3}, number, 0, 256).to_vector<float>();
-    std::vector<uint8_t> pixels;
-    std::vector<int32_t> labels;
-    for (int64_t i = batch * own.first / parts; i < batch * own.last / parts; ++i)
-      pixels.insert(pixels.end(), images.begin() + i * 768, images.begin() + (i + 1) * 768);
-    for (int64_t i = 0; i < batch; ++i)
-      labels.push_back(static_cast<int32_t>((i * i + static_cast<int64_t>(number)) % 10));
-    CompiledStep& step = session.train_step(batch);
-    Tensor(step.input(0)).assign(std::span<const uint8_t>(pixels));
-    Tensor(step.input(1)).assign(std::span<const int32_t>(labels));
-    Tensor(step.input(2)).assign_scalar(0.1);
-    Tensor(step.input(3))
-        .assign(std::span<const int64_t>(std::vector<int64_t>{
-            static_cast<int64_t>(number), static_cast<int64_t>(number) * batch}));
-    step.run();
-    all.losses.push_back(step.output(0).item<float>());
-    all.correct.push_back(step.output(1).item<float>());
-  }
-  for (const Tensor& tensor : session.store().persistent()) {
-    const auto* bytes = reinterpret_cast<const char*>(tensor.impl()->data());
-    all.bytes.emplace_back(bytes, tensor.spec().bytes());
-  }
-  return all;
-}
-
 // Batch norm, dropout, an average of the weights, clipping by the norm of all gradients.
 TEST(Parts, AnyNumberOfProcessesGivesTheSameBits) {
-  Config config = parse_config(R"(model:
-  layers:
-    - {conv: {filters: 8, kernel: 3, bias: false}}
-    - batch_norm
-    - relu
-    - {max_pool: {size: 2}}
-    - {dropout: {probability: 0.3}}
-    - {conv: {filters: 8, kernel: 3, bias: false}}
-    - batch_norm
-    - relu
-    - flatten
-    - {linear: {units: 10}}
-data: {name: synthetic, image_size: 16}
-)",
-                               "parts");
-  config.ema.decay = 0.9;
-  config.optimizer.clip_norm = 1.0;
-  config.data.batch = 16;
+  Config config = norm_config();
   for (const int parts : {4, 5, 8}) {
     config.train.accumulate = parts;
     config.mode = Mode::kGraph;
