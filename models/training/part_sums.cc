@@ -87,7 +87,9 @@ void PartSums::add(int64_t k,
     if (now.gradients.size() <= i) now.gradients.resize(i + 1);
     now.gradients[i] =
         carried([i](BatchResults& x) -> Tensor& { return x.gradients[i]; }, std::move(gradient));
-    if (exchange_ && k + 1 == own_.last) complete(i, now.gradients);
+    if (!exchange_ || k + 1 != own_.last) return;
+    start_statistics();
+    complete(i, now.gradients);
   });
   now.loss = carried(std::mem_fn(&BatchResults::loss), detach(part.loss));
   now.correct = carried(std::mem_fn(&BatchResults::correct), part.correct);
@@ -113,6 +115,7 @@ void PartSums::complete(size_t parameter, Tensors& last) {
 
 BatchResults PartSums::total() {
   if (!exchange_) return std::move(sums_.front());
+  start_statistics();  // if there are no gradients
   std::vector<Tensors> own(2);
   for (BatchResults& sum : sums_) own[0].push_back(sum.loss), own[1].push_back(sum.correct);
   const Exchanged numbers = start_fold(exchange_, static_cast<int>(buckets_.size()), parts_, own);
@@ -129,12 +132,18 @@ BatchResults PartSums::total() {
   return all;
 }
 
+// Sends the statistics of own parts, once the forward pass of the last one is done.
+void PartSums::start_statistics() {
+  if (statistics_.op || updates_.front().empty()) return;
+  for (const auto& updates : updates_) own_statistics_.push_back(joined_values(updates));
+  statistics_ =
+      start_spread(exchange_, static_cast<int>(buckets_.size()) + 1, parts_, own_statistics_);
+}
+
 void PartSums::update_statistics() {
-  if (updates_.front().empty()) return;
-  Tensors own;
-  for (const auto& updates : updates_) own.push_back(joined_values(updates));
-  const Tensors others =
-      start_spread(exchange_, static_cast<int>(buckets_.size()) + 1, parts_, own).wait();
+  if (!statistics_.op) return;
+  const Tensors own = std::exchange(own_statistics_, {});
+  const Tensors others = std::exchange(statistics_, {}).wait();
   for (int64_t k = 0; k < parts_; ++k) {
     const bool mine = k >= own_.first && k < own_.last;
     const Tensor& values = mine

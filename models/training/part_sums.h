@@ -43,6 +43,7 @@ class PartSums {
   };
   Tensor carried(const std::function<Tensor&(BatchResults&)>& value_of, Tensor value);
   void complete(size_t parameter, Tensors& last);
+  void start_statistics();
   void update_statistics();
 
   const int64_t parts_;
@@ -53,6 +54,8 @@ class PartSums {
   std::ptrdiff_t kept_ = 0;         // sums to which the part at hand is not added
   std::vector<Bucket> buckets_;
   std::vector<std::vector<DeferredUpdate>> updates_;  // by own part
+  Tensors own_statistics_;                            // the values of these updates, by own part
+  Exchanged statistics_ = {};                         // those of the other parts
 };
 
 }  // namespace tessera

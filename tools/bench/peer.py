@@ -4,20 +4,26 @@
 
 A step is zero_grad, forward, cross-entropy, backward and SGD with momentum and Nesterov. It starts
 from our weights and reads our batches (our_numbers.py), as floats that stand ready. Needs torch
-and NumPy. Variants: eager, channels_last, compile, compile_channels_last. One process times one
-variant, because torch.compile falls back to eager without a word after some recompilations in one
-process.
+and NumPy. Variants: eager, channels_last, compile, compile_channels_last, bf16_channels_last
+(autocast). One process times one variant, because torch.compile falls back to eager without a word
+after some recompilations in one process.
+
+    torchrun --nproc-per-node 2 peer.py --model resnet20 --batch 128 --threads 1 ...
+
+shares each batch among processes: DistributedDataParallel over gloo.
 """
 
 import argparse
 import itertools
 import json
+import os
 import statistics
 import time
 
 from networks import NETWORKS
 
-VARIANTS = ("eager", "channels_last", "compile", "compile_channels_last")
+VARIANTS = ("eager", "channels_last", "compile", "compile_channels_last", "bf16_channels_last")
+PROCESSES, RANK = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))  # torchrun's
 MODELS = {name: classes for name, (_, _, classes) in NETWORKS.items()}
 SHOWN = 4  # losses of the first steps
 
@@ -32,7 +38,8 @@ def step_of(torch, model, x, y, variant, lr, sgd):
 
     def step(images=x, labels=y):
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(network(images), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=variant.startswith("bf16")):
+            loss = loss_of(network(images), labels)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -76,9 +83,14 @@ def measure(arguments):
              torch.from_numpy(y))
             for x, y in our_numbers.batches(arguments.seed, arguments.batch,
                                             (side, side, image[0]), classes)]
+    if PROCESSES > 1:
+        torch.distributed.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        own = slice(arguments.batch * RANK // PROCESSES, arguments.batch * (RANK + 1) // PROCESSES)
+        data = [(x[own], y[own]) for x, y in data]
     train = step_of(torch, model, None, None, arguments.variant, arguments.lr, arguments.sgd)
     return timed(lambda number: train(*data[number % len(data)]).item(), arguments) | {
-        "sgd": arguments.sgd, "version": f"PyTorch {torch.__version__}",
+        "sgd": arguments.sgd, "processes": PROCESSES, "version": f"PyTorch {torch.__version__}",
         "parameters": sum(p.numel() for p in model.parameters())}
 
 
@@ -110,7 +122,13 @@ def main():
     parser = argument_parser(__doc__.splitlines()[0], VARIANTS)
     parser.add_argument("--sgd", choices=("fused", "foreach", "loop"), default="fused")
     arguments = parser.parse_args()
-    show(measure(arguments), arguments.json)
+    result = measure(arguments)
+    if RANK == 0:
+        show(result, arguments.json)
+    if PROCESSES > 1:
+        import torch
+
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
