@@ -16,7 +16,6 @@ namespace {
 // The types with the lanes of V, a float or a vector of floats.
 template <class V>
 struct LanesOf {
-  static constexpr int kCount = sizeof(V) / sizeof(float);
   using Integers __attribute__((vector_size(sizeof(V)))) = int32_t;
   using Bits __attribute__((vector_size(sizeof(V)))) = uint32_t;
   using Doubles __attribute__((vector_size(2 * sizeof(V)))) = double;
@@ -171,7 +170,7 @@ template <class V>
   const D e = power * exp_minus_1(D(twice - n * kLog2)) + (power - 1);
   const V y = converted<V>(D(e / (e + 2)));
   const V signed_y = x < 0 ? -y : y;
-  return ((size < 1e-4f) | (x != x)) ? x : signed_y;
+  return ((size < 1e-5f) | (x != x)) ? x : signed_y;
 }
 
 // exp(b log(|a|)), with the special cases of C's pow. Within 0.51 ulp.

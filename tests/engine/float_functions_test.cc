@@ -51,7 +51,7 @@ const Function kFunctions[] = {
      [](double x) { return std::exp(x); }},
     {"log", 0.51, ScalarOp::log, [](float x) { return log_of(x); },
      [](double x) { return std::log(x); }},
-    {"tanh", 0.56, ScalarOp::tanh, [](float x) { return tanh_of(x); },
+    {"tanh", 0.51, ScalarOp::tanh, [](float x) { return tanh_of(x); },
      [](double x) { return std::tanh(x); }},
     {"erf", 1.08, ScalarOp::erf, [](float x) { return erf_of(x); },
      [](double x) { return std::erf(x); }},
