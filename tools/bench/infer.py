@@ -1,11 +1,13 @@
-"""Compares the inference of our frozen network with PyTorch's and ONNX Runtime's, in turn.
+"""Compares the inference of our frozen network with PyTorch's, ONNX Runtime's and OpenVINO's, in turn.
 
     python infer.py --trainer build/release/bin/trainer --network resnet18
 
-Needs torch, torchvision and onnxruntime. One image at a time, on two threads. A run folder is made
-with one training step, and its weights go to the peers through `trainer export`: all must produce the
-logits of `trainer predict` for one picture. Each round then runs one process of ours and some
-calls of every peer; the result is peer / ours of the medians over the rounds.
+Needs torch, torchvision, onnx, onnxscript, onnxruntime and openvino. One image at a time, on two
+threads. A run folder is made with one training step, and its weights go to the peers through
+`trainer export`: all must produce the logits of `trainer predict` for one picture, those in bf16
+nearly. ONNX Runtime and OpenVINO read the file that PyTorch exports; "our export" is ours. Each
+round then runs one process of ours and some calls of every peer; the result is peer / ours of the
+medians over the rounds.
 """
 
 import argparse
@@ -19,12 +21,13 @@ import time
 
 import numpy
 import onnxruntime
+import openvino
 import torch
 import torch._inductor.config
 import torchvision
 
 SIDE, THREADS = 224, 2
-SAME = 1e-4  # relative to the largest logit
+SAME, SAME_BF16 = 1e-4, 5e-2  # relative to the largest logit
 
 
 def run(*words):
@@ -64,20 +67,36 @@ def peers(network, folder, x):
     x_last = x.contiguous(memory_format=torch.channels_last)
     torch._inductor.config.freezing = True
     compiled, compiled_last = torch.compile(model), torch.compile(last)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
-    session = onnxruntime.InferenceSession(str(folder / "m.onnx"), options)
-    name, values = session.get_inputs()[0].name, x.numpy()
+    torch.onnx.export(model, (x,), str(folder / "torch.onnx"), dynamo=True, verbose=False)
+    values = x.numpy()
     return {"eager": lambda: model(x), "channels_last": lambda: last(x_last), "compile": lambda: compiled(x),
             "compile_channels_last": lambda: compiled_last(x_last),
-            "onnxruntime": lambda: torch.from_numpy(session.run(None, {name: values})[0])}
+            "onnxruntime": onnx_runtime(folder / "torch.onnx", values),
+            "onnxruntime, our export": onnx_runtime(folder / "m.onnx", values),
+            "openvino": open_vino(folder / "torch.onnx", values, "f32"),
+            "openvino bf16": open_vino(folder / "torch.onnx", values, "bf16")}
+
+
+def onnx_runtime(path, values):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    session = onnxruntime.InferenceSession(str(path), options)
+    name = session.get_inputs()[0].name
+    return lambda: torch.from_numpy(session.run(None, {name: values})[0])
+
+
+def open_vino(path, values, precision):
+    model = openvino.compile_model(str(path), "CPU", {
+        "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"})
+    request = model.create_infer_request()
+    return lambda: torch.from_numpy(request.infer([values])[0].copy())
 
 
 def check(all_peers, wanted):
     for name, peer in list(all_peers.items()):
         error = float((peer()[0] - wanted).abs().max() / wanted.abs().max())
         print(f"{name}: logits differ by {error:.1e} of the largest")
-        if error > SAME:
+        if error > (SAME_BF16 if "bf16" in name else SAME):
             print(f"{name} is left out: its logits differ too much")
             del all_peers[name]
 
