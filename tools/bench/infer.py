@@ -6,20 +6,19 @@ Needs torch, torchvision, onnx, onnxscript, onnxruntime and openvino. One image 
 threads. A run folder is made with one training step, and its weights go to the peers through
 `trainer export`: all must produce the logits of `trainer predict` for one picture, those in bf16
 nearly. ONNX Runtime and OpenVINO read the file that PyTorch exports; "our export" is ours. Each
-round then runs one process of ours and some calls of every peer; the result is peer / ours of the
-medians over the rounds.
+round runs a process of ours and of every peer; the result is peer / ours of the medians over the
+rounds.
 """
 
 import argparse
-import copy
 import json
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
-import numpy
 import onnxruntime
 import openvino
 import torch
@@ -37,7 +36,6 @@ def run(*words):
 def picture(path):
     rows = torch.randint(0, 256, (3, SIDE, SIDE), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     torchvision.io.write_png(rows, str(path))
-    return rows
 
 
 def make_run(trainer, network, folder):
@@ -60,21 +58,28 @@ def torch_network(network, path):
     return model.eval()
 
 
-def peers(network, folder, x):
-    """Returns {name: function that computes the logits of x}."""
+PEERS = ("eager", "channels_last", "compile", "compile_channels_last", "onnxruntime",
+         "onnxruntime, our export", "openvino", "openvino bf16")
+
+
+def export_torch(network, folder):
+    torch.onnx.export(torch_network(network, folder / "m.safetensors"), (torch.zeros(1, 3, SIDE, SIDE),),
+                      str(folder / "torch.onnx"), dynamo=True, verbose=False)
+
+
+def peer_of(name, network, folder, x):
+    """Returns a function that computes the logits of x."""
+    if name.startswith("onnxruntime"):
+        return onnx_runtime(folder / ("m.onnx" if "our" in name else "torch.onnx"), x.numpy())
+    if name.startswith("openvino"):
+        return open_vino(folder / "torch.onnx", x.numpy(), "bf16" if "bf16" in name else "f32")
     model = torch_network(network, folder / "m.safetensors")
-    last = copy.deepcopy(model).to(memory_format=torch.channels_last)
-    x_last = x.contiguous(memory_format=torch.channels_last)
-    torch._inductor.config.freezing = True
-    compiled, compiled_last = torch.compile(model), torch.compile(last)
-    torch.onnx.export(model, (x,), str(folder / "torch.onnx"), dynamo=True, verbose=False)
-    values = x.numpy()
-    return {"eager": lambda: model(x), "channels_last": lambda: last(x_last), "compile": lambda: compiled(x),
-            "compile_channels_last": lambda: compiled_last(x_last),
-            "onnxruntime": onnx_runtime(folder / "torch.onnx", values),
-            "onnxruntime, our export": onnx_runtime(folder / "m.onnx", values),
-            "openvino": open_vino(folder / "torch.onnx", values, "f32"),
-            "openvino bf16": open_vino(folder / "torch.onnx", values, "bf16")}
+    if name.endswith("channels_last"):
+        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    if name.startswith("compile"):
+        torch._inductor.config.freezing = True
+        model = torch.compile(model)
+    return lambda: model(x)
 
 
 def onnx_runtime(path, values):
@@ -92,15 +97,6 @@ def open_vino(path, values, precision):
     return lambda: torch.from_numpy(request.infer([values])[0].copy())
 
 
-def check(all_peers, wanted):
-    for name, peer in list(all_peers.items()):
-        error = float((peer()[0] - wanted).abs().max() / wanted.abs().max())
-        print(f"{name}: logits differ by {error:.1e} of the largest")
-        if error > (SAME_BF16 if "bf16" in name else SAME):
-            print(f"{name} is left out: its logits differ too much")
-            del all_peers[name]
-
-
 def milliseconds(call, calls):
     times = []
     for _ in range(calls):
@@ -110,35 +106,66 @@ def milliseconds(call, calls):
     return statistics.median(times)
 
 
-def main():
+def read_picture(path):
+    return ((torchvision.io.read_image(str(path)).float() / 255 - 0.5) / 0.25)[None]
+
+
+def measure_peer(arguments):
+    """Prints the logits and the time of one peer. It has a process of its own, as the threads of two
+    libraries would wait for work on the same cores."""
+    folder = arguments.folder
+    call = peer_of(arguments.peer, arguments.network, folder, read_picture(folder / "p.png"))
+    logits = call()[0].tolist()
+    milliseconds(call, 3)
+    print(json.dumps({"logits": logits, "ms": milliseconds(call, arguments.calls)}))
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainer", type=pathlib.Path, required=True)
+    parser.add_argument("--trainer", type=pathlib.Path)
     parser.add_argument("--network", default="resnet18", help="a network that torchvision has too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=20)
-    arguments = parser.parse_args()
+    parser.add_argument("--peers", default=";".join(PEERS), help="separated by ;")
+    parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)  # for its process
+    parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def compare(arguments, folder):
     trainer = arguments.trainer.resolve()
-    torch.set_num_threads(THREADS)
-    with tempfile.TemporaryDirectory() as name, torch.inference_mode():
-        folder = pathlib.Path(name)
-        config = make_run(trainer, arguments.network, folder)
-        pixels = picture(folder / "p.png")
-        x = ((pixels.float() / 255 - 0.5) / 0.25)[None]
-        told = json.loads(run(trainer, "predict", "--run", folder / "run", "--json", folder / "p.png"))
-        all_peers = peers(arguments.network, folder, x)
-        check(all_peers, torch.from_numpy(numpy.array(told["images"][0]["logits"], dtype=numpy.float32)))
-        found = {name: [] for name in ("ours", *all_peers)}
-        for _ in range(arguments.rounds):
-            ours = json.loads(run(trainer, "bench", "--infer", "--json", "--config", config, "--steps",
-                                  arguments.calls, "data.batch=1"))
-            found["ours"].append(ours["p50_ms"])
-            for name, peer in all_peers.items():
-                milliseconds(peer, 3)
-                found[name].append(milliseconds(peer, arguments.calls))
-        own = statistics.median(found["ours"])
+    config = make_run(trainer, arguments.network, folder)
+    picture(folder / "p.png")
+    export_torch(arguments.network, folder)
+    told = json.loads(run(trainer, "predict", "--run", folder / "run", "--json", folder / "p.png"))
+    wanted = torch.tensor(told["images"][0]["logits"])
+    found = {name: [] for name in ("ours", *arguments.peers.split(";"))}
+    for _ in range(arguments.rounds):
         for name, times in found.items():
-            middle = statistics.median(times)
-            print(f"{name:24}{middle:8.2f} ms  (lowest {min(times):.2f}, highest {max(times):.2f})  {middle / own:.2f}x")
+            if name == "ours":
+                times.append(json.loads(run(trainer, "bench", "--infer", "--json", "--config", config, "--steps",
+                                            arguments.calls, "data.batch=1"))["p50_ms"])
+                continue
+            peer = json.loads(run(sys.executable, __file__, "--network", arguments.network, "--calls", arguments.calls,
+                                  "--peer", name, "--folder", folder).splitlines()[-1])
+            error = float((torch.tensor(peer["logits"]) - wanted).abs().max() / wanted.abs().max())
+            if error > (SAME_BF16 if "bf16" in name else SAME):
+                sys.exit(f"{name}: logits differ by {error:.1e} of the largest")
+            times.append(peer["ms"])
+    own = statistics.median(found["ours"])
+    for name, times in found.items():
+        middle = statistics.median(times)
+        print(f"{name:24}{middle:8.2f} ms  (lowest {min(times):.2f}, highest {max(times):.2f})  {middle / own:.2f}x")
+
+
+def main():
+    arguments = parse()
+    torch.set_num_threads(THREADS)
+    with torch.inference_mode():
+        if arguments.peer:
+            return measure_peer(arguments)
+        with tempfile.TemporaryDirectory() as name:
+            compare(arguments, pathlib.Path(name))
 
 
 if __name__ == "__main__":
