@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/asynchronous_op.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/text/bytes.h"
@@ -32,7 +33,7 @@ class ProblemBuilder {
     add_values();
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       if (!only_views(graph_.nodes[n])) add_step(static_cast<int>(n));
-    keep_what_has_views_among_results();
+    run_once();
     return std::move(result_);
   }
 
@@ -108,13 +109,19 @@ class ProblemBuilder {
     }
   }
 
-  // A node that makes a view and another output runs once, as does the producer of the viewed
-  // value: a view of its new copy could not be made without running that node again.
-  void keep_what_has_views_among_results() {
+  // Excludes nodes that must not run again. A node that makes a view and another output runs once,
+  // as does the producer of the viewed value: a view of its new copy could not be made without
+  // running that node again. So do asynchronous ops, and the producers of what they read.
+  void run_once() {
     std::vector<char> whole(result_.problem.values.size(), 0);
-    for (const int n : result_.nodes)
-      for (const ValueId id : graph_.nodes[n].outputs)
-        if (roots_[id] != id) whole[value_of_[roots_[id]]] = 1;
+    for (const int n : result_.nodes) {
+      const Node& node = graph_.nodes[n];
+      const bool keeps = dynamic_cast<const AsynchronousOp*>(node.op.get()) != nullptr;
+      for (const ValueId id : node.outputs)
+        if (keeps || roots_[id] != id) whole[value_of_[roots_[id]]] = 1;
+      if (!keeps) continue;
+      for (const ValueId id : node.inputs) whole[value_of_[roots_[id]]] = 1;
+    }
     for (RecomputeStep& step : result_.problem.steps)
       for (const int value : step.makes)
         if (whole[value]) step.recomputable = false;

@@ -399,7 +399,7 @@ int run_program(int argc, char** argv) {
 Run tessera::shared_run(const Config& config) {
   join_others(config);
   Run run = Run::shared(config, g_processes);
-  require_shareable(run);
+  require_shareable(run.as(Purpose::timing, DataNeed()));
   return run;
 }
 

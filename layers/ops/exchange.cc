@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/engine/asynchronous_op.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
@@ -33,7 +34,7 @@ struct ExchangeParams {
 
 // Posts the job, which reads the inputs and writes the outputs until it is waited for.
 template <class Job>
-class ExchangeStart final : public OpBase<ExchangeStart<Job>> {
+class ExchangeStart final : public OpBase<ExchangeStart<Job>>, public AsynchronousOp {
  public:
   explicit ExchangeStart(ExchangeParams<Job> params) : params(std::move(params)) {}
   std::string_view name() const override { return "exchange_start"; }
@@ -48,7 +49,7 @@ class ExchangeStart final : public OpBase<ExchangeStart<Job>> {
 
 // Reads the results and all else that the job uses, so that none of it is overwritten before.
 template <class Job>
-class ExchangeWait final : public OpBase<ExchangeWait<Job>> {
+class ExchangeWait final : public OpBase<ExchangeWait<Job>>, public AsynchronousOp {
  public:
   explicit ExchangeWait(ExchangeParams<Job> params) : params(std::move(params)) {}
   std::string_view name() const override { return "exchange_wait"; }

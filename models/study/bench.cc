@@ -70,6 +70,7 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   BenchResult result;
   result.losses.reserve(kShownLosses);
   const std::shared_ptr<Exchange>& exchange = run.exchange();
+  const AbandonOnError abandon(exchange);
   const double waited = exchange ? exchange->wait_seconds() : 0;
   const Clock::time_point began = Clock::now();
   Clock::time_point start = began;

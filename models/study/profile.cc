@@ -282,6 +282,7 @@ Profile profile(const Run& given, const ProfileOptions& options) {
                   .steps = options.steps};
   if (run.device().is_cpu()) profile.peaks = measure_peaks(cpu_context().pool());
   run.session().bind();
+  const AbandonOnError abandon(run.exchange());
   time_steps(profile, run, options.warmup);
   return profile;
 }

@@ -58,7 +58,8 @@ PartSums::PartSums(int64_t parts, const Tensors& parameters, std::shared_ptr<Exc
     : parts_(parts),
       exchange_(std::move(exchange)),
       own_(exchange_ ? parts_of_rank(parts, exchange_->rank(), exchange_->size())
-                     : PartRange{0, parts}) {
+                     : PartRange{0, parts}),
+      abandon_(exchange_) {
   if (!exchange_) return;
   // The last parameters have their gradients first.
   for (size_t last = parameters.size(); last > 0; last = buckets_.back().first) {

@@ -56,6 +56,7 @@ class PartSums {
   std::vector<std::vector<DeferredUpdate>> updates_;  // by own part
   Tensors own_statistics_;                            // the values of these updates, by own part
   Exchanged statistics_ = {};                         // those of the other parts
+  const AbandonOnError abandon_;  // the last: destroyed before the memory of a message
 };
 
 }  // namespace tessera

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tessera/models/training/run.h"
@@ -30,24 +28,6 @@ std::string text_of_leader(Exchange& exchange, const std::string& own);
 
 // Returns a line that names the processes of a training, their computers and threads.
 std::string processes_line(const Run& run);
-
-// Destroyed by an exception, drops the jobs of an exchange before the memory that they use is
-// freed. Put it behind that memory.
-class AbandonOnError {
- public:
-  explicit AbandonOnError(std::shared_ptr<Exchange> exchange)
-      : exchange_(std::move(exchange)), before_(std::uncaught_exceptions()) {}
-  ~AbandonOnError() {
-    if (exchange_ && by_error()) exchange_->abandon();
-  }
-  AbandonOnError(const AbandonOnError&) = delete;
-  AbandonOnError& operator=(const AbandonOnError&) = delete;
-  bool by_error() const { return std::uncaught_exceptions() > before_; }
-
- private:
-  const std::shared_ptr<Exchange> exchange_;
-  const int before_;
-};
 
 // The signal that stops a training, on which all processes agree: it is asked for before each step
 // and answered before the next one, so that no step waits.

@@ -5,12 +5,14 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tessera/runtime/exchange/part_tree.h"
@@ -113,6 +115,24 @@ class Exchange {
   int abort_ = 0;                             // exit code
   std::vector<ExchangeJob*> begun_, active_;  // used by the thread only
   std::thread thread_;
+};
+
+// Destroyed by an exception, drops the jobs of an exchange before the memory that they use is
+// freed. Put it behind that memory.
+class AbandonOnError {
+ public:
+  explicit AbandonOnError(std::shared_ptr<Exchange> exchange)
+      : exchange_(std::move(exchange)), before_(std::uncaught_exceptions()) {}
+  ~AbandonOnError() {
+    if (exchange_ && by_error()) exchange_->abandon();
+  }
+  AbandonOnError(const AbandonOnError&) = delete;
+  AbandonOnError& operator=(const AbandonOnError&) = delete;
+  bool by_error() const { return std::uncaught_exceptions() > before_; }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
+  const int before_;
 };
 
 // Adds float32 tensors over all parts of a batch, in the order of PartTree. Each process has the

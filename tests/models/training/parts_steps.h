@@ -47,9 +47,9 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 inline Trained trained(const Config& config, const std::shared_ptr<Exchange>& exchange,
-                       Device device = {}) {
+                       Device device = {}, const CompileOptions& options = {}) {
   const SettingsScope settings({.threads = 1});
-  Session session(config, device, {16, 16, 3}, kNormalization, {}, exchange);
+  Session session(config, device, {16, 16, 3}, kNormalization, options, exchange);
   const std::vector<int64_t> batches{config.data.batch, config.data.batch, config.data.batch - 3};
   for (const int64_t batch : batches) session.train_step(batch);
   session.bind();

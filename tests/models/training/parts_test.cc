@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "tessera/engine/structural.h"
+#include "tessera/graph/arena_budget.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
 #include "tessera/models/training/session.h"
@@ -97,6 +98,35 @@ TEST(Parts, AnyNumberOfProcessesGivesTheSameBits) {
           EXPECT_TRUE(one == alone) << parts << " parts, " << size << " processes, "
                                     << (mode == Mode::kEager ? "eager" : "graph");
       }
+  }
+}
+
+// Everything that can be recomputed is, in the least memory, but nothing that a message is read
+// from or arrives in, and no message is sent twice.
+TEST(Parts, ABudgetKeepsTheMemoryOfMessages) {
+  Config config = norm_config();
+  config.train.accumulate = 4;
+  const Trained alone = trained(config, nullptr);
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    SimulatedNetwork network(2, seed);
+    network.run([&](std::shared_ptr<Exchange> exchange) {
+      CompileOptions options;
+      options.arena_budget = 0;
+      try {
+        trained(config, exchange, Device{}, options);
+      } catch (const BudgetTooSmall& error) {
+        options.arena_budget = error.minimum();
+      }
+      const auto starts = [&](const CompileOptions& compile) {
+        Session session(config, Device{}, {16, 16, 3}, kNormalization, compile, exchange);
+        const Graph& graph = session.train_step(16).program()->compiled().graph;
+        EXPECT_EQ(std::ranges::any_of(graph.nodes, &Node::recomputed), compile.arena_budget >= 0);
+        return std::ranges::count(graph.nodes, "exchange_start",
+                                  [](const Node& node) { return node.op->name(); });
+      };
+      EXPECT_EQ(starts(options), starts({}));
+      EXPECT_TRUE(trained(config, exchange, Device{}, options) == alone) << seed;
+    });
   }
 }
 
