@@ -13,6 +13,8 @@
 namespace tessera {
 namespace {
 
+static_assert(WeightGradTiling::kRowTile == kMicroPanelRows);
+
 template <class T>
 struct WeightGradBuffers {
   T* partial;  // [run][weights]

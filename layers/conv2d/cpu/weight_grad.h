@@ -25,6 +25,8 @@ std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, Con
 struct WeightGradTiling {
   WeightGradTiling(const ConvShape& shape, DType dtype);
 
+  static constexpr int64_t kRowTile = 8;  // filters of a micro-panel of dy
+
   ConvShape shape;
   int64_t lanes;  // elements of a vector of 64 bytes
   int64_t out_h = 0, out_w = 0;

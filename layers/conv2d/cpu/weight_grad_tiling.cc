@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "tessera/layers/conv2d/cpu/weight_grad.h"
-#include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
@@ -33,7 +32,7 @@ void WeightGradTiling::cut(int64_t size) {
   const int64_t pixels = s.pixels(), all = tiles();
   int64_t filters = s.o / s.groups;
   cuts = ceil_div(filters, kFilters);
-  filters = round_up(ceil_div(filters, cuts), kMicroPanelRows);
+  filters = round_up(ceil_div(filters, cuts), kRowTile);
   cut_filters = filters = std::min(filters, s.o / s.groups);
   cuts = ceil_div(s.o / s.groups, filters);
   if (!s.depthwise()) {
@@ -81,7 +80,7 @@ WeightGradTiling::WeightGradTiling(const ConvShape& given, DType dtype)
     rows = 1, row_columns *= s.kh, vectors = all;
   }
   row_tiles = ceil_div(vectors, 3);
-  pack_dy = !s.depthwise() && (s.o % kMicroPanelRows || s.groups > 1);
+  pack_dy = !s.depthwise() && (s.o % kRowTile || s.groups > 1);
   if (s.pixels() * s.weights() > 0) cut(size);
 }
 
