@@ -186,8 +186,7 @@ class Processes(ProgramTest):
 
     def test_the_plan_of_one_process(self):
         def arena(*words):
-            text = self.succeed("plan", *TINY, "model.widths=[64,64,64,64]", *words)
-            return float(re.search(r"arena +([0-9.]+) MiB", text)[1])
+            return json.loads(self.succeed("plan", *TINY, "--json", *words))["arena_bytes"]
         self.assertLess(arena("--processes", "4"), arena())
         self.fail_with(MISUSE, ["5 processes: train.accumulate is 4"], "plan", *TINY, "--processes", "5")
 

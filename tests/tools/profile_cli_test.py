@@ -101,8 +101,9 @@ class Bench(ProgramTest):
         bench = json.loads(self.succeed(*words, "--json"))
         self.assertEqual(sorted(bench), sorted(
             "images_per_second step_ms_p50 step_ms_p95 step_us first_step_ms compile_ms loss losses parameters "
-            "peak_bytes arena_bytes total_bytes threads kernels device".split()))
+            "peak_bytes arena_bytes total_bytes threads kernels device processes waited".split()))
         self.assertEqual(bench.pop("device"), "cpu:0")
+        self.assertEqual(bench.pop("waited"), 0)
         self.assertEqual(bench["threads"], 2)
         self.assertIn(bench.pop("kernels"), ("native", "eigen"))
         losses = bench.pop("losses")
