@@ -3,10 +3,10 @@
 // processor has AVX-512.
 #pragma once
 
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -23,10 +24,9 @@ class SameBits : public testing::Test {
   // `what` names the values in a failure.
   template <class T>
   void record(const std::string& what, const std::vector<T>& values) {
-    uint64_t hash = 14695981039346656037u;  // FNV-1a
-    const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-    for (size_t i = 0; i < values.size() * sizeof(T); ++i) hash = (hash ^ bytes[i]) * 1099511628211;
-    lines_.push_back(fmt::format("{} {:016x}", what, hash));
+    Sha256 sum;
+    sum.add(std::as_bytes(std::span(values)));
+    lines_.push_back(fmt::format("{} {}", what, sum.digest().substr(0, 16)));
   }
 
   void SetUp() override {
