@@ -98,16 +98,6 @@ std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, const Target&
   return {Algorithm{}};
 }
 
-Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target) {
-  const std::vector<Algorithm> all = op.algorithms(in, target);
-  if (!target.device.is_cpu()) return all.at(0);
-  for (const Algorithm& algorithm : all)
-    if (target.cpu.kernels == CpuKernels::automatic ||
-        (algorithm.name == "eigen") == (target.cpu.kernels == CpuKernels::eigen))
-      return algorithm;
-  return all.at(0);
-}
-
 std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const Algorithm&) const {
   return std::make_unique<RunKernel>(*this);
 }

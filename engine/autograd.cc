@@ -1,5 +1,6 @@
 #include "tessera/engine/autograd.h"
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <map>
@@ -13,6 +14,7 @@
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
 #include "tessera/runtime/error.h"
 
@@ -71,6 +73,21 @@ Tensor accumulate(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   const DeviceScope device(b.device());
   return a + b;
+}
+
+// A gradient has the dtype of its tensor.
+Tensor rounded_like(const Tensor& grad, DType dtype) {
+  if (grad.dtype() == dtype) return grad;
+  const DeviceScope device(grad.device());
+  return cast(grad, dtype);
+}
+
+// The gradient of the 16-bit form of float32 tensors, such as the filters of a convolution, stays
+// float32 if it is: the filters receive it unrounded.
+bool keeps_float32(const Edge& edge, const TensorSpec& tensor) {
+  return edge.node && is_half(tensor.dtype) &&
+         std::ranges::none_of(edge.node->input_specs,
+                              [](const TensorSpec& from) { return is_half(from.dtype); });
 }
 
 // Returns a saved tensor tracked as in the forward pass.
@@ -197,12 +214,13 @@ class Backward {
     static const auto untracked = make_gradient_stop(
         "the tensor depends on the result of an earlier gradients() without CreateGraph::yes; pass "
         "CreateGraph::yes to the earlier call, or detach() its result");
+    const DeviceScope device(grad.device());
+    const std::vector<size_t>& places = reach_.places(source);
+    grad = rounded_like(grad, wrt_[places.front()].dtype());
     if (!create_graph_) {
       grad = detach(grad);
       grad.impl()->stop = untracked;
     }
-    const DeviceScope device(grad.device());
-    const std::vector<size_t>& places = reach_.places(source);
     for (size_t place : places) {
       passed_[place] = true;
       sink_(place, place == places.back() ? std::move(grad) : grad);
@@ -281,12 +299,15 @@ class Backward {
                         "undefined tensor",
                         op_at(node.op->name(), node.module_path), i, node.input_specs[i].text()));
       const TensorSpec &given = input_grads[i].spec(), &input = node.input_specs[i];
-      if (given.shape != input.shape || given.dtype != input.dtype)
+      if (given.shape != input.shape ||
+          (given.dtype != input.dtype && !are_mixable(given.dtype, input.dtype)))
         throw ShapeError(
             fmt::format("{}: its grad() must return a gradient like input {}, {}, but returns {}; "
                         "sum or cast() the gradient",
                         op_at(node.op->name(), node.module_path), i, input.text(), given.text()));
-      arrive(edges[i], std::exchange(input_grads[i], Tensor()));
+      Tensor grad = std::exchange(input_grads[i], Tensor());
+      if (!keeps_float32(edges[i], input)) grad = rounded_like(grad, input.dtype);
+      arrive(edges[i], grad);
     }
   }
 

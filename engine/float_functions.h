@@ -197,6 +197,31 @@ template <class V>
   return ((a == 1) | (b == 0) | ((base == 1) & (size == infinity))) ? one : y;
 }
 
+// x rounded to the numbers of bfloat16, as bfloat16(x) does (engine/half.h).
+template <class V>
+[[gnu::always_inline]] inline V bfloat16_of(V x) {
+  using B = BitsOf<V>;
+  const B u = __builtin_bit_cast(B, x);
+  const B near = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return x != x ? x : __builtin_bit_cast(V, near);
+}
+
+// x rounded to the numbers of float16.
+template <class V>
+[[gnu::always_inline]] inline V float16_of(V x) {
+  using B = BitsOf<V>;
+  const B u = __builtin_bit_cast(B, x);
+  const V size = __builtin_bit_cast(V, u & 0x7fffffffu);
+  const V normal = __builtin_bit_cast(V, (u + 0xfffu + ((u >> 13) & 1u)) & 0x7fffe000u);
+  const V denormal = (size + 0.5f) - 0.5f;  // 0.5 has the unit 2^-24
+  V y = size < 0x1p-14f ? denormal : normal;
+  y = size >= 65520 ? V{} + __builtin_inff() : y;
+  y = __builtin_bit_cast(V, __builtin_bit_cast(B, y) | (u & 0x80000000u));
+  return x != x ? x : y;
+}
+
+inline double bfloat16_of(double x) { return x; }  // programs in float64 do not round to 16 bits
+inline double float16_of(double x) { return x; }
 inline double exp_of(double x) { return std::exp(x); }
 inline double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 inline double erf_of(double x) { return std::erf(x); }

@@ -100,8 +100,12 @@ class Op {
   // tensor values.
   virtual Specs infer(std::span<const TensorSpec> in) const = 0;
 
-  // --- running ---
+  // --- running (called through engine/prepare.h) ---
   virtual bool runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu; }
+  // Returns whether the kernels of a device read and write 16-bit elements themselves. If not, they
+  // are prepared and run for float32 in place of 16 bits, and infer() alone decides which results
+  // are rounded to 16.
+  virtual bool takes_half(DeviceKind /*kind*/) const { return false; }
   // Returns the algorithms for target.device in order of preference; never empty. The device need
   // not exist. Scratch may depend on target.threads.
   virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
@@ -187,10 +191,6 @@ class OpBase : public Op {
     return that != nullptr && that->params == static_cast<const Derived*>(this)->params;
   }
 };
-
-// Returns the first of op.algorithms() that target.cpu.kernels allows. Returns the first of all on
-// a GPU, or if none is allowed, as for an op with one algorithm. Eager and graph mode both use it.
-Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target);
 
 // The single entry point of all ops. Checks devices, infers the output specs, then runs the op
 // (eager mode) or records it (capture), and records it on the tape if an input is tracked. Throws

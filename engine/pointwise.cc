@@ -36,20 +36,21 @@ class Replay {
  public:
   Replay(const ScalarProgram& program, const Tensors& inputs, const std::vector<bool>& needed)
       : program_(program), values_(inputs), needed_(needed) {
+    for (Tensor& value : values_) value = cast(value, compute_type(value.dtype()));
     for (const Instruction& in : program.code) {
       Tensors operands;
       for (int r : operands_of(in)) operands.push_back(values_[static_cast<size_t>(r)]);
       bool any = false;
       for (int r : operands_of(in)) any = any || needed_[static_cast<size_t>(r)];
-      values_.push_back(in.op == ScalarOp::constant ? full({}, in.value, inputs[0].dtype())
-                                                    : apply_one(in.op, operands));
+      values_.push_back(in.op == ScalarOp::constant ? full({}, in.value, values_[0].dtype())
+                                                    : apply_instruction(in.op, operands));
       needed_.push_back(any && in.op != ScalarOp::greater && in.op != ScalarOp::less_equal);
     }
     grads_.resize(values_.size());
   }
 
   Tensors run(const Tensor& dy) {
-    grads_[static_cast<size_t>(program_.result())] = dy;
+    grads_[static_cast<size_t>(program_.result())] = cast(dy, compute_type(dy.dtype()));
     for (size_t i = program_.code.size(); i-- > 0;) {
       const size_t r = static_cast<size_t>(program_.inputs) + i;
       if (needed_[r] && grads_[r].defined()) step(program_.code[i], values_[r], grads_[r]);
@@ -59,6 +60,12 @@ class Replay {
   }
 
  private:
+  // What is rounded to 16 bits is float32 again.
+  static Tensor apply_instruction(ScalarOp op, const Tensors& operands) {
+    const Tensor y = apply_one(op, operands);
+    return cast(y, compute_type(y.dtype()));
+  }
+
   static std::vector<int> operands_of(const Instruction& in) {
     const int registers[] = {in.a, in.b, in.c};
     return {registers, registers + operand_count(in.op)};
@@ -126,6 +133,10 @@ class Replay {
         return add(in.a, [&] { return g * exp(-(a * a)) * (2 * std::numbers::inv_sqrtpi); });
       case ScalarOp::sigmoid:
         return add(in.a, [&] { return g * y * (1.0 - y); });
+      case ScalarOp::float32:
+      case ScalarOp::bfloat16:
+      case ScalarOp::float16:
+        return add(in.a, [&] { return g; });
     }
   }
 
@@ -153,7 +164,7 @@ Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, con
                         const std::vector<bool>& needed) {
   Tensors gradients = Replay(program, inputs, needed).run(dy);
   for (size_t i = 0; i < gradients.size(); ++i)
-    if (needed[i] && !gradients[i].defined()) gradients[i] = full(dy.shape(), 0, dy.dtype());
+    if (needed[i] && !gradients[i].defined()) gradients[i] = full(dy.shape(), 0, compute_type(dy.dtype()));
   return gradients;
 }
 
@@ -176,21 +187,24 @@ Specs infer_pointwise(const PointwiseParams& params, std::span<const TensorSpec>
                                  params.program.inputs, in.size()));
   Shape out = in[0].shape;
   for (const TensorSpec& x : in) {
-    if (!is_float(x.dtype) || x.dtype != in[0].dtype)
+    if (!are_mixable(x.dtype, in[0].dtype))
       throw ShapeError(fmt::format(
-          "{}: inputs must have the same floating-point dtype, but are {} and {}; use cast()",
+          "{}: inputs must be floating point and not mix float64 with others, but are {} and {}; "
+          "use cast()",
           params.name, in[0].text(), x.text()));
     out = broadcast(out, x.shape, params.name);
   }
   for (const TensorSpec& x : in) broadcast_or_throw(params.name, x.shape, out);
-  return {{in[0].dtype, out, {}}};
+  const DType type = result_type(params.program, compute_type(in[0].dtype));
+  if (is_half(type) && in[0].dtype == DType::f64)
+    throw ShapeError(fmt::format("{}: a program in float64 cannot round to {}; use cast()",
+                                 params.name, name_of(type)));
+  return {{type, out, {}}};
 }
 
 class PointwiseKernel final : public Kernel {
  public:
-  PointwiseKernel(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
-                  int64_t total)
-      : plan_(program, dtype, broadcasts, total), total_(total) {}
+  PointwiseKernel(PointwisePlan plan, int64_t total) : plan_(std::move(plan)), total_(total) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
     const void* inputs[kMaxScalarRegisters];
@@ -212,11 +226,16 @@ std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params,
                                           std::span<const TensorSpec> in, Context& ctx) {
   if constexpr (kCuda)
     if (!ctx.device().is_cpu()) return pointwise_cuda(params.program, in);
-  const Shape out = infer_pointwise(params, in)[0].shape;
+  const TensorSpec out = infer_pointwise(params, in)[0];
   std::vector<Broadcast> broadcasts;
-  for (const TensorSpec& x : in)
-    broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out));
-  return std::make_unique<PointwiseKernel>(params.program, in[0].dtype, broadcasts, out.elements());
+  PointwiseOptions stored{.result = out.dtype};
+  for (const TensorSpec& x : in) {
+    broadcasts.push_back(broadcast_or_throw(params.name, x.shape, out.shape));
+    stored.inputs.push_back(x.dtype);
+  }
+  const int64_t total = out.shape.elements();
+  return std::make_unique<PointwiseKernel>(
+      PointwisePlan(params.program, compute_type(in[0].dtype), broadcasts, total, stored), total);
 }
 
 std::vector<bool> inputs_read(const ScalarProgram& program) {
@@ -263,6 +282,7 @@ class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
     return {in[0]};
   }
   bool runs_on(DeviceKind kind) const override { return kCuda || kind == DeviceKind::cpu; }
+  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm&) const override {
     return prepare_pointwise(params, in, ctx);
@@ -344,10 +364,14 @@ Tensors Pointwise::grad(const GradArgs& args) const {
       uses.push_back(use == PointwiseGrad::kGradient ? args.grad_outputs[0]
                      : use == PointwiseGrad::kOutput ? args.outputs[0]
                                                      : args.inputs[use]);
-    Tensor grad = rule.program.code.empty()
-                      ? uses[0]
-                      : tessera::pointwise(params.name + "_grad", rule.program, std::move(uses));
-    result[k] = sum_to(grad, args.input_specs[k].shape);
+    const TensorSpec& input = args.input_specs[k];
+    // What is summed for a float32 input, such as a bias, is not rounded to 16 bits before.
+    std::optional<DType> wide;
+    if (!is_half(input.dtype)) wide = input.dtype;
+    Tensor grad = rule.program.code.empty() ? uses[0]
+                                            : tessera::pointwise(params.name + "_grad",
+                                                                 rule.program, uses, {}, wide);
+    result[k] = sum_to(grad.shape() == input.shape ? grad : cast(grad, input.dtype), input.shape);
   }
   return result;
 }
@@ -359,9 +383,13 @@ uint32_t Pointwise::may_reuse(int) const {
 
 std::optional<FusedOp> Pointwise::simplified(std::span<const TensorSpec> in) const {
   const SimplifiedProgram shorter = tessera::simplified(params.program, in[0].dtype);
-  const Shape out = infer(in)[0].shape;
-  if (shorter.input >= 0 && in[static_cast<size_t>(shorter.input)].shape == out)
-    return FusedOp{nullptr, {shorter.input}};
+  const TensorSpec result = infer(in)[0];
+  const Shape& out = result.shape;
+  const auto equals = [&](int input) {
+    const TensorSpec& spec = in[static_cast<size_t>(input)];
+    return spec.shape == out && spec.dtype == result.dtype;
+  };
+  if (shorter.input >= 0 && equals(shorter.input)) return FusedOp{nullptr, {shorter.input}};
   std::vector<int> from;
   for (int k = 0; k < params.program.inputs; ++k) from.push_back(k);
   FusedOp packed = reading_no_more(params.name, shorter.program, from, {in.begin(), in.end()}, out);
@@ -390,7 +418,7 @@ std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input,
       tessera::simplified(compose(*first, params.program, input), in[0].dtype);
   if (joined.input >= 0) {
     const auto k = static_cast<size_t>(joined.input);
-    if (specs[k].shape != out) return std::nullopt;
+    if (specs[k].shape != out || specs[k].dtype != infer(in)[0].dtype) return std::nullopt;
     return FusedOp{nullptr, {from[k]}};
   }
   if (joined.program.operations() > params.program.operations()) return std::nullopt;
@@ -399,7 +427,11 @@ std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input,
 }
 
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
-                 std::vector<PointwiseGrad> grads) {
+                 std::vector<PointwiseGrad> grads, std::optional<DType> result) {
+  DType type = inputs.empty() ? DType::f32 : inputs[0].dtype();
+  for (const Tensor& x : inputs) type = promoted(type, x.dtype());
+  type = result.value_or(type);
+  if (result || is_half(type)) program = with_result(std::move(program), type);
   auto op = std::make_shared<Pointwise>(PointwiseParams{std::move(name), std::move(program)},
                                         std::move(grads));
   return apply1(op, std::move(inputs));
@@ -407,6 +439,7 @@ Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
 
 Tensor pointwise_update(std::string name, ScalarProgram program, Tensors inputs) {
   const NoGradScope no_grad;
+  if (is_half(inputs[0].dtype())) program = with_result(std::move(program), inputs[0].dtype());
   PointwiseParams params{std::move(name), std::move(program)};
   return apply1(std::make_shared<PointwiseUpdate>(std::move(params)), std::move(inputs));
 }

@@ -1,11 +1,13 @@
 // pointwise: y[i] = p(x0[i], x1[i], ...), one scalar program on every element.
 //
-// All inputs have one floating-point dtype. The output has their broadcast shape. At index i of the
+// Inputs are float64, or any mixture of float32, bfloat16 and float16, which is computed in float32.
+// The output has their broadcast shape, and the dtype in which the program ends (result_type()). At index i of the
 // output an input is read, in row-major order, as x[(i / repeat) % period]: full size, trailing
 // axes (a channel vector [c] against [n,h,w,c]), leading axes ([n,1] against [n,c]), one middle run
 // of axes, or one element. Tensor's operators convert any other broadcast to this form.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,7 @@ class Pointwise final : public OpBase<Pointwise> {
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind) const override;
+  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override;
   bool differentiable() const override { return true; }
@@ -54,9 +57,10 @@ class Pointwise final : public OpBase<Pointwise> {
   std::vector<PointwiseGrad> grads_;
 };
 
-// Applies a scalar program. Without `grads`, its gradients are derived.
+// Applies a scalar program. Without `grads`, its gradients are derived. If all inputs have the same
+// 16 bits, the result is rounded to them (promoted()), unless `result` says otherwise.
 Tensor pointwise(std::string name, ScalarProgram program, Tensors inputs,
-                 std::vector<PointwiseGrad> grads = {});
+                 std::vector<PointwiseGrad> grads = {}, std::optional<DType> result = {});
 
 // Updates inputs[0], a persistent tensor, in place to program(inputs) and returns its next version.
 // The other inputs are broadcast to its shape. No gradient flows.

@@ -76,6 +76,12 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
       return ::erf(a);
     case ScalarOp::sigmoid:
       return T(1) / (T(1) + ::exp(-a));
+    case ScalarOp::float32:
+      return a;
+    case ScalarOp::bfloat16:
+      return static_cast<T>(static_cast<float>(bfloat16(a)));
+    case ScalarOp::float16:
+      return static_cast<T>(static_cast<float>(float16(a)));
   }
   return T(0);
 }

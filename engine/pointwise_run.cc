@@ -27,8 +27,8 @@ int64_t pattern_length(int64_t period, int64_t total) {
 }
 
 // Fills y with repetitions of x[0], .., x[period - 1].
-template <class T>
-void repeat(const T* x, int64_t period, int64_t count, T* y) {
+template <class S, class T>
+void repeat(const S* x, int64_t period, int64_t count, T* y) {
   int64_t done = std::min(period, count);
   std::copy_n(x, done, y);
   for (int64_t n; done < count; done += n) {
@@ -38,8 +38,8 @@ void repeat(const T* x, int64_t period, int64_t count, T* y) {
 }
 
 // Fills y with x[first], x[first + 1], ... as broadcast.
-template <class T>
-void gather(const T* x, const Broadcast& broadcast, int64_t first, int64_t count, T* y) {
+template <class S, class T>
+void gather(const S* x, const Broadcast& broadcast, int64_t first, int64_t count, T* y) {
   const auto [repeat, period] = broadcast;
   int64_t at = first / repeat % period, inside = first % repeat;
   for (int64_t i = 0; i < count;) {
@@ -54,16 +54,52 @@ void gather(const T* x, const Broadcast& broadcast, int64_t first, int64_t count
   }
 }
 
+// Returns the program without a last instruction that storing a result of type `to` does anyway.
+ScalarProgram without_last_rounding(const ScalarProgram& p, DType to) {
+  if (p.code.empty() || p.code.back().op < ScalarOp::float32) return p;
+  if (result_type(p, DType::f32) != to) return p;
+  const int from = p.code.back().a;
+  return from >= p.inputs ? live_part(p, from) : from == 0 ? ScalarProgram{p.inputs, {}} : p;
+}
+
+void from_half(DType type, const void* x, int64_t first, int64_t n, float* y) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  if (type == DType::bf16)
+    half.from_bf16(static_cast<const bfloat16*>(x) + first, n, y);
+  else
+    half.from_f16(static_cast<const float16*>(x) + first, n, y);
+}
+
+void to_half(DType type, const float* x, int64_t n, void* y) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  if (type == DType::bf16)
+    half.to_bf16(x, n, static_cast<bfloat16*>(y));
+  else
+    half.to_f16(x, n, static_cast<float16*>(y));
+}
+
+// Calls fn with the input as an array of the type that it is stored in.
+template <class T, class F>
+void visit_stored(DType stored, const void* x, F&& fn) {
+  if (stored == DType::bf16)
+    fn(static_cast<const bfloat16*>(x));
+  else if (stored == DType::f16)
+    fn(static_cast<const float16*>(x));
+  else
+    fn(static_cast<const T*>(x));
+}
+
 }  // namespace
 
-PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
+PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
                              std::span<const Broadcast> broadcasts, int64_t total,
-                             PointwiseCode code)
-    : dtype_(dtype) {
+                             const PointwiseOptions& options)
+    : dtype_(dtype), result_(options.result.value_or(dtype)) {
+  const ScalarProgram program = without_last_rounding(given, result_);
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
   PrecompiledMatch match;
-  if (code == PointwiseCode::automatic && dtype == DType::f32) {
+  if (options.code == PointwiseCode::automatic && dtype == DType::f32) {
     match = precompiled_program(program);
     if (match.program < 0) match = precompiled_program(program, Constants::inputs);
   }
@@ -74,21 +110,28 @@ PointwisePlan::PointwisePlan(const ScalarProgram& program, DType dtype,
   for (const bool constants : {true, false})  // constants first: the patterns have space for them
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const int source = is_precompiled() ? match.inputs[k] : static_cast<int>(k);
-      if ((source >= program.inputs) == constants)
-        inputs_[k] = constants
-                         ? constant_input(program, source)
-                         : prepare_input(source, broadcasts[static_cast<size_t>(source)], total);
+      if ((source >= program.inputs) != constants) continue;
+      const auto at = static_cast<size_t>(source);
+      inputs_[k] = constants ? constant_input(program, source)
+                             : prepare_input({.source = static_cast<uint8_t>(source),
+                                              .stored = options.inputs.empty() ? dtype
+                                                                               : options.inputs[at],
+                                              .broadcast = broadcasts[at]},
+                                             total);
     }
-  single_segment_ = is_precompiled() && periods_.size() <= 1;
+  single_segment_ = is_precompiled() && periods_.size() <= 1 && !is_half(result_);
   for (const Input& input : inputs_)
-    single_segment_ = single_segment_ && input.read != Read::gathered;
+    single_segment_ =
+        single_segment_ && input.read != Read::gathered && input.read != Read::converted;
 }
 
-PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& broadcast,
-                                                  int64_t total) {
-  Input input{.source = static_cast<uint8_t>(source), .broadcast = broadcast};
-  const auto [repeat, period] = broadcast;
-  if (repeat == 1 && period >= total) return input;
+// Decides how an input is read.
+PointwisePlan::Input PointwisePlan::prepare_input(Input input, int64_t total) {
+  const auto [repeat, period] = input.broadcast;
+  if (repeat == 1 && period >= total) {
+    if (is_half(input.stored)) input.read = Read::converted;
+    return input;
+  }
   input.read = Read::gathered;
   if (period == 1) {
     // A block of one value is filled once and read for all elements.
@@ -102,7 +145,7 @@ PointwisePlan::Input PointwisePlan::prepare_input(int source, const Broadcast& b
   if (!in_steps && length <= kLongestPattern && take_pattern(length + kPointwiseStep, input)) {
     input.read = Read::tiled;
     input.period = period_index({length, true});
-  } else if (period >= kShortestPeriod) {
+  } else if (period >= kShortestPeriod && !is_half(input.stored)) {
     input.read = Read::cyclic;
     input.period = period_index({period, false});
   }
@@ -189,22 +232,25 @@ PointwiseRun::PointwiseRun(const PointwisePlan& plan, const void* const* inputs,
 
 template <class T>
 void PointwiseRun::repeat_patterns() {
-  T* patterns = reinterpret_cast<T*>(patterns_);
-  for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
-    const PointwisePlan::Input& input = plan_.inputs_[k];
-    const T* x = static_cast<const T*>(inputs_[k]);
-    T* pattern = patterns + input.pattern;
-    if (input.source == PointwisePlan::kConstant)
-      std::fill_n(pattern, kPointwiseStep, static_cast<T>(input.value));
-    else if (input.read == PointwisePlan::Read::scalar)
-      std::fill_n(pattern, kPointwiseStep, x[0]);
-    else if (input.read == PointwisePlan::Read::tiled)
-      repeat(x, input.broadcast.period, plan_.periods_[input.period].period + kPointwiseStep,
-             pattern);
-    else
-      continue;
-    inputs_[k] = pattern;
-  }
+  for (size_t k = 0; k < plan_.inputs_.size(); ++k)
+    visit_stored<T>(plan_.inputs_[k].stored, inputs_[k],
+                    [&](const auto* x) { repeat_pattern<T>(k, x); });
+}
+
+template <class T, class S>
+void PointwiseRun::repeat_pattern(size_t k, const S* x) {
+  const PointwisePlan::Input& input = plan_.inputs_[k];
+  T* pattern = reinterpret_cast<T*>(patterns_) + input.pattern;
+  if (input.source == PointwisePlan::kConstant)
+    std::fill_n(pattern, kPointwiseStep, static_cast<T>(input.value));
+  else if (input.read == PointwisePlan::Read::scalar)
+    std::fill_n(pattern, kPointwiseStep, static_cast<T>(x[0]));
+  else if (input.read == PointwisePlan::Read::tiled)
+    repeat(x, input.broadcast.period, plan_.periods_[input.period].period + kPointwiseStep,
+           pattern);
+  else
+    return;
+  inputs_[k] = pattern;
 }
 
 // An unpadded period is read in one segment only if it and `first` are multiples of kPointwiseStep.
@@ -239,16 +285,17 @@ class PointwiseRun::Segments {
         first_(first),
         end_(first + count),
         longest_(count),
-        out_(static_cast<T*>(to)) {
+        out_(static_cast<std::byte*>(to)) {
     for (size_t g = 0; g < plan_.periods_.size(); ++g) phase_[g] = first % plan_.periods_[g].period;
     int block = plan_.blocks_;
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
       access_[k] = plan_.inputs_[k].read == Read::scalar ? PointwiseAccess::broadcast
                                                          : PointwiseAccess::linear;
-      if (plan_.inputs_[k].read != Read::gathered) continue;
+      if (!fills_block(k)) continue;
       gathered_[k] = blocks_[block++], held_[k] = -1;
       longest_ = std::min(longest_, kPointwiseBlock<T>);
     }
+    if (is_half(plan_.result_)) longest_ = std::min(longest_, kPointwiseBlock<T>);
     for (const auto& [at, value] : plan_.constants_)
       std::fill_n(blocks_[at], std::min(count, kPointwiseBlock<T>), static_cast<T>(value));
   }
@@ -260,9 +307,12 @@ class PointwiseRun::Segments {
     while (first_ < end_) {
       const int64_t n = length();
       for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
+      T* y = is_half(plan_.result_) ? unrounded_ : reinterpret_cast<T*>(out_);
       if constexpr (std::is_same_v<T, float>)
-        if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, out_);
-      if (!plan_.is_precompiled()) interpret(program, blocks_, in_, n, out_);
+        if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, y);
+      if (!plan_.is_precompiled()) interpret(program, blocks_, in_, n, y);
+      if constexpr (std::is_same_v<T, float>)
+        if (is_half(plan_.result_)) to_half(plan_.result_, y, n, out_);
       move_on(n);
     }
   }
@@ -270,8 +320,13 @@ class PointwiseRun::Segments {
  private:
   using Read = PointwisePlan::Read;
 
+  bool fills_block(size_t k) const {
+    return plan_.inputs_[k].read == Read::gathered || plan_.inputs_[k].read == Read::converted;
+  }
+
   int64_t length() const {
     int64_t n = end_ - first_;
+    if (is_half(plan_.result_)) n = std::min(n, longest_);
     for (size_t g = 0; g < plan_.periods_.size(); ++g) {
       const auto [period, padded] = plan_.periods_[g];
       const int64_t left = period - phase_[g];
@@ -279,6 +334,7 @@ class PointwiseRun::Segments {
     }
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
       const PointwisePlan::Input& input = plan_.inputs_[k];
+      if (input.read == Read::converted) n = std::min(n, longest_);
       if (input.read != Read::gathered) continue;
       const int64_t run = input.broadcast.repeat - first_ % input.broadcast.repeat;
       n = std::min(n, plan_.is_precompiled() && run >= kShortestPeriod ? run : longest_);
@@ -289,14 +345,23 @@ class PointwiseRun::Segments {
   // Sets the address of input k for the next n elements.
   void seek(size_t k, int64_t n) {
     const PointwisePlan::Input& input = plan_.inputs_[k];
+    if (input.read == Read::gathered)
+      return visit_stored<T>(input.stored, run_.inputs_[k],
+                             [&](const auto* x) { fill(k, x, n); });
+    if constexpr (std::is_same_v<T, float>)
+      if (input.read == Read::converted) {
+        from_half(input.stored, run_.inputs_[k], first_, n, gathered_[k]);
+        in_[k] = gathered_[k];
+        return;
+      }
     const T* x = static_cast<const T*>(run_.inputs_[k]);
-    if (input.read == Read::gathered) return fill(k, x, n);
     in_[k] = x + (input.read == Read::full     ? first_
                   : input.read == Read::scalar ? 0
                                                : phase_[input.period]);
   }
 
-  void fill(size_t k, const T* x, int64_t n) {
+  template <class S>
+  void fill(size_t k, const S* x, int64_t n) {
     const auto [repeat, period] = plan_.inputs_[k].broadcast;
     const int64_t value = first_ / repeat;
     const bool one_value = first_ + n <= (value + 1) * repeat;
@@ -304,7 +369,7 @@ class PointwiseRun::Segments {
       gather(x, plan_.inputs_[k].broadcast, first_, n, gathered_[k]);
     else if (value != held_[k])
       std::fill_n(gathered_[k], plan_.is_precompiled() ? kPointwiseStep : longest_,
-                  x[value % period]);
+                  static_cast<T>(x[value % period]));
     held_[k] = one_value ? value : -1;
     access_[k] =
         one_value && plan_.is_precompiled() ? PointwiseAccess::broadcast : PointwiseAccess::linear;
@@ -312,7 +377,7 @@ class PointwiseRun::Segments {
   }
 
   void move_on(int64_t n) {
-    first_ += n, out_ += n;
+    first_ += n, out_ += n * static_cast<int64_t>(size_of(plan_.result_));
     for (size_t g = 0; g < plan_.periods_.size(); ++g) {
       phase_[g] += n;
       if (phase_[g] >= plan_.periods_[g].period) phase_[g] -= plan_.periods_[g].period;
@@ -322,7 +387,7 @@ class PointwiseRun::Segments {
   const PointwiseRun& run_;
   const PointwisePlan& plan_;
   int64_t first_, end_, longest_;
-  T* out_;                              // element first_
+  std::byte* out_;                      // element first_
   int64_t phase_[kMaxScalarRegisters];  // for each period
   const T* in_[kMaxScalarRegisters];
   PointwiseAccess access_[kMaxScalarRegisters];
@@ -330,10 +395,11 @@ class PointwiseRun::Segments {
   int64_t held_[kMaxScalarRegisters];  // index of the value that fills the block, or -1
   alignas(
       64) T blocks_[kMaxScalarRegisters][kPointwiseBlock<T>];  // the interpreter's, then gathered
+  alignas(64) T unrounded_[kPointwiseBlock<T>];                // the result, if it has 16 bits
 };
 
 void PointwiseRun::apply(int64_t first, int64_t count) const {
-  apply_to(static_cast<char*>(out_) + first * static_cast<int64_t>(size_of(plan_.dtype_)), first,
+  apply_to(static_cast<char*>(out_) + first * static_cast<int64_t>(size_of(plan_.result_)), first,
            count);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,19 +17,31 @@ namespace tessera {
 
 enum class PointwiseCode : uint8_t { automatic, interpreted };  // both compute the same bits
 
+struct PointwiseOptions {
+  PointwiseCode code = PointwiseCode::automatic;
+  // The dtypes in memory, if they are not the one that is computed in: 16 bits are converted block
+  // by block, and the result is rounded once.
+  std::vector<DType> inputs = {};
+  std::optional<DType> result = {};
+};
+
 class PointwisePlan {
  public:
   // `total` is the number of output elements; broadcasts[k] says how input k is read.
   PointwisePlan(const ScalarProgram& program, DType dtype, std::span<const Broadcast> broadcasts,
-                int64_t total, PointwiseCode code = PointwiseCode::automatic);
+                int64_t total, const PointwiseOptions& options = {});
   bool is_precompiled() const { return compiled_ != nullptr; }
-  bool is_identity() const { return !is_precompiled() && steps_.empty(); }
+  // Returns whether the result is input 0 as it is.
+  bool is_identity() const {
+    return !is_precompiled() && steps_.empty() && inputs_[0].stored == result_;
+  }
 
  private:
   friend class PointwiseRun;
   // The source of an input's values.
   enum class Read : uint8_t {
     full,      // the input, at the index of the output
+    converted,  // a block, filled from such an input of 16 bits
     cyclic,    // the input, at the index modulo the period
     tiled,     // a padded copy of several periods (a pattern)
     scalar,    // a pattern of one repeated value
@@ -38,6 +51,7 @@ class PointwisePlan {
     Read read = Read::full;
     uint8_t source = 0;  // an input of the program, or kConstant
     uint8_t period = 0;  // index in periods_, if cyclic or tiled
+    DType stored = DType::f32;
     Broadcast broadcast;
     int64_t pattern = 0;  // the start of its pattern
     double value = 0;     // the value if constant
@@ -54,13 +68,13 @@ class PointwisePlan {
     double value;
   };
 
-  Input prepare_input(int source, const Broadcast& broadcast, int64_t total);
+  Input prepare_input(Input input, int64_t total);
   Input constant_input(const ScalarProgram& program, int source);
   bool take_pattern(int64_t length, Input& input);
   uint8_t period_index(const Period& wanted);
   void interpret(const ScalarProgram& program);
 
-  DType dtype_;
+  DType dtype_, result_;
   PointwiseMicrokernels::Precompiled compiled_ = nullptr;
   bool single_segment_ = false;  // compiled code computes a range as one segment
   std::vector<Input> inputs_;
@@ -91,6 +105,8 @@ class PointwiseRun {
 
   template <class T>
   void repeat_patterns();
+  template <class T, class S>
+  void repeat_pattern(size_t k, const S* x);
   bool single_segment(int64_t first) const;
   void run_precompiled(int64_t first, int64_t count, void* to) const;
 

@@ -78,6 +78,9 @@ template <ScalarOp kOp, class V>
   if constexpr (kOp == ScalarOp::exp) return exp_of(a);
   if constexpr (kOp == ScalarOp::erf) return erf_of(a);
   if constexpr (kOp == ScalarOp::sigmoid) return sigmoid_of(a);
+  if constexpr (kOp == ScalarOp::float32) return a;
+  if constexpr (kOp == ScalarOp::bfloat16) return bfloat16_of(a);
+  if constexpr (kOp == ScalarOp::float16) return float16_of(a);
   if constexpr (kOp == ScalarOp::pow) return pow_of(a, b);
   if constexpr (kOp == ScalarOp::log) return log_of(a);
   if constexpr (kOp == ScalarOp::sqrt) return std::sqrt(a);
@@ -91,7 +94,7 @@ template <ScalarOp kOp, class V>
 constexpr int unroll(int program) {
   const PrecompiledProgram& known = kPrecompiledPrograms.list[program];
   for (int j = 0; j < known.length; ++j)
-    if (known.code[j].op >= ScalarOp::exp) return 1;
+    if (known.code[j].op >= ScalarOp::exp && known.code[j].op <= ScalarOp::sigmoid) return 1;
   return program < kPrecompiledPrograms.common ? 4 : 2;
 }
 
@@ -224,7 +227,7 @@ constexpr auto all_instructions(std::integer_sequence<int, kOp...>) {
 }
 template <class T>
 constexpr auto kInstructions =
-    all_instructions<T>(std::make_integer_sequence<int, static_cast<int>(ScalarOp::sigmoid) + 1>());
+    all_instructions<T>(std::make_integer_sequence<int, static_cast<int>(ScalarOp::float16) + 1>());
 
 // Each instruction is one vector loop over a block in the L1 cache, so some hundred elements share
 // the cost of interpreting.
@@ -254,9 +257,66 @@ constexpr auto all_precompiled_code(std::integer_sequence<int, kProgram...>) {
 constexpr auto kPrecompiledCode =
     all_precompiled_code(std::make_integer_sequence<int, kPrecompiledPrograms.count>());
 
+// Bits of 16-bit elements, in as many lanes as a register has.
+using Halves = __attribute__((vector_size(kVectorBytes / 2))) uint16_t;
+using Words = BitsOf<Register>;
+
+Register from_halves(Halves h, const bfloat16*) {
+  return __builtin_bit_cast(Register, __builtin_convertvector(h, Words) << 16);
+}
+Halves to_halves(Register x, const bfloat16*) {
+  const Words nan = x != x ? Words{} + 0x400000u : Words{};
+  const Words rounded = __builtin_bit_cast(Words, bfloat16_of(x)) | nan;
+  return __builtin_convertvector(rounded >> 16, Halves);
+}
+Register from_halves(Halves h, const float16*) {
+  const Words u = __builtin_convertvector(h, Words), size = u & 0x7fffu;
+  // The exponent moves from a bias of 15 to one of 127 in a multiplication, which is exact.
+  const Register finite = __builtin_bit_cast(Register, size << 13) * 0x1p112f;
+  const Words special = (size << 13) | 0x7f800000u;
+  const Words y = size >= 0x7c00u ? special : __builtin_bit_cast(Words, finite);
+  return __builtin_bit_cast(Register, y | (u & 0x8000u) << 16);
+}
+Halves to_halves(Register x, const float16*) {
+  const Words y = __builtin_bit_cast(Words, float16_of(x)), size = y & 0x7fffffffu;
+  // A rounded number has at most 11 bits, so the multiplication is exact.
+  const Words finite =
+      __builtin_bit_cast(Words, __builtin_bit_cast(Register, size) * 0x1p-112f) >> 13;
+  const Words special = size > 0x7f800000u ? Words{} + 0x7e00u : Words{} + 0x7c00u;
+  return __builtin_convertvector((size >= 0x7f800000u ? special : finite) | (y >> 16 & 0x8000u),
+                                 Halves);
+}
+
+template <class H>
+void from_half(const H* x, int64_t n, float* y) {
+  Halves h{};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    __builtin_memcpy(&h, x + i, sizeof h);
+    store(y + i, from_halves(h, x));
+  }
+  if (i == n) return;
+  __builtin_memcpy(&h, x + i, static_cast<size_t>(n - i) * sizeof(H));
+  const Register last = from_halves(h, x);
+  __builtin_memcpy(y + i, &last, static_cast<size_t>(n - i) * sizeof(float));
+}
+
+template <class H>
+void to_half(const float* x, int64_t n, H* y) {
+  int64_t i = 0;
+  for (; i < n; i += kLanes) {
+    const int64_t count = n - i < kLanes ? n - i : kLanes;
+    const Halves h = to_halves(count == kLanes ? load(x + i) : load_first(x + i, count), y);
+    __builtin_memcpy(&y[i].bits, &h, static_cast<size_t>(count) * sizeof(H));
+  }
+}
+
 }  // namespace
 
 namespace TESSERA_ISA {
+extern const HalfMicrokernels half_microkernels;
+const HalfMicrokernels half_microkernels = {from_half<bfloat16>, to_half<bfloat16>,
+                                            from_half<float16>, to_half<float16>};
 extern const PointwiseMicrokernels pointwise_microkernels;
 const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), interpret<float>,
                                                       interpret<double>};

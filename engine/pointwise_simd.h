@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tessera/engine/half.h"
 #include "tessera/engine/scalar_program.h"
 #include "tessera/runtime/simd/isa.h"
 
@@ -54,5 +55,14 @@ struct PointwiseMicrokernels {
   Interpret<double> f64;
 };
 TESSERA_DECLARE_MICROKERNELS(PointwiseMicrokernels, pointwise_microkernels)
+
+// Convert n elements between 16 bits and float32, rounding as engine/half.h does.
+struct HalfMicrokernels {
+  void (*from_bf16)(const bfloat16* x, int64_t n, float* y);
+  void (*to_bf16)(const float* x, int64_t n, bfloat16* y);
+  void (*from_f16)(const float16* x, int64_t n, float* y);
+  void (*to_f16)(const float* x, int64_t n, float16* y);
+};
+TESSERA_DECLARE_MICROKERNELS(HalfMicrokernels, half_microkernels)
 
 }  // namespace tessera

@@ -26,8 +26,26 @@ const char* name_of(ScalarOp op) {
   constexpr const char* kNames[] = {"constant", "add", "sub",     "mul",        "div",    "max",
                                     "min",      "pow", "greater", "less_equal", "select", "neg",
                                     "abs",      "exp", "log",     "sqrt",       "tanh",   "sin",
-                                    "cos",      "erf", "sigmoid"};
+                                    "cos",      "erf", "sigmoid", "float32", "bfloat16",
+                                    "float16"};
   return kNames[static_cast<size_t>(op)];
+}
+
+DType result_type(const ScalarProgram& p, DType type) {
+  const ScalarOp last = p.code.empty() ? ScalarOp::constant : p.code.back().op;
+  return last == ScalarOp::bfloat16 ? DType::bf16 : last == ScalarOp::float16 ? DType::f16 : type;
+}
+
+ScalarProgram with_result(ScalarProgram p, DType type) {
+  if (type == DType::f64 || result_type(p, DType::f32) == type) return p;
+  const ScalarOp op = type == DType::bf16  ? ScalarOp::bfloat16
+                      : type == DType::f16 ? ScalarOp::float16
+                                           : ScalarOp::float32;
+  if (!p.code.empty() && p.code.back().op == ScalarOp::float32)
+    p.code.back().op = op;
+  else
+    p.code.push_back({op, static_cast<uint8_t>(p.result()), 0, 0, 0});
+  return p;
 }
 
 int ScalarProgram::operations() const {

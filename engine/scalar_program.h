@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/engine/dtype.h"
+
 namespace tessera {
 
 enum class ScalarOp : uint8_t {
@@ -30,7 +32,10 @@ enum class ScalarOp : uint8_t {
   sin,
   cos,
   erf,
-  sigmoid,  // a
+  sigmoid,
+  float32,   // a: ends a program whose result has this type though the one before has 16 bits
+  bfloat16,  // a, rounded to that type
+  float16,
 };
 
 const char* name_of(ScalarOp op);  // "add"
@@ -50,8 +55,12 @@ struct Instruction {
 };
 
 // Registers 0 .. inputs-1 are the inputs; instruction i writes register inputs + i. The result is
-// the last register (input 0 without instructions). Every intermediate is rounded to the element
-// type, so a program gives the same bits fused or as separate ops.
+// the last register (input 0 without instructions). Every intermediate is rounded to the type that
+// the program computes in, so a program gives the same bits fused or as separate ops.
+//
+// Programs compute in float32 or float64. A result of 16 bits is rounded by the last instruction,
+// which is also what says that it has 16 bits (result_type()). In a joined program such an
+// instruction rounds where the separate ops stored a tensor.
 struct ScalarProgram {
   int inputs = 0;
   std::vector<Instruction> code;
@@ -63,6 +72,12 @@ struct ScalarProgram {
 };
 
 inline constexpr int kMaxScalarRegisters = 32;
+
+// Returns the dtype of the result of a program that computes in `type`: the 16 bits to which its
+// last instruction rounds, else `type`.
+DType result_type(const ScalarProgram& p, DType type);
+// Returns `p` with a result of this dtype, which must be float64 if `p` computes in that.
+ScalarProgram with_result(ScalarProgram p, DType type);
 
 // Builds a program:
 //   ScalarBuilder b(2);

@@ -28,6 +28,9 @@ std::optional<T> evaluate(ScalarOp op, T a, T b, T c) {
     case ScalarOp::cos:
     case ScalarOp::erf:
     case ScalarOp::sigmoid:
+    case ScalarOp::float32:  // the last instruction is the dtype of the result
+    case ScalarOp::bfloat16:
+    case ScalarOp::float16:
       return std::nullopt;
     default:
       break;
@@ -48,6 +51,11 @@ class Simplifier {
     std::vector<int> map;
     for (int k = 0; k < program.inputs; ++k) map.push_back(k);
     for (Instruction in : program.code) {
+      if (in.op == ScalarOp::float32 && std::ssize(map) < program.result()) {
+        map.push_back(map[in.a]);
+        changed_ = true;
+        continue;
+      }
       const int operands = operand_count(in.op);
       in.a = operands > 0 ? static_cast<uint8_t>(map[in.a]) : uint8_t{0};
       in.b = operands > 1 ? static_cast<uint8_t>(map[in.b]) : uint8_t{0};
@@ -193,7 +201,7 @@ class Simplifier {
 }  // namespace
 
 SimplifiedProgram simplified(const ScalarProgram& program, DType dtype) {
-  if (dtype == DType::f32) return Simplifier<float>(program).result(program);
+  if (compute_type(dtype) == DType::f32) return Simplifier<float>(program).result(program);
   return Simplifier<double>(program).result(program);
 }
 

@@ -70,10 +70,10 @@ void make_identity(const Tensor& filters) {
   std::vector<T> filter(static_cast<size_t>(size));
   auto* all = static_cast<T*>(filters.impl()->storage->pointer);
   for (int64_t q = 0; q < std::min(shape[0], in); ++q) {
-    filter[static_cast<size_t>(middle * in + q)] = 1;
+    filter[static_cast<size_t>(middle * in + q)] = T(1);
     context(filters.device())
         .copy_from_host(all + q * size, filter.data(), filter.size() * sizeof(T));
-    filter[static_cast<size_t>(middle * in + q)] = 0;
+    filter[static_cast<size_t>(middle * in + q)] = T(0);
   }
 }
 

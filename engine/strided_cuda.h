@@ -103,6 +103,7 @@ void launch_strided(CudaContext& ctx, const char* name, const F& f, const Shape&
 template <class F>
 void visit_bits(DType dtype, F&& fn) {
   if (size_of(dtype) == 1) fn(uint8_t{});
+  if (size_of(dtype) == 2) fn(uint16_t{});
   if (size_of(dtype) == 4) fn(uint32_t{});
   if (size_of(dtype) == 8) fn(uint64_t{});
 }

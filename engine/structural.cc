@@ -10,6 +10,9 @@
 
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
+#include "tessera/engine/pointwise.h"
+#include "tessera/engine/pointwise_simd.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/sum_run.h"
 #include "tessera/runtime/cuda/context.h"
@@ -56,6 +59,7 @@ class Fill final : public OpBase<Fill> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind) const override { return true; }
   void run(CudaContext& ctx, Buffers, Buffers out, Buffer) const override {
     if constexpr (kCuda) fill_cuda(ctx, out[0], params.value);
   }
@@ -79,6 +83,7 @@ class View final : public OpBase<View> {
     return {{in[0].dtype, params.shape, {}}};
   }
   bool runs_on(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind) const override { return true; }
   int view_of(int) const override { return 0; }
   int64_t view_offset(std::span<const TensorSpec> in) const override {
     return params.first * static_cast<int64_t>(size_of(in[0].dtype));
@@ -118,6 +123,7 @@ class ScatterRows final : public OpBase<ScatterRows> {
     return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind) const override { return true; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     scatter(ctx, in[0], out[0]);
   }
@@ -173,6 +179,7 @@ class Expand final : public OpBase<Expand> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       copy_strided_cuda(ctx, in[0], broadcast_strides(in[0].spec.shape, params.shape), out[0]);
@@ -189,6 +196,7 @@ struct CastParams {
 bool holds_all(DType to, DType from) {
   if (to == from || from == DType::u8) return true;
   if (to == DType::f64) return from != DType::i64;
+  if (to == DType::f32) return is_half(from);
   return to == DType::i64 && from == DType::i32;
 }
 
@@ -218,17 +226,10 @@ class Cast final : public OpBase<Cast> {
     return {cast(args.grad_outputs[0], args.input_specs[0].dtype)};
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_dtype(in[0].spec.dtype, [&](auto from) {
-      visit_dtype(params.dtype, [&](auto to) {
-        const auto* x = in[0].as<decltype(from)>();
-        auto* y = out[0].as<decltype(to)>();
-        in_chunks(ctx, out[0].elements(), [&](int64_t first, int64_t count) {
-          for (int64_t i = first; i < first + count; ++i) y[i] = static_cast<decltype(to)>(x[i]);
-        });
-      });
-    });
+    cast_elements(ctx, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) cast_cuda(ctx, in[0], out[0]);
   }
@@ -283,7 +284,36 @@ class Copy final : public OpBase<Copy> {
   const CopyParams params;
 };
 
+template <class From, class To>
+void cast_range(const From* x, int64_t count, To* y) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  if constexpr (std::is_same_v<From, bfloat16> && std::is_same_v<To, float>)
+    half.from_bf16(x, count, y);
+  else if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>)
+    half.from_f16(x, count, y);
+  else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>)
+    half.to_bf16(x, count, y);
+  else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>)
+    half.to_f16(x, count, y);
+  else
+    for (int64_t i = 0; i < count; ++i) y[i] = static_cast<To>(x[i]);
+}
+
 }  // namespace
+
+void cast_elements(Context& ctx, const Buffer& from, const Buffer& to) {
+  if (!ctx.device().is_cpu()) {
+    if constexpr (kCuda) cast_cuda(as_cuda(ctx), from, to);
+    return;
+  }
+  visit_dtype(from.spec.dtype, [&]<class From>(From) {
+    visit_dtype(to.spec.dtype, [&]<class To>(To) {
+      in_chunks(static_cast<CpuContext&>(ctx), to.elements(), [&](int64_t first, int64_t count) {
+        cast_range(from.as<From>() + first, count, to.as<To>() + first);
+      });
+    });
+  });
+}
 
 Tensor full(const Shape& shape, double value, DType dtype) {
   return apply1(std::make_shared<Fill>(FillParams{dtype, shape, value}), {});
@@ -341,7 +371,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (shape.rank() > x.shape().rank() || broadcast(shape, x.shape(), "sum_to") != x.shape())
     throw ShapeError(
         fmt::format("sum_to: {} cannot be summed to {}", x.shape().text(), shape.text()));
-  // Sums one run of axes at a time, from the last.
+  // Sums one run of axes at a time, from the last; sum_run() returns 16 bits as float32.
   Tensor y = x;
   int rank = x.shape().rank();
   auto summed = [&](int axis) {
@@ -355,11 +385,14 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     while (first > 0 && (summed(first - 1) || y.shape()[first - 1] == 1)) --first;
     y = sum_run(y, first, last);
   }
-  return reshape(y, shape);
+  return cast(reshape(y, shape), x.dtype());
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
+  if (x.dtype() != DType::f64 && are_mixable(x.dtype(), dtype))  // a program, which fuses
+    return pointwise("cast", {1, {{ScalarOp::float32}}}, {x},
+                     {{{PointwiseGrad::kGradient}, {1, {}}}}, dtype);
   return apply1(std::make_shared<Cast>(CastParams{dtype}), {x});
 }
 
@@ -379,6 +412,7 @@ namespace {
 // Returns the summands; integers as int64.
 Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
 
+
 void check_mean(const char* op_name, const Tensor& x) {
   if (!is_float(x.dtype()))
     throw ShapeError(fmt::format("{}: x must be floating point, but is {}; use cast()", op_name,
@@ -387,11 +421,16 @@ void check_mean(const char* op_name, const Tensor& x) {
 
 }  // namespace
 
-Tensor sum(const Tensor& x) { return reshape(sum_run(summands(x), 0, x.shape().rank()), Shape{}); }
+Tensor sum(const Tensor& x) {
+  const Tensor terms = summands(x), y = sum_run(terms, 0, x.shape().rank());
+  return cast(reshape(y, Shape{}), terms.dtype());
+}
 
 Tensor mean(const Tensor& x) {
   check_mean("mean", x);
-  return sum(x) / static_cast<double>(x.elements());
+  return in_float32(x, [](const Tensor& wide) {
+    return sum(wide) / static_cast<double>(wide.elements());
+  });
 }
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
@@ -417,18 +456,22 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
 
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
   check_mean("mean", x);
-  const Tensor y = sum(x, axes, keep);
-  return y * (static_cast<double>(y.elements()) / static_cast<double>(x.elements()));
+  return in_float32(x, [&](const Tensor& wide) {
+    const Tensor y = sum(wide, axes, keep);
+    return y * (static_cast<double>(y.elements()) / static_cast<double>(x.elements()));
+  });
 }
 
 Tensor var(const Tensor& x) { return var(reshape(x, {x.elements()}), {0}); }
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, bool keep, double correction) {
   check_mean("var", x);
-  const Tensor difference = x - mean(x, axes, true);
-  const Tensor y = sum(difference * difference, axes, keep);
-  const double n = static_cast<double>(x.elements()) / static_cast<double>(y.elements());
-  return y / (n > correction ? n - correction : NAN);
+  return in_float32(x, [&](const Tensor& wide) {
+    const Tensor difference = wide - mean(wide, axes, true);
+    const Tensor y = sum(difference * difference, axes, keep);
+    const double n = static_cast<double>(x.elements()) / static_cast<double>(y.elements());
+    return y / (n > correction ? n - correction : NAN);
+  });
 }
 
 }  // namespace tessera

@@ -21,8 +21,15 @@ Tensor expand(const Tensor& x, const Shape& shape);
 // Sums over the axes that expand(., from `shape` to x's) repeats: its gradient.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 // Converts to another dtype: integers to floating point as C++ does, floating point to integers
-// truncated. The gradient passes between floating-point types.
+// truncated. The gradient passes between floating-point types. Fuses, except for float64 and
+// integers.
 Tensor cast(const Tensor& x, DType dtype);
+// Returns compute(x), a result of several ops with the dtype of x: for 16 bits they compute in
+// float32, so that the result is rounded once.
+template <class F>
+Tensor in_float32(const Tensor& x, F&& compute) {
+  return cast(compute(cast(x, compute_type(x.dtype()))), x.dtype());
+}
 // Copies into new memory on `device`.
 Tensor copy(const Tensor& x, Device device);
 inline Tensor copy(const Tensor& x) { return copy(x, x.device()); }

@@ -61,7 +61,7 @@ class SumRun final : public OpBase<SumRun>, public HasAttributes {
           fmt::format("sum: x must be floating point or int64, but is {}; use cast()", x.text()));
     Shape shape = x.shape;
     for (int axis = params.first; axis < params.last; ++axis) shape[axis] = 1;
-    return {{x.dtype, shape, {}}};
+    return {{compute_type(x.dtype), shape, {}}};
   }
 
   bool differentiable() const override { return true; }

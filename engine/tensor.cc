@@ -59,57 +59,17 @@ double Tensor::item_as_double() const {
   if (elements() != 1)
     throw ShapeError(
         fmt::format("item: the tensor must have one element, but is {}", spec().text()));
-  switch (dtype()) {
-    case DType::f32: {
-      float v;
-      read(&v, DType::f32);
-      return v;
-    }
-    case DType::f64: {
-      double v;
-      read(&v, DType::f64);
-      return v;
-    }
-    case DType::u8: {
-      uint8_t v;
-      read(&v, DType::u8);
-      return v;
-    }
-    case DType::i32: {
-      int32_t v;
-      read(&v, DType::i32);
-      return v;
-    }
-    case DType::i64: {
-      int64_t v;
-      read(&v, DType::i64);
-      return static_cast<double>(v);
-    }
-  }
-  throw InternalError("item: unknown dtype");
+  return visit_dtype(dtype(), [&](auto value) {
+    read(&value, dtype());
+    return static_cast<double>(value);
+  });
 }
 
 void Tensor::assign_scalar(double value) {
-  switch (dtype()) {
-    case DType::f32: {
-      auto v = static_cast<float>(value);
-      return write(&v, 1, DType::f32);
-    }
-    case DType::f64:
-      return write(&value, 1, DType::f64);
-    case DType::u8: {
-      auto v = static_cast<uint8_t>(value);
-      return write(&v, 1, DType::u8);
-    }
-    case DType::i32: {
-      auto v = static_cast<int32_t>(value);
-      return write(&v, 1, DType::i32);
-    }
-    case DType::i64: {
-      auto v = static_cast<int64_t>(value);
-      return write(&v, 1, DType::i64);
-    }
-  }
+  visit_dtype(dtype(), [&]<class T>(T) {
+    const auto v = static_cast<T>(value);
+    write(&v, 1, dtype());
+  });
 }
 
 Tensor empty(const TensorSpec& spec) {

@@ -100,7 +100,8 @@ class ProblemBuilder {
     for (size_t k = 0; k < node.inputs.size() && k < 32; ++k) {
       const ValueId id = node.inputs[k], root = roots_[id];
       if ((allowed >> k & 1) == 0 || !in_arena(root)) continue;
-      if (graph_.values[id].spec.bytes() != bytes || graph_.values[root].spec.bytes() != bytes)
+      if (graph_.values[id].spec.bytes() != bytes || graph_.values[root].spec.bytes() != bytes ||
+          !same_width(graph_.values[id], graph_.values[made]))
         continue;
       const bool shared = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
         return other != id && roots_[other] == root;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_log.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/arena_budget.h"
 #include "tessera/graph/plan_guard.h"

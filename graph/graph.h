@@ -30,6 +30,11 @@ struct Value {
   bool persistent() const { return is_persistent(role); }
 };
 
+// Returns whether one can be computed in place of the other, element by element.
+inline bool same_width(const Value& a, const Value& b) {
+  return size_of(a.spec.dtype) == size_of(b.spec.dtype);
+}
+
 enum class Phase : uint8_t { forward, backward, update };
 
 struct Node {

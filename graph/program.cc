@@ -7,6 +7,7 @@
 
 #include "tessera/engine/allocation_log.h"
 #include "tessera/engine/finite.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/host_chunks.h"
@@ -72,8 +73,8 @@ void Program::prepare_kernels() {
         bound->issues_on =
             bound->is_device_copy && node.device.is_cpu() ? in.front().device : node.device;
         if (!ctx.plans_only())
-          bound->kernel = node.op->prepare(
-              in, ctx, {compiled_.algorithms[s], static_cast<size_t>(compiled_.scratch_bytes[s])});
+          bound->kernel = prepare_kernel(
+              *node.op, in, ctx, {compiled_.algorithms[s], static_cast<size_t>(compiled_.scratch_bytes[s])});
       });
     bound_.push_back(std::move(bound));
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op_attributes.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/conv2d/cpu/algorithms.h"
 #include "tessera/layers/conv2d/cpu/fused_kernel.h"
 #include "tessera/layers/conv2d/cuda/kernels.h"
@@ -147,12 +148,17 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     check_settings(check, params.conv);
     const Shape x = x_shape(in), w = w_shape(in), y = check_shapes(check, params.conv, x, w);
     if (of.result != kY) check.shape(of.first == kY ? 0 : 1, y, "the output shape of conv2d");
-    Specs out = {{in[0].dtype, of.result == kX ? x : of.result == kW ? w : y, {}}};
+    Specs out = {{result_type(params.fusion.epilogue, compute_type(in[0].dtype)),
+                  of.result == kX   ? x
+                  : of.result == kW ? w
+                                    : y,
+                  {}}};
     for (TensorSpec& spec : params.fusion.outputs(in, out[0])) out.push_back(std::move(spec));
     return out;
   }
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
 
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
@@ -163,10 +169,11 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
       return {{}};  // GPU with unknown properties: planned without scratch
     }
     const ConvRequest asked = request(in);
+    const TensorSpec out = infer(in)[0];
     std::vector<Algorithm> all;
     for (const ConvAlgorithm* algorithm : applying(in, target)) {
-      const ConvVariant form = form_for(*algorithm, asked);
-      all.push_back({algorithm->name, fused_scratch(params.fusion, form.prologue, in[0]) +
+      const ConvVariant form = form_for(*algorithm, asked, in);
+      all.push_back({algorithm->name, fused_scratch(params.fusion, form.prologue, in, out) +
                                           algorithm->make(asked, form)->scratch(target.threads)});
     }
     return all;
@@ -178,13 +185,14 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
       if (!ctx.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(ctx));
     const ConvRequest asked = request(in);
     const ConvAlgorithm& algorithm = conv_algorithm(chosen.name);
-    const ConvVariant form = form_for(algorithm, asked);
+    const ConvVariant form = form_for(algorithm, asked, in);
     return fused_kernel(shared_convolution(algorithm, asked, form), form.prologue, params.fusion,
                         in, infer(in)[0]);
   }
 
   ConvRequest request(std::span<const TensorSpec> in) const {
-    return {params.pass, conv_shape(params.conv, x_shape(in), w_shape(in)), in[0].dtype};
+    return {params.pass, conv_shape(params.conv, x_shape(in), w_shape(in)),
+            compute_type(in[0].dtype)};
   }
 
   const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
@@ -243,7 +251,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   }
 
   int scales_by_channel(std::span<const TensorSpec>) const override {
-    return params.pass == ConvPass::forward && params.fusion.empty() && !params.packed ? 1 : -1;
+    const bool alone = params.fusion.empty() && params.fusion.epilogue.code.empty();
+    return params.pass == ConvPass::forward && alone && !params.packed ? 1 : -1;
   }
   std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
                                         const Target& target) const override {
@@ -277,8 +286,9 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     if (params.packed) return {params.packed->algorithm};
     return conv_algorithms(request(in), target.cpu);
   }
-  ConvVariant form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked) const {
-    const bool prologue = !params.fusion.prologue.code.empty();
+  ConvVariant form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked,
+                       std::span<const TensorSpec> in) const {
+    const bool prologue = computes_input(params.fusion, in);
     return {prologue && algorithm.takes_prologue(asked), params.packed.has_value()};
   }
 
@@ -307,20 +317,28 @@ std::string conv_text(const ConvRequest& request) {
       s.stride_h, s.stride_w, s.pad_h, s.pad_w, s.dilation_h, s.dilation_w, s.groups);
 }
 
+namespace {
+
+Tensor apply_conv(ConvOpParams params, DType result, const Tensor& a, const Tensor& b) {
+  params.fusion.epilogue = plain_epilogue(result);
+  return apply1(std::make_shared<ConvOp>(std::move(params)), {a, b});
+}
+
+}  // namespace
+
 Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params) {
-  return apply1(std::make_shared<ConvOp>(ConvOpParams{ConvPass::forward, params}), {x, filters});
+  const Tensor w = is_half(x.dtype()) ? cast(filters, x.dtype()) : filters;
+  return apply_conv({ConvPass::forward, params}, x.dtype(), x, w);
 }
 
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& filters, Size2 image,
                          const Conv2dParams& params) {
-  return apply1(std::make_shared<ConvOp>(ConvOpParams{ConvPass::input_grad, params, image}),
-                {dy, filters});
+  return apply_conv({ConvPass::input_grad, params, image}, dy.dtype(), dy, filters);
 }
 
 Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, Size2 kernel,
                           const Conv2dParams& params) {
-  return apply1(std::make_shared<ConvOp>(ConvOpParams{ConvPass::weight_grad, params, kernel}),
-                {x, dy});
+  return apply_conv({ConvPass::weight_grad, params, kernel}, compute_type(x.dtype()), x, dy);
 }
 
 }  // namespace tessera

@@ -6,8 +6,9 @@
 //                                      j stride.w - padding.w + v dilation.w, k] filters[q,u,v,k]
 //
 // k runs over the channels of q's group: groups = c gives a depthwise convolution. x is zero
-// outside the image. The dtype is float32 or float64. There is no bias: bias() follows, and a
-// compiled step fuses it into the convolution. Differentiable any number of times.
+// outside the image. y has the dtype of x; filters are cast to it if it has 16 bits, and the sums
+// are float32. There is no bias: bias() follows, and a compiled step fuses it into the convolution.
+// Differentiable any number of times.
 //
 // Throws ShapeError if x or the filters are not of rank 4, channels do not match, groups do not
 // divide c and o, a filter is larger than the padded image, or a parameter is out of range.
@@ -31,8 +32,8 @@ Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params
 // Returns dx [n, h, w, c], the gradient of sum(y * dy) with respect to x; `image` is {h, w}.
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& filters, Size2 image,
                          const Conv2dParams& params = {});
-// Returns [o, kh, kw, c/groups], the gradient of sum(y * dy) with respect to the filters; `kernel`
-// is {kh, kw}.
+// Returns [o, kh, kw, c/groups], the gradient of sum(y * dy) with respect to the filters, in float32
+// if x has 16 bits; `kernel` is {kh, kw}.
 Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, Size2 kernel,
                           const Conv2dParams& params = {});
 

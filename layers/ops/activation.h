@@ -1,4 +1,4 @@
-// Activation functions: pointwise ops on float32 or float64 tensors of any shape. An op whose
+// Activation functions: pointwise ops on floating-point tensors of any shape. An op whose
 // gradient can be computed from its output keeps only the output.
 #pragma once
 

@@ -47,8 +47,10 @@ Tensor adaptive_max_pool2d(const Tensor& x, Size2 out) {
 }
 
 Tensor adaptive_average_pool2d(const Tensor& x, Size2 out) {
-  return adaptive("adaptive_average_pool2d", x, out, average_pool2d,
-                  [](const Tensor& part, int axis) { return mean(part, {axis}, true); });
+  return in_float32(x, [&](const Tensor& wide) {
+    return adaptive("adaptive_average_pool2d", wide, out, average_pool2d,
+                    [](const Tensor& part, int axis) { return mean(part, {axis}, true); });
+  });
 }
 
 }  // namespace tessera

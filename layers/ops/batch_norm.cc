@@ -7,6 +7,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/finite.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -221,9 +222,10 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
 
 class BatchNormNormalise final : public Normalise {
  public:
-  BatchNormNormalise() : Normalise("batch_norm") {}
+  explicit BatchNormNormalise(DType result) : Normalise("batch_norm", result) {}
   bool is_equivalent(const Op& other) const override {
-    return dynamic_cast<const BatchNormNormalise*>(&other) != nullptr;
+    auto* that = dynamic_cast<const BatchNormNormalise*>(&other);
+    return that != nullptr && that->pointwise() == pointwise();
   }
 
   Tensors grad(const GradArgs& args) const override {
@@ -268,14 +270,16 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& scale, const Tensor& shift
                             {x, scale, shift},
                             {{{1, PointwiseGrad::kGradient}, dx.build(dx.mul(0, 1))},
                              {{0, PointwiseGrad::kGradient}, dscale.build(dscale.mul(0, 1))},
-                             {{PointwiseGrad::kGradient}, {.inputs = 1, .code = {}}}});
+                             {{PointwiseGrad::kGradient}, {.inputs = 1, .code = {}}}},
+                            x.dtype());
 }
 
-// scale = gamma / sqrt(variance + eps), shift = beta - mean scale
+// scale = gamma / sqrt(variance + eps), shift = beta - mean scale; not rounded to 16 bits
 Tensor evaluate(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean,
                 const Tensor& variance, double eps) {
-  const Tensor scale = gamma / sqrt(variance + eps);
-  return scale_and_shift(x, scale, beta - mean * scale);
+  const auto wide = [](const Tensor& t) { return cast(t, compute_type(t.dtype())); };
+  const Tensor scale = wide(gamma) / sqrt(wide(variance) + eps);
+  return scale_and_shift(x, scale, wide(beta) - wide(mean) * scale);
 }
 
 }  // namespace
@@ -291,7 +295,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
             {block_moments(detach(x), blocks)});
   apply(std::make_shared<BatchNormUpdate>(StatisticsUpdateParams{params.momentum}),
         {running_mean, running_var, stats[0], stats[2]});
-  return apply1(std::make_shared<BatchNormNormalise>(), {x, stats[0], stats[1], gamma, beta});
+  return apply1(std::make_shared<BatchNormNormalise>(x.dtype()), {x, stats[0], stats[1], gamma, beta});
 }
 
 }  // namespace tessera

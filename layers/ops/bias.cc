@@ -16,7 +16,7 @@ Tensor bias(const Tensor& x, const Tensor& b) {
   ScalarBuilder y(2);
   ScalarProgram sum = y.build(y.add(y.in(0), y.in(1)));
   const PointwiseGrad pass{{PointwiseGrad::kGradient}, {.inputs = 1, .code = {}}};
-  return pointwise("bias", std::move(sum), {x, b}, {pass, pass});
+  return pointwise("bias", std::move(sum), {x, b}, {pass, pass}, x.dtype());
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// bias: y [..., c] = x [..., c] + b [c]. Pointwise; float32 or float64. Throws ShapeError if b is
+// bias: y [..., c] = x [..., c] + b [c]. Pointwise; y has the dtype of x. Throws ShapeError if b is
 // not a vector as long as the last axis of x.
 #pragma once
 

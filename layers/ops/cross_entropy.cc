@@ -234,7 +234,7 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
       check.fail(
           fmt::format("label_smoothing must be in [0, 1), but is {}", params.label_smoothing));
     }
-    return {{in[0].dtype, {}, {}}};
+    return {{compute_type(in[0].dtype), {}, {}}};
   }
 
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {

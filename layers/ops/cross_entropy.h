@@ -4,7 +4,7 @@
 //   labels int32 [n]:   loss = 1/n sum_i sum_j t[i,j] (-log p[i,j]),  t[i,j] = (j == labels[i])
 //   targets [n, c]:     this loss with t = targets, whose rows may have any sum
 //
-// Label smoothing s replaces t by (1 - s) t + s / c. float32 or float64; sums are accumulated in
+// Label smoothing s replaces t by (1 - s) t + s / c. any floating-point dtype; sums are accumulated in
 // float64. Only the logits and the labels are kept for the gradient, which recomputes p from the
 // logits and may be computed in place of them.
 //

@@ -6,7 +6,7 @@
 // Whether an element is kept depends only on (key of the call, step, global index of the sample,
 // element in the sample). The RandomScope around the call provides the key and the position {step,
 // first sample of x}. So no mask is kept for the gradient, and a batch may be split in any way.
-// float32 or float64. Throws ShapeError: p not in [0, 1), x a scalar; Error: no RandomScope.
+// Any floating-point dtype. Throws ShapeError: p not in [0, 1), x a scalar; Error: no RandomScope.
 #pragma once
 
 #include "tessera/engine/tensor.h"

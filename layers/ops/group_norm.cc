@@ -60,7 +60,7 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttr
     InputCheck check(name(), in, {"moments"});
     check.floats();
     check.rank(0, 3);
-    return Specs(2, {in[0].dtype, {in[0].shape[0], in[0].shape[2]}, {}});
+    return Specs(2, {compute_type(in[0].dtype), {in[0].shape[0], in[0].shape[2]}, {}});
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -111,7 +111,7 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
     check.floats();
     check.rank(0, 3);
     check.shape(1, {in[0].shape[2]}, "one for each channel");
-    return Specs(2, {in[0].dtype, {in[0].shape[0], in[0].shape[2]}, {}});
+    return Specs(2, {compute_type(in[0].dtype), {in[0].shape[0], in[0].shape[2]}, {}});
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {

@@ -70,7 +70,7 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
       if (!(d > 0)) check.fail(fmt::format("deviations must be positive, but one is {}", d));
     }
     if (!is_float(params.dtype)) {
-      check.fail(fmt::format("dtype must be float32 or float64, but is {}", name_of(params.dtype)));
+      check.fail(fmt::format("dtype must be floating point, but is {}", name_of(params.dtype)));
     }
     return {{params.dtype, in[0].shape, {}}};
   }

@@ -1,5 +1,5 @@
 // image_normalize: y [..., c] = (x [..., c] / 255 - mean[c]) / stddev[c], x uint8 (an NHWC batch of
-// images), y float32 or float64. No gradient. Throws ShapeError if x is not uint8, mean and stddev
+// images), y floating point. No gradient. Throws ShapeError if x is not uint8, mean and stddev
 // do not have one value for each channel, or a stddev is not positive.
 #pragma once
 

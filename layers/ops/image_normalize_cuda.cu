@@ -64,7 +64,7 @@ void image_normalize_cuda(CudaContext& ctx, const ImageNormalizeParams& params, 
       channels.mean[c] = params.mean[static_cast<size_t>(channels.first + c)];
       channels.stddev[c] = params.stddev[static_cast<size_t>(channels.first + c)];
     }
-    visit_float(params.dtype, [&](auto zero) {
+    visit_float(compute_type(params.dtype), [&](auto zero) {
       using T = decltype(zero);
       constexpr int N = kPack<T>;
       T* to = y.as<T>();

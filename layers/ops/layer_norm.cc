@@ -48,7 +48,7 @@ class LayerMoments final : public OpBase<LayerMoments>, public HasAttributes {
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
-    return Specs(2, {in[0].dtype, row_statistics(in[0].shape), {}});
+    return Specs(2, {compute_type(in[0].dtype), row_statistics(in[0].shape), {}});
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -137,7 +137,7 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
     InputCheck check(name(), in, {"dy", "x", "mean", "inverse_deviation"});
     check.floats();
     check.shape(0, in[1].shape, "like x");
-    return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
+    return {{compute_type(in[0].dtype), {params.count(), 2, in[0].shape.back()}, {}}};
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -173,9 +173,10 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
 
 class LayerNormNormalise final : public Normalise {
  public:
-  LayerNormNormalise() : Normalise("layer_norm") {}
+  explicit LayerNormNormalise(DType result) : Normalise("layer_norm", result) {}
   bool is_equivalent(const Op& other) const override {
-    return dynamic_cast<const LayerNormNormalise*>(&other) != nullptr;
+    auto* that = dynamic_cast<const LayerNormNormalise*>(&other);
+    return that != nullptr && that->pointwise() == pointwise();
   }
 
   Tensors grad(const GradArgs& args) const override {
@@ -209,7 +210,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   for (int i = 1; i < 3; ++i) check.shape(i, {x.shape().back()}, "one for each channel of x");
   if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   const Tensors stats = apply(std::make_shared<LayerMoments>(params), {detach(x)});
-  return apply1(std::make_shared<LayerNormNormalise>(), {x, stats[0], stats[1], gamma, beta});
+  return apply1(std::make_shared<LayerNormNormalise>(x.dtype()), {x, stats[0], stats[1], gamma, beta});
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/structural.h"
 #include "tessera/layers/ops/bias.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/layers/shared/checks.h"
@@ -16,8 +17,10 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   if (x.shape()[1] != w.shape()[1]) {
     check.fail(fmt::format("x has {} features, but w expects {}", x.shape()[1], w.shape()[1]));
   }
-  Tensor y = matmul(x, w, {.transpose_b = true});
-  return b.defined() ? bias(y, b) : y;
+  const DType dtype = x.dtype();
+  const Tensor y = matmul(x, is_half(dtype) ? cast(w, dtype) : w,
+                          {.transpose_b = true, .float32_result = b.defined()});
+  return b.defined() ? cast(bias(y, b), dtype) : y;
 }
 
 }  // namespace tessera

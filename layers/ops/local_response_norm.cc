@@ -19,9 +19,12 @@ Tensor local_response_norm(const Tensor& x, const LocalResponseNormParams& p) {
   if (x.shape().rank() == 0) check.fail("x must have an axis of channels");
   if (p.size < 1) check.fail(fmt::format("size must be at least 1, but is {}", p.size));
   const int64_t c = x.shape().back(), rows = x.elements() / std::max<int64_t>(c, 1);
-  const Tensor squares = pad(reshape(x * x, Shape{1, rows, c, 1}), 2, p.size / 2, (p.size - 1) / 2);
-  const Tensor means = average_pool2d(squares, {.kernel = {1, p.size}, .stride = Size2(1)});
-  return x * pow(reshape(means, x.shape()) * p.alpha + p.k, -p.beta);
+  return in_float32(x, [&](const Tensor& wide) {
+    const Tensor columns = reshape(wide * wide, Shape{1, rows, c, 1});
+    const Tensor squares = pad(columns, 2, p.size / 2, (p.size - 1) / 2);
+    const Tensor means = average_pool2d(squares, {.kernel = {1, p.size}, .stride = Size2(1)});
+    return wide * pow(reshape(means, x.shape()) * p.alpha + p.k, -p.beta);
+  });
 }
 
 }  // namespace tessera

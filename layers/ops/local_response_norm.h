@@ -5,7 +5,7 @@
 //   y[.., i] = x[.., i] / (k + alpha / size  sum of x[.., j]^2)^beta
 //
 // over the existing channels j from i - size / 2 to i + (size - 1) / 2 (both rounded down).
-// Composed of other ops. float32 or float64. Throws ShapeError: x a scalar, or size < 1.
+// Composed of other ops. Any floating-point dtype. Throws ShapeError: x a scalar, or size < 1.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -33,7 +33,7 @@ Tensor mse(const Tensor& x, const Tensor& target) {
   ScalarBuilder y(2);
   const int difference = y.sub(y.in(0), y.in(1));
   return mean(pointwise("mse", y.build(y.mul(difference, difference)), {x, target},
-                        {square_grad(1), square_grad(-1)}));
+                        {square_grad(1), square_grad(-1)}, compute_type(x.dtype())));
 }
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
@@ -50,7 +50,8 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
   return mean(
       pointwise("bce_with_logits", y.build(loss), {logits, targets},
                 {{{0, 1, kGradient}, dz.build(dz.mul(grad, dz.in(2)))},
-                 {{0, kGradient}, dt.build(dt.push(ScalarOp::neg, dt.mul(dt.in(0), dt.in(1))))}}));
+                 {{0, kGradient}, dt.build(dt.push(ScalarOp::neg, dt.mul(dt.in(0), dt.in(1))))}},
+                compute_type(logits.dtype())));
 }
 
 }  // namespace tessera

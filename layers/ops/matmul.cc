@@ -52,7 +52,7 @@ bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
 // Inputs: a, b, then the extra inputs of the epilogue.
 struct EpilogueParams {
   MatmulParams product;
-  ScalarProgram epilogue = identity_program();
+  ScalarProgram epilogue = plain_epilogue(DType::f32);
   bool operator==(const EpilogueParams&) const = default;
 };
 
@@ -115,7 +115,7 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     Shape y = in[0].shape;
     for (int i = 0; i < rank - 2; ++i)
       if (in[1].shape[i] != y[i]) check.fail(fmt::format("axis {} of a and b must be equal", i));
-    const auto [ta, tb] = params.product;
+    const bool ta = params.product.transpose_a, tb = params.product.transpose_b;
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     if (const int64_t rows = in[1].shape[tb ? -1 : -2]; rows != shape.k) {
       check.fail(fmt::format("a{} has {} columns, but b{} has {} rows", ta ? " transposed" : "",
@@ -123,7 +123,7 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     }
     y[-2] = shape.m;
     y[-1] = shape.n;
-    return {{in[0].dtype, y, {}}};
+    return {{result_type(params.epilogue, compute_type(in[0].dtype)), y, {}}};
   }
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
@@ -144,28 +144,36 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
 
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
+    // What only rounds is left to the conversion to 16 bits.
+    const ScalarProgram epilogue =
+        is_plain(params.epilogue) ? plain_epilogue(DType::f32) : params.epilogue;
+    TensorSpec out = infer(in)[0];
+    out.dtype = in[0].dtype;
     if constexpr (kCuda)
       if (!ctx.device().is_cpu())
-        return matmul_cuda(params.product, params.epilogue, in, infer(in)[0], chosen.scratch_bytes,
-                           ctx);
-    return std::make_unique<MatmulKernel>(
-        gemm_shape(params.product, in[0], in[1]),
-        epilogue_plan(params.epilogue, in.subspan(2), infer(in)[0]), chosen.name == "eigen");
+        return matmul_cuda(params.product, epilogue, in, out, chosen.scratch_bytes, ctx);
+    return std::make_unique<MatmulKernel>(gemm_shape(params.product, in[0], in[1]),
+                                          epilogue_plan(epilogue, in.subspan(2), out),
+                                          chosen.name == "eigen");
   }
 
   const ScalarProgram& epilogue() const override { return params.epilogue; }
-  bool differentiable() const override { return params.epilogue.code.empty(); }
+  bool differentiable() const override { return is_plain(params.epilogue); }
   Saved saved() const override { return {.inputs = 0b11}; }
 
   Tensors grad(const GradArgs& args) const override {
-    const auto [ta, tb] = params.product;
+    const bool ta = params.product.transpose_a, tb = params.product.transpose_b;
     const Tensor &a = args.inputs[0], &b = args.inputs[1], &dy = args.grad_outputs[0];
+    // Gradients of 16 bits are float32 until it is known whose they are.
+    const auto product = [](const Tensor& x, const Tensor& y, MatmulParams transposed) {
+      return apply1(std::make_shared<Matmul>(EpilogueParams{transposed}), {x, y});
+    };
     Tensors grads(2);
     if (args.needs(0)) {
-      grads[0] = ta ? matmul(b, dy, {tb, true}) : matmul(dy, b, {false, !tb});
+      grads[0] = ta ? product(b, dy, {tb, true}) : product(dy, b, {false, !tb});
     }
     if (args.needs(1)) {
-      grads[1] = tb ? matmul(dy, a, {true, ta}) : matmul(a, dy, {!ta, false});
+      grads[1] = tb ? product(dy, a, {true, ta}) : product(a, dy, {!ta, false});
     }
     return grads;
   }
@@ -196,14 +204,19 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params) {
   const auto product = [&](const Tensor& x, const Tensor& y) {
-    return apply1(std::make_shared<Matmul>(EpilogueParams{params}), {x, y});
+    const DType type = promoted(x.dtype(), y.dtype());
+    const MatmulParams transposed{params.transpose_a, params.transpose_b};
+    return apply1(std::make_shared<Matmul>(EpilogueParams{
+                      transposed,
+                      plain_epilogue(params.float32_result ? compute_type(type) : type)}),
+                  {x, y});
   };
   const Shape &of_a = a.shape(), &of_b = b.shape();
   const bool row = of_a.rank() == 1, column = of_b.rank() == 1;
   if ((row || column) && of_a.rank() > 0 && of_b.rank() > 0) {
     const Tensor y =
         matmul(row ? reshape(a, {1, of_a[0]}) : a, column ? reshape(b, {of_b[0], 1}) : b,
-               {params.transpose_a && !row, params.transpose_b && !column});
+               {params.transpose_a && !row, params.transpose_b && !column, params.float32_result});
     std::vector<int64_t> sizes(y.shape().begin(), y.shape().end());
     if (column) sizes.pop_back();
     if (row) sizes.erase(sizes.end() - (column ? 1 : 2));

@@ -9,7 +9,8 @@
 // A vector a is one row and a vector b one column, whatever transpose_a and transpose_b are; y has
 // no axis for it. The product of two vectors is the dot product, shape [].
 //
-// a and b are both float32 or both float64; both gradients are matmuls. Throws ShapeError if a or b
+// y has the promoted dtype of a and b (engine/dtype.h); sums are float32 or, for float64, that. Both
+// gradients are matmuls. Throws ShapeError if a or b
 // has no axis, or the inner sizes differ.
 //
 // In a compiled step a pointwise op that reads the product is fused as an epilogue: on the CPU any,
@@ -26,6 +27,7 @@ namespace tessera {
 struct MatmulParams {
   bool transpose_a = false;
   bool transpose_b = false;
+  bool float32_result = false;  // instead of 16 bits
   bool operator==(const MatmulParams&) const = default;
 };
 

@@ -20,8 +20,8 @@ struct PoolOpParams {
   Pool2dParams pool;
   Size2 image = 0;                              // gradients: h and w of x
   bool positions = false;                       // maximum: a second output for the gradient
-  ScalarProgram prologue = identity_program();  // maximum: applied to x as it is read
-  ScalarProgram epilogue = identity_program();  // maximum's gradient: applied to dx
+  ScalarProgram prologue = plain_epilogue(DType::f32);  // maximum: applied to x as it is read
+  ScalarProgram epilogue = plain_epilogue(DType::f32);  // maximum's gradient: applied to dx
   bool operator==(const PoolOpParams&) const = default;
 };
 
@@ -112,13 +112,14 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
     check.shape(1, in[0].shape, "like dy");
     const Shape x = image_of(in[0].shape, params.image);
     check.shape(0, pooled(check, params.pool, x), "the output shape of max_pool2d");
-    return {{in[0].dtype, x, {}}};
+    return {{result_type(params.epilogue, compute_type(in[0].dtype)), x, {}}};
   }
 
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
-    const TensorSpec dx = infer(in)[0];
+    TensorSpec dx = infer(in)[0];
+    dx.dtype = in[0].dtype;
     return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
                                                epilogue_plan(params.epilogue, in.subspan(2), dx));
   }
@@ -206,7 +207,11 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
       check.fail(fmt::format(
           "a window may have at most 256 pixels, but the kernel {} has {}; pool in two steps",
           params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
-    Specs out = {{in[0].dtype, y, {}}};
+    // The maximum needs no rounding.
+    const DType type = has_prologue()
+                           ? result_type(params.prologue, compute_type(in[0].dtype))
+                           : in[0].dtype;
+    Specs out = {{type, y, {}}};
     if (params.positions) out.push_back({DType::u8, y, {}});
     return out;
   }
@@ -248,8 +253,11 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
 
   Tensors grad(const GradArgs& args) const override {
     const Shape& x = args.input_specs[0].shape;
+    const DType dtype = args.input_specs[0].dtype;
     return {apply1(
-        std::make_shared<MaxPool2dGrad>(PoolOpParams{.pool = params.pool, .image = {x[1], x[2]}}),
+        std::make_shared<MaxPool2dGrad>(PoolOpParams{.pool = params.pool,
+                                                     .image = {x[1], x[2]},
+                                                     .epilogue = plain_epilogue(dtype)}),
         {args.grad_outputs[0], args.outputs[1]})};
   }
 

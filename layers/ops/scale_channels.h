@@ -2,7 +2,7 @@
 //
 //   x [n, h, w, c]   scale [n, c]   y[b,i,j,k] = x[b,i,j,k] scale[b,k]
 //
-// float32 or float64. Throws ShapeError if x is not of rank 4, or scale is not [n, c].
+// Any floating-point dtype. Throws ShapeError if x is not of rank 4, or scale is not [n, c].
 #pragma once
 
 #include "tessera/engine/tensor.h"

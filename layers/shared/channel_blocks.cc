@@ -20,7 +20,7 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
   Specs infer(std::span<const TensorSpec> in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
-    return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
+    return {{compute_type(in[0].dtype), {params.count(), 2, in[0].shape.back()}, {}}};
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -64,7 +64,7 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
     check.floats();
     check.shape(0, in[1].shape, "like x");
     check.shape(3, in[2].shape, "like mean");
-    return {{in[0].dtype, {params.count(), 2, in[0].shape.back()}, {}}};
+    return {{compute_type(in[0].dtype), {params.count(), 2, in[0].shape.back()}, {}}};
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {

@@ -32,11 +32,11 @@ void InputCheck::floats(std::initializer_list<int> inputs) const {
   int first = -1;
   for (int i : inputs) {
     if (!is_float(in_[i].dtype)) {
-      fail(fmt::format("{} must be float32 or float64, but is {}; use cast()", names_[i],
+      fail(fmt::format("{} must be floating point, but is {}; use cast()", names_[i],
                        name_of(in_[i].dtype)));
     }
     if (first < 0) first = i;
-    if (in_[i].dtype != in_[first].dtype) {
+    if (!are_mixable(in_[i].dtype, in_[first].dtype)) {
       fail(fmt::format("{} and {} must have the same dtype, but have {} and {}; use cast()",
                        names_[first], names_[i], name_of(in_[first].dtype), name_of(in_[i].dtype)));
     }

@@ -19,7 +19,8 @@ class InputCheck {
 
   void rank(int input, int rank) const;
   void dtype(int input, DType dtype) const;
-  // Checks that the listed inputs, by default all, have one dtype: float32 or float64.
+  // Checks that the listed inputs, by default all, are float64, or any mixture of the smaller
+  // floating-point dtypes, which is computed in float32.
   void floats(std::initializer_list<int> inputs) const;
   void floats() const;
   // Checks for exactly this shape; `why` is the origin of the shape ("like x").

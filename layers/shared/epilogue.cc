@@ -5,18 +5,23 @@
 namespace tessera {
 
 PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
-                            const TensorSpec& result) {
+                            const TensorSpec& result, DType to) {
   std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs));
-  for (size_t k = 0; k < broadcasts.size(); ++k)
-    broadcast_of(k == 0 ? result.shape : extra[k - 1].shape, result.shape, &broadcasts[k]);
-  return {program, result.dtype, broadcasts, result.shape.elements()};
+  PointwiseOptions stored{.result = to};
+  for (size_t k = 0; k < broadcasts.size(); ++k) {
+    const TensorSpec& input = k == 0 ? result : extra[k - 1];
+    broadcast_of(input.shape, result.shape, &broadcasts[k]);
+    stored.inputs.push_back(input.dtype);
+  }
+  return {program, compute_type(result.dtype), broadcasts, result.shape.elements(), stored};
 }
 
-EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& result) {
+EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& from,
+                         const Buffer& to) {
   if (plan.is_identity()) return;
-  const void* inputs[kMaxScalarRegisters] = {result.data};
+  const void* inputs[kMaxScalarRegisters] = {from.data};
   for (size_t k = 0; k < extra.size(); ++k) inputs[k + 1] = extra[k].data;
-  run_.emplace(plan, inputs, result.data);
+  run_.emplace(plan, inputs, to.data);
 }
 
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
@@ -25,7 +30,7 @@ std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const Scala
   if (p_in[static_cast<size_t>(fused_input)].shape != result.shape) return std::nullopt;
   for (const TensorSpec& spec : p_in) {
     Broadcast broadcast;
-    if (spec.dtype != result.dtype || !broadcast_of(spec.shape, result.shape, &broadcast))
+    if (!are_mixable(spec.dtype, result.dtype) || !broadcast_of(spec.shape, result.shape, &broadcast))
       return std::nullopt;
   }
   ScalarProgram whole = compose(own, p, fused_input);
@@ -74,7 +79,7 @@ int primary_input(const ScalarProgram& p, const TensorSpec& made,
   for (int k = 0; k < p.inputs; ++k) {
     const TensorSpec& spec = p_in[static_cast<size_t>(k)];
     Broadcast broadcast;
-    if (spec.dtype != made.dtype || !broadcast_of(spec.shape, made.shape, &broadcast)) return -1;
+    if (!are_mixable(spec.dtype, made.dtype) || !broadcast_of(spec.shape, made.shape, &broadcast)) return -1;
     if (main < 0 && spec.shape == made.shape) main = k;
   }
   return main;

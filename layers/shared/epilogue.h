@@ -17,7 +17,15 @@
 
 namespace tessera {
 
-inline ScalarProgram identity_program() { return {.inputs = 1, .code = {}}; }
+// The epilogue of an op with no program fused, whose result has this dtype: nothing, or rounding.
+inline ScalarProgram plain_epilogue(DType result) {
+  return with_result({.inputs = 1, .code = {}}, result);
+}
+// Returns whether an epilogue at most rounds.
+inline bool is_plain(const ScalarProgram& epilogue) {
+  return epilogue.code.empty() ||
+         (epilogue.code.size() == 1 && is_half(result_type(epilogue, DType::f32)));
+}
 // Returns the flops that applying `p` to every element of `result` adds to an op.
 inline int64_t epilogue_flops(const ScalarProgram& p, const TensorSpec& result) {
   return p.operations() * result.shape.elements();
@@ -33,17 +41,25 @@ class HasEpilogue {
 };
 
 // Returns the plan of an epilogue, made when a kernel is prepared. `extra` are the specs of the
-// program's inputs after the result.
+// program's inputs after the result, which is `result` before the epilogue and is stored in dtype
+// `to` after it.
 PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
-                            const TensorSpec& result);
+                            const TensorSpec& result, DType to);
+inline PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
+                                   const TensorSpec& result) {
+  return epilogue_plan(program, extra, result, result.dtype);
+}
 
 // An epilogue bound to the buffers of one run. Made on the stack for each run; allocates nothing.
 // apply() and apply_to() may be called by several threads at once, for disjoint ranges.
 class EpilogueRun {
  public:
-  EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& result);
-  // Applies the program in place to elements [first, first + count) of the result, which have just
-  // been written. Does nothing for the identity program.
+  EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& result)
+      : EpilogueRun(plan, extra, result, result) {}
+  // Reads the result in `from` and writes to `to`.
+  EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& from, const Buffer& to);
+  // Applies the program to elements [first, first + count) of the result, which have just been
+  // written: in place, unless it is written elsewhere. Does nothing for the identity program.
   void apply(int64_t first, int64_t count) const {
     if (run_) run_->apply(first, count);
   }

@@ -13,11 +13,13 @@ namespace tessera {
 
 class Normalise : public Op {
  public:
-  explicit Normalise(std::string name)
-      : step_({std::move(name), stages::program<1>(stages::norm)}) {}
+  // `result`: the dtype of x
+  Normalise(std::string name, DType result)
+      : step_({std::move(name), with_result(stages::program<1>(stages::norm), result)}) {}
   std::string_view name() const override { return step_.name(); }
   Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
   bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }
+  bool takes_half(DeviceKind kind) const override { return step_.takes_half(kind); }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     return step_.prepare(in, ctx, chosen);

@@ -16,13 +16,15 @@ namespace {
 class SamplePointwiseKernel final : public Kernel {
  public:
   SamplePointwiseKernel(const ScalarProgram& program, std::span<const TensorSpec> in)
-      : element_(static_cast<int64_t>(size_of(in[0].dtype))),
-        samples_(in[0].shape[0]),
+      : samples_(in[0].shape[0]),
         size_(in[0].shape.elements(1, in[0].shape.rank())),
         plan_(plan(program, in)) {
     const Shape& y = in[0].shape;
     for (const TensorSpec& x : in)
-      strides_.push_back(x.shape == y ? size_ : x.shape.rank() == 2 ? y.back() : 0);
+      strides_.push_back((x.shape == y             ? size_
+                          : x.shape.rank() == 2 ? y.back()
+                                                   : 0) *
+                         static_cast<int64_t>(size_of(x.dtype)));
   }
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
@@ -31,8 +33,8 @@ class SamplePointwiseKernel final : public Kernel {
       const int64_t sample = task / parts, first = task % parts * kTask;
       const void* inputs[kMaxScalarRegisters];
       for (size_t k = 0; k < in.size(); ++k)
-        inputs[k] = in[k].as<char>() + sample * strides_[k] * element_;
-      const PointwiseRun run(plan_, inputs, out[0].as<char>() + sample * size_ * element_);
+        inputs[k] = in[k].as<char>() + sample * strides_[k];
+      const PointwiseRun run(plan_, inputs, out[0].as<char>() + sample * strides_[0]);
       run.apply(first, std::min(kTask, size_ - first));
     });
   }
@@ -42,14 +44,17 @@ class SamplePointwiseKernel final : public Kernel {
 
   PointwisePlan plan(const ScalarProgram& program, std::span<const TensorSpec> in) const {
     std::vector<Broadcast> broadcasts;
-    for (const TensorSpec& x : in)
+    PointwiseOptions stored{.result = in[0].dtype};
+    for (const TensorSpec& x : in) {
       broadcasts.push_back({1, x.shape == in[0].shape ? size_ : in[0].shape.back()});
-    return {program, in[0].dtype, broadcasts, size_};
+      stored.inputs.push_back(x.dtype);
+    }
+    return {program, compute_type(in[0].dtype), broadcasts, size_, stored};
   }
 
-  const int64_t element_, samples_, size_;
+  const int64_t samples_, size_;
   const PointwisePlan plan_;
-  std::vector<int64_t> strides_;  // from sample to sample
+  std::vector<int64_t> strides_;  // bytes from sample to sample
 };
 
 }  // namespace
@@ -59,10 +64,10 @@ Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
   for (const TensorSpec& x : in) {
     const bool fits = y.rank() >= 2 && (x.shape == y || x.shape == Shape{y.back()} ||
                                         x.shape == Shape{y[0], y.back()});
-    if (!fits || x.dtype != in[0].dtype || !is_float(x.dtype))
+    if (!fits || !are_mixable(x.dtype, in[0].dtype))
       throw ShapeError(
           fmt::format("{}: {} cannot be combined with {}: inputs must be [n, .., c], [n, c] or "
-                      "[c], of the same floating-point dtype",
+                      "[c], floating point and not float64 mixed with others",
                       name(), x.text(), in[0].text()));
   }
   return {in[0]};

@@ -3,7 +3,7 @@
 //
 //   y [n, .., c]   inputs: [n, .., c], [n, c] (rank 2) or [c]; the first has the shape of y
 //
-// float32 or float64. Has no gradient: for ops that define their own.
+// The output has the dtype of the first input. Has no gradient: for ops that define their own.
 #pragma once
 
 #include <string>
@@ -24,6 +24,7 @@ class SamplePointwise : public OpBase<SamplePointwise> {
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind kind) const override;
+  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override;
   uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }

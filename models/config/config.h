@@ -117,6 +117,7 @@ class Workers {
 
 // Enumerations whose values are given by name.
 enum class Mode { kGraph, kEager };
+enum class Precision { float32, bf16, f16 };
 enum class LossKind { kCrossEntropy, kBce, kMse };
 enum class ScheduleKind {
   kConstant,
@@ -137,6 +138,8 @@ enum class BestBy { kAccuracy, kLoss, kNone };
 
 // clang-format off
 template <> inline constexpr auto kEnumNames<Mode> = enum_names<Mode::kEager>("graph", "eager");
+template <> inline constexpr auto kEnumNames<Precision> =
+    enum_names<Precision::f16>("float32", "bf16", "f16");
 template <> inline constexpr auto kEnumNames<LossKind> =
     enum_names<LossKind::kMse>("cross_entropy", "bce", "mse");
 template <> inline constexpr auto kEnumNames<ScheduleKind> = enum_names<ScheduleKind::kPlateau>(
@@ -349,6 +352,7 @@ struct Config {
   uint64_t seed = 1;
   std::string device = "cpu";
   NamedEnum<Mode> mode = Mode::kGraph;
+  NamedEnum<Precision> precision = Precision::float32;  // of activations
   bool deterministic = true;
   int threads = 0;  // 0: all cores
   ModelConfig model;

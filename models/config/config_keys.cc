@@ -215,6 +215,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"seed", &c.seed, at_least(0), "seed of all random numbers"},
     {"device", &c.device, any(), "cpu, gpu, auto, or a name from `trainer devices`"},
     {"mode", &c.mode, one_of<Mode>(), "capture and plan the step, or run op by op"},
+    {"precision", &c.precision, one_of<Precision>(), "of activations and their gradients in memory; parameters, sums, statistics and losses are always float32 (docs/training.md)"},
     {"deterministic", &c.deterministic, any(), strictly(gpu), "same bits in every run; always true on the CPU"},
     {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
 

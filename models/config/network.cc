@@ -6,6 +6,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/flip_left_right.h"
@@ -107,9 +108,14 @@ std::unique_ptr<Module> make_network(const Config& config, const ImageShape& ima
                     store);
 }
 
-Tensor normalized(const Tensor& images, const Normalization& normalization) {
-  return image_normalize(images, {{normalization.mean.begin(), normalization.mean.end()},
-                                  {normalization.std.begin(), normalization.std.end()}});
+Tensor network_logits(const Config& config, const Module& network,
+                      const Normalization& normalization, const Tensor& images) {
+  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};  // in the order of Precision
+  const auto precision = static_cast<size_t>(static_cast<Precision>(config.precision));
+  const Tensor x = image_normalize(images, {{normalization.mean.begin(), normalization.mean.end()},
+                                            {normalization.std.begin(), normalization.std.end()},
+                                            kTypes[precision]});
+  return cast(network(x), DType::f32);
 }
 
 Tensor evaluated_logits(const Config& config, const Module& network,
@@ -122,9 +128,9 @@ Tensor evaluated_logits(const Config& config, const Module& network,
       for (const int64_t by : {-shift, shift})
         views.push_back(moved(moved(views[i], 1, by), 2, by));
   }
-  Tensor sum = network(normalized(views[0], normalization));
+  Tensor sum = network_logits(config, network, normalization, views[0]);
   for (size_t i = 1; i < views.size(); ++i)
-    sum = sum + network(normalized(views[i], normalization));
+    sum = sum + network_logits(config, network, normalization, views[i]);
   return views.size() == 1 ? sum : sum * (1.0 / static_cast<double>(views.size()));
 }
 

@@ -17,8 +17,10 @@ namespace tessera {
 // make_layered().
 std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store);
 
-// Returns uint8 images normalized for networks: (x / 255 - mean) / std.
-Tensor normalized(const Tensor& images, const Normalization& normalization);
+// Returns the logits of uint8 images in float32. The network receives (x / 255 - mean) / std in
+// config.precision, which its activations take over.
+Tensor network_logits(const Config& config, const Module& network,
+                      const Normalization& normalization, const Tensor& images);
 
 // Returns the evaluation logits of uint8 images: the mean over the views of each image that
 // eval.flip and eval.shift add (EvalConfig).

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/eager.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
@@ -112,7 +113,7 @@ void add_uses(Uses& uses, CompiledStep& step, int times) {
 
 AlgorithmRun::AlgorithmRun(const Op& op, const Specs& in, const Algorithm& algorithm,
                            const AlgorithmRun* like)
-    : kernel_(op.prepare(in, cpu_context(), algorithm)),
+    : kernel_(prepare_kernel(op, in, cpu_context(), algorithm)),
       scratch_(allocate_storage(algorithm.scratch_bytes, Device{}, true)) {
   for (size_t i = 0; i < in.size(); ++i)
     add(like != nullptr ? cast(like->tensors_[i], in[i].dtype) : operand(in[i], i + 1), in_);
@@ -171,7 +172,7 @@ AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const Specs in = graph.input_specs(node);
-    const auto all = node.op->algorithms(in, cpu_context().target());
+    const auto all = algorithms_of(*node.op, in, cpu_context().target());
     if (program.compiled().algorithms[n].empty() || all.size() < 2) continue;
     const auto twin = std::ranges::find_if(seen, [&](const auto& other) {
       return other.first->is_equivalent(*node.op) && other.second == in;

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/prepare.h"
 #include "tessera/graph/graph.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"

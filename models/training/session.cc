@@ -147,7 +147,7 @@ Session::~Session() = default;
 
 BatchResults Session::train_part(const Tensor& images, const Tensor& labels, const Tensor& targets,
                                  double share, const Tensor& scale, const GradientSink& sink) {
-  Tensor logits = (*model_)(normalized(images, normalization_));
+  Tensor logits = network_logits(config_, *model_, normalization_, images);
   Tensor loss = training_loss(config_.loss, logits, labels, targets, scale);
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);

@@ -133,7 +133,7 @@ void expect_plain(const ScalarProgram& program, const std::vector<Broadcast>& br
   const Operands<T> in(broadcasts, total);
   const std::vector<T> wanted = plain(program, in, total);
   for (const PointwiseCode code : {PointwiseCode::automatic, PointwiseCode::interpreted}) {
-    const PointwisePlan plan(program, dtype, broadcasts, total, code);
+    const PointwisePlan plan(program, dtype, broadcasts, total, {.code = code});
     constexpr T kUntouched = 123;
     std::vector<T> out(static_cast<size_t>(total), kUntouched);
     const PointwiseRun run(plan, in.pointers.data(), out.data());
@@ -239,7 +239,7 @@ TEST(PointwiseRun, TheResultMayTakeThePlaceOfAnInput) {
         broadcasts[k] = {1, kTotal};
         Operands<float> in(broadcasts, kTotal);
         const std::vector<float> wanted = plain(program, in, kTotal);
-        const PointwisePlan plan(program, DType::f32, broadcasts, kTotal, code);
+        const PointwisePlan plan(program, DType::f32, broadcasts, kTotal, {.code = code});
         PointwiseRun(plan, in.pointers.data(), in.data[k].data()).apply(0, kTotal);
         for (size_t i = 0; i < wanted.size(); ++i)
           ASSERT_TRUE(same_bits(in.data[k][i], wanted[i])) << program.text() << "\n" << i;

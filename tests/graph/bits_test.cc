@@ -26,6 +26,7 @@ struct Case {
   ModelOptions options;
   int64_t batch;
   int64_t steps;
+  DType precision = DType::f32;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
@@ -36,7 +37,15 @@ const Case kCases[] = {
      {.height = 14, .width = 14, .channels = 3, .dropout = 0.3, .widths = {8, 8, 16, 16}},
      8,
      50},
-    {"resnet20", {}, 4, 12}};
+    {"resnet20", {}, 4, 12},
+    {"lenet5", {.height = 28, .width = 28, .channels = 1}, 8, 20, DType::bf16},
+    {"cnn_bn",
+     {.height = 14, .width = 14, .channels = 3, .dropout = 0.3, .widths = {8, 8, 16, 16}},
+     8,
+     20,
+     DType::f16},
+    {"resnet20", {}, 4, 6, DType::bf16},
+    {"mobilenet_v2", {.height = 32, .width = 32, .channels = 3}, 4, 3, DType::bf16}};
 
 bool long_tests() { return std::getenv("TESSERA_LONG_TESTS") != nullptr; }
 
@@ -53,7 +62,7 @@ std::vector<std::string> all_passes() {
 
 // Returns the loss and the number of correct answers of each step, then all persistent values.
 std::vector<float> train(const Case& c, const CompileOptions& options, int64_t steps) {
-  ZooStep step(c.model, c.options, c.batch);
+  ZooStep step(c.model, c.options, c.batch, c.precision);
   Compiled compiled(step.function(), options);
   std::vector<float> seen;
   for (int64_t i = 0; i < steps; ++i)
@@ -138,7 +147,11 @@ TEST_P(Bits, SoItIsWithEigensKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, Bits, testing::ValuesIn(kCases),
-                         [](const auto& info) { return std::string(info.param.model); });
+                         [](const auto& info) {
+                           const Case& c = info.param;
+                           const bool half = is_half(c.precision);
+                           return c.model + (half ? "_" + std::string(name_of(c.precision)) : "");
+                         });
 
 // Trains a session like the trainer: shuffled, cropped and flipped images from a loader, and a
 // smaller batch at the end of each epoch.

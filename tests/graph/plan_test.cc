@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/eager.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/graph/capture.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"

@@ -372,6 +372,64 @@ TEST_P(GoldenOps, Float64IsWithinTheRoundingOfTheFigures) {
   }
 }
 
+// Returns the largest |made - wanted| beyond one unit in the last place of 16 bits, as a share of
+// the largest |wanted|.
+double beyond_one_unit(const Tensor& made, const Tensor& wanted, int precision) {
+  const auto a = cast(made, DType::f64).to_vector<double>(), b = wanted.to_vector<double>();
+  double largest = 1e-30, apart = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    int exponent = 0;
+    std::frexp(b[i], &exponent);
+    const double distance =
+        std::abs(a[i] - b[i]) - (is_half(made.dtype()) ? std::ldexp(1.0, exponent - precision) : 0);
+    largest = std::max(largest, std::abs(b[i]));
+    apart = distance <= apart ? apart : distance;
+  }
+  return apart / largest;
+}
+
+// Compares an op on inputs of 16 bits with the op in float64 on the same numbers. A gradient, and a
+// convolution with bias, is made of several ops, each of which rounds.
+void run_in_half(const Case& c, const Runner& run, DType half) {
+  const DType integers = c.name.starts_with("normalize/") ? DType::u8 : DType::i32;
+  const int precision = half == DType::bf16 ? 8 : 11;
+  const auto all = [&](DType dtype, Tensors& out, Tensors& grads) {
+    const Case same{c.name, dtype};
+    const auto rounded = [&](const Tensor& x) {
+      return is_float(x.dtype()) ? cast(cast(x, half), dtype) : x;
+    };
+    Tensors in, wrt;
+    for (int64_t i = 0; i < c.integer("inputs"); ++i) {
+      in.push_back(rounded(c.input(i, integers)));
+      if (!c.has("grad" + std::to_string(i))) continue;
+      in.back() = requires_grad(in.back());
+      wrt.push_back(in.back());
+    }
+    out = run(same, in);
+    if (wrt.empty()) return;
+    const Tensor upstream = rounded(c.from_spec("up0", integers));
+    grads = gradients(out[0], wrt, cast(upstream, out[0].dtype()));
+  };
+  Tensors exact, exact_grads, out, grads;
+  all(DType::f64, exact, exact_grads);
+  all(half, out, grads);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!is_float(out[i].dtype())) continue;
+    const double beyond = c.name == "conv2d/with_bias" ? std::ldexp(1.0, -precision) : 0x1p-18;
+    EXPECT_LE(beyond_one_unit(out[i], exact[i], precision), beyond) << c.name << " out" << i;
+  }
+  for (size_t i = 0; i < grads.size(); ++i)
+    EXPECT_LE(beyond_one_unit(grads[i], exact_grads[i], precision), std::ldexp(2.0, -precision))
+        << c.name << " grad" << i;
+}
+
+TEST_P(GoldenOps, SixteenBitsAreFloat64RoundedOnce) {
+  if (GetParam() == "sgd" || GetParam() == "adamw") return;  // parameters are float32
+  for (const std::string& name : file().members(GetParam()))
+    for (const DType half : {DType::bf16, DType::f16})
+      run_in_half({GetParam() + "/" + name, DType::f64}, runners().at(GetParam()), half);
+}
+
 std::vector<std::string> runner_names() {
   std::vector<std::string> names;
   for (const auto& [name, run] : runners()) names.push_back(name);

@@ -65,7 +65,7 @@ TEST(Loss, ShapesThatDoNotFitAreExplained) {
   EXPECT_EQ(message_of([] { mse(zeros({0}), zeros({0})); }),
             "mse: there must be at least one element (x float32[0], target float32[0])");
   EXPECT_EQ(message_of([] { bce_with_logits(zeros({2}), zeros({2}, DType::i32)); }),
-            "bce_with_logits: targets must be float32 or float64, but is int32; use cast() (logits "
+            "bce_with_logits: targets must be floating point, but is int32; use cast() (logits "
             "float32[2], targets int32[2])");
 }
 

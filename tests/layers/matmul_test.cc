@@ -174,7 +174,7 @@ TEST_P(Matmul, ShapesThatDoNotFitAreExplained) {
   EXPECT_EQ(message_of([&] {
               matmul(zeros({2, 3}, DType::i32), b);
             }),
-            "matmul: a must be float32 or float64, but is int32; use cast() (a int32[2x3], b "
+            "matmul: a must be floating point, but is int32; use cast() (a int32[2x3], b "
             "float32[4x5])");
 }
 

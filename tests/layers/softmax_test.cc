@@ -31,7 +31,7 @@ TEST(Softmax, ErrorsExplain) {
   EXPECT_EQ(message_of([] { softmax(scalar(1)); }),
             "softmax: x must have at least one axis (x float32[])");
   EXPECT_EQ(message_of([] { log_softmax(zeros({3}, DType::i32)); }),
-            "log_softmax: x must be float32 or float64, but is int32; use cast() (x int32[3])");
+            "log_softmax: x must be floating point, but is int32; use cast() (x int32[3])");
 }
 
 }  // namespace

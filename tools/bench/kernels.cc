@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/study/algorithm_times.h"
@@ -82,7 +83,7 @@ std::string against_direct(const Op& op, const Specs& in, const std::vector<Algo
   const double faster = ratio(a, b, rounds);
   Specs wide = in;
   for (TensorSpec& spec : wide) spec.dtype = DType::f64;
-  AlgorithmRun exact(op, wide, *find(op.algorithms(wide, cpu_context().target()), "native"), &a);
+  AlgorithmRun exact(op, wide, *find(algorithms_of(op, wide, cpu_context().target()), "native"), &a);
   seconds(exact, 1);
   const int64_t elements = op.infer(in)[0].shape.elements();
   return fmt::format("{:.2f}, {:.1e}, {:.1e}", faster, error(a, exact, elements),
@@ -107,7 +108,7 @@ void table(Figure figure, const char* model, int64_t batch, int size, int channe
   std::vector<std::string> order;
   for (const Node& node : graph.nodes) {
     const Specs in = graph.input_specs(node);
-    const std::vector<Algorithm> all = node.op->algorithms(in, cpu_context().target());
+    const std::vector<Algorithm> all = algorithms_of(*node.op, in, cpu_context().target());
     if (all.size() < 2) continue;
     const Shape a = in[0].shape, b = in[1].shape, c = node.op->infer(in)[0].shape;
     const int pass = node.op->name() == "conv2d_input_grad"    ? 1

@@ -128,7 +128,7 @@ void compare(const Case& one, int64_t c, int64_t elements, const char* where, in
   Floats out(static_cast<size_t>(total));
   const PointwisePlan compiled(program, DType::f32, broadcasts, total);
   const PointwisePlan interpreted(program, DType::f32, broadcasts, total,
-                                  PointwiseCode::interpreted);
+                                  {.code = PointwiseCode::interpreted});
   const Work loop = [&] { (hand.*one.loop)(in.data(), rows, row, out.data()); };
   const int64_t range = std::max<int64_t>(512 / c, 1) * c;
   const auto times = medians({loop, run(compiled, operands, out.data(), total, 0),
@@ -149,7 +149,7 @@ void compare_scale(int64_t c, bool one, int64_t elements, const char* where, int
   const std::vector<const void*> operands{x.data(), factor.data()};
   const PointwisePlan compiled(program, DType::f32, broadcasts, total);
   const PointwisePlan interpreted(program, DType::f32, broadcasts, total,
-                                  PointwiseCode::interpreted);
+                                  {.code = PointwiseCode::interpreted});
   const Work loop = [&] {
     if (one)
       hand.scale(x.data(), factor.data(), 1, total, out.data());

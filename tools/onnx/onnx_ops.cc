@@ -392,6 +392,12 @@ std::string write_instruction(const Writing& w, const ScalarProgram& program,
       return w.add("Erf", {a});
     case ScalarOp::sigmoid:
       return w.add("Sigmoid", {a});
+    case ScalarOp::float32:
+      return a;
+    case ScalarOp::bfloat16:
+      return cast(cast(a, onnx::TensorProto::BFLOAT16), onnx::TensorProto::FLOAT);
+    case ScalarOp::float16:
+      return cast(cast(a, onnx::TensorProto::FLOAT16), onnx::TensorProto::FLOAT);
   }
   throw InternalError("the exporter does not support this instruction");
 }

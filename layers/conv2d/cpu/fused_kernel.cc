@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/engine/prepare.h"
 #include "tessera/layers/shared/blockwise.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
@@ -79,41 +80,87 @@ struct Readers {
   std::optional<BlocksAsWritten> all[kMax];
 };
 
+// The parts of scratch that precede the convolution's own: float32 copies of what has 16 bits and is
+// not converted on the way, and the counters of consumers. The same function counts and takes them.
+struct FusedScratch {
+  FusedScratch(void* base, const ConvFusion& fusion, bool takes_prologue,
+               std::span<const TensorSpec> in, const TensorSpec& out)
+      : layout(base) {
+    const auto floats = [&](const TensorSpec& spec) {
+      return layout.take<char>(spec.shape.elements() *
+                               static_cast<int64_t>(size_of(compute_type(spec.dtype))));
+    };
+    for (size_t r = 0; r < fusion.consumers.size(); ++r)
+      counters[r] =
+          layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
+    const size_t begin = fusion.consumers_begin();
+    for (size_t k = begin; k < in.size(); ++k)
+      if (is_half(in[k].dtype)) consumer_in[k - begin] = floats(in[k]);
+    if (computes_input(fusion, in) && !takes_prologue) first = floats(in[0]);
+    if (is_half(in[1].dtype)) second = floats(in[1]);
+    if (is_half(out.dtype)) result = floats(out);
+  }
+  static bool computes_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
+    return !fusion.prologue.code.empty() || is_half(in[0].dtype);
+  }
+
+  ScratchLayout layout;
+  int32_t* counters[Readers::kMax] = {};
+  char* consumer_in[Readers::kMax * Readers::kMaxInputs] = {};  // null: read as it is
+  char *first = nullptr, *second = nullptr, *result = nullptr;
+};
+
+TensorSpec computed(TensorSpec spec) {
+  spec.dtype = compute_type(spec.dtype);
+  return spec;
+}
+
 template <class T>
 class FusedKernel final : public Kernel {
  public:
   FusedKernel(std::shared_ptr<const Convolution<T>> convolution, bool takes_prologue,
-              const ConvFusion& fusion, std::span<const TensorSpec> in, const TensorSpec& result)
+              const ConvFusion& fusion, std::span<const TensorSpec> in, const TensorSpec& out)
       : convolution_(std::move(convolution)),
         takes_prologue_(takes_prologue),
         fusion_(fusion),
-        prologue_(epilogue_plan(fusion.prologue, inputs_from(in, 2, fusion.prologue), in[0])),
+        in_(in.begin(), in.end()),
+        out_(out),
+        prologue_(epilogue_plan(fusion.prologue, inputs_from(in, 2, fusion.prologue), in[0],
+                                compute_type(in[0].dtype))),
         epilogue_(epilogue_plan(fusion.epilogue,
-                                inputs_from(in, fusion.epilogue_begin(), fusion.epilogue), result)),
+                                inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
+                                computed(out),
+                                fusion.consumers.empty() ? out.dtype : compute_type(out.dtype))),
+        store_(epilogue_plan(plain_epilogue(DType::f32), {}, computed(out), out.dtype)),
         second_(second_input(fusion, in)) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
-    ScratchLayout layout(scratch.data);
+    FusedScratch parts(scratch.data, fusion_, takes_prologue_, in_, out_);
+    const Buffer result = parts.result == nullptr ? out[0] : Buffer{parts.result, computed(out_)};
+    const Buffer& stored = fusion_.consumers.empty() ? out[0] : result;
     Call call{EpilogueRun(prologue_, in.subspan(2), in[0]),
-              EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]),
+              EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), result, stored),
+              EpilogueRun(store_, {}, result, out[0]),
               {},
               {}};
-    start_readers(call, in, out, layout);
+    start_readers(ctx, call, in, out, result, parts);
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
     if (!prologue_.is_identity() && takes_prologue_) {
       hooks.prologue = {read, &call, second_ == 0 ? nullptr : in[second_].as<T>()};
     } else if (!prologue_.is_identity()) {
-      first = make_input(pool, call, in[0].elements(), layout);
+      first = make_input(pool, call, in[0].elements(), reinterpret_cast<T*>(parts.first));
     }
-    if (!epilogue_.is_identity() || call.consumers.size > 0) hooks.epilogue = {written, &call};
-    convolution_->run(pool, first, in[1].as<T>(), out[0].as<T>(), layout.rest(), hooks);
+    const Buffer second = in_float32(ctx, in[1], parts.second);
+    const bool reads = call.consumers.size > 0;
+    if (!epilogue_.is_identity() || reads) hooks.epilogue = {reads ? read_by : written, &call};
+    convolution_->run(pool, first, second.as<T>(), result.as<T>(), parts.layout.rest(), hooks);
   }
 
  private:
   struct Call {
-    EpilogueRun prologue, epilogue;
+    EpilogueRun prologue, epilogue, store;
     Buffer consumer_in[Readers::kMax][Readers::kMaxInputs];
     Readers consumers;
   };
@@ -121,30 +168,42 @@ class FusedKernel final : public Kernel {
   static void read(void* call, T* to, int64_t first, int64_t count) {
     static_cast<const Call*>(call)->prologue.apply_to(to, first, count);
   }
-  static void written(void* context, T*, int64_t first, int64_t count) {
+  static void written(void* call, T*, int64_t first, int64_t count) {
+    static_cast<const Call*>(call)->epilogue.apply(first, count);
+  }
+  // Consumers read the result in float32, rounded if it is stored in 16 bits.
+  static void read_by(void* context, T*, int64_t first, int64_t count) {
     const Call& call = *static_cast<const Call*>(context);
     call.epilogue.apply(first, count);
+    call.store.apply(first, count);
     call.consumers.written(first, count);
   }
 
-  void start_readers(Call& call, Buffers in, Buffers out, ScratchLayout& layout) const {
+  static Buffer in_float32(Context& ctx, const Buffer& buffer, char* copy) {
+    if (copy == nullptr) return buffer;
+    const Buffer wide{copy, computed(buffer.spec)};
+    cast_elements(ctx, buffer, wide);
+    return wide;
+  }
+
+  void start_readers(Context& ctx, Call& call, Buffers in, Buffers out, const Buffer& result,
+                     const FusedScratch& parts) const {
     call.consumers.size = fusion_.consumers.size();
     call.consumers.channels = out[0].spec.shape.back();
-    size_t at = fusion_.consumers_begin();
+    const size_t begin = fusion_.consumers_begin();
+    size_t at = begin;
     for (size_t r = 0; r < fusion_.consumers.size(); ++r) {
       const BlockwiseOp& op = blockwise(fusion_.consumers[r]);
       const auto count = static_cast<size_t>(fusion_.consumers[r].inputs);
       Buffer* inputs = call.consumer_in[r];
-      inputs[0] = out[0];
-      for (size_t k = 1; k < count; ++k) inputs[k] = in[at++];
-      call.consumers.all[r].emplace(op, Buffers(inputs, count), out[1 + r],
-                                    layout.take<int32_t>(BlocksAsWritten::counters(op)));
+      inputs[0] = result;
+      for (size_t k = 1; k < count; ++k, ++at)
+        inputs[k] = in_float32(ctx, in[at], parts.consumer_in[at - begin]);
+      call.consumers.all[r].emplace(op, Buffers(inputs, count), out[1 + r], parts.counters[r]);
     }
   }
 
-  const T* make_input(ThreadPool& pool, const Call& call, int64_t elements,
-                      ScratchLayout& layout) const {
-    T* whole = layout.take<T>(elements);
+  static const T* make_input(ThreadPool& pool, const Call& call, int64_t elements, T* whole) {
     pool.parallel_for((elements + kChunk - 1) / kChunk, [&](int64_t task) {
       const int64_t first = task * kChunk;
       call.prologue.apply_to(whole + first, first, std::min(kChunk, elements - first));
@@ -155,7 +214,10 @@ class FusedKernel final : public Kernel {
   const std::shared_ptr<const Convolution<T>> convolution_;
   const bool takes_prologue_;
   const ConvFusion fusion_;
+  const Specs in_;
+  const TensorSpec out_;
   const PointwisePlan prologue_, epilogue_;
+  const PointwisePlan store_;  // rounds what consumers have read, if it has 16 bits
   const size_t second_;  // another input of the prologue with the shape of the first; 0: none
 };
 
@@ -224,22 +286,22 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
   return extended;
 }
 
-size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first) {
-  ScratchLayout layout(nullptr);
-  for (const ConvConsumer& consumer : fusion.consumers)
-    layout.take<int32_t>(BlocksAsWritten::counters(blockwise(consumer)));
-  if (!fusion.prologue.code.empty() && !takes_prologue)
-    layout.take<char>(static_cast<int64_t>(first.bytes()));
-  return layout.size();
+bool computes_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
+  return FusedScratch::computes_input(fusion, in);
+}
+
+size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, std::span<const TensorSpec> in,
+                     const TensorSpec& out) {
+  return FusedScratch(nullptr, fusion, takes_prologue, in, out).layout.size();
 }
 
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      bool takes_prologue, const ConvFusion& fusion,
-                                     std::span<const TensorSpec> in, const TensorSpec& result) {
-  return visit_float(result.dtype, [&]<class T>(T) -> std::unique_ptr<Kernel> {
+                                     std::span<const TensorSpec> in, const TensorSpec& out) {
+  return visit_float(compute_type(out.dtype), [&]<class T>(T) -> std::unique_ptr<Kernel> {
     return std::make_unique<FusedKernel<T>>(
         std::static_pointer_cast<const Convolution<T>>(convolution), takes_prologue, fusion, in,
-        result);
+        out);
   });
 }
 

@@ -24,11 +24,11 @@ struct ConvConsumer {
 };
 
 struct ConvFusion {
-  ScalarProgram prologue = identity_program(), epilogue = identity_program();
+  ScalarProgram prologue = plain_epilogue(DType::f32), epilogue = plain_epilogue(DType::f32);
   std::vector<ConvConsumer> consumers;
   bool operator==(const ConvFusion&) const = default;
 
-  bool empty() const { return prologue.code.empty() && epilogue.code.empty() && consumers.empty(); }
+  bool empty() const { return prologue.code.empty() && is_plain(epilogue) && consumers.empty(); }
   // Returns the index of the first input of the epilogue, or of the consumers.
   size_t epilogue_begin() const { return 2 + static_cast<size_t>(prologue.inputs) - 1; }
   size_t consumers_begin() const {
@@ -60,11 +60,15 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
                                             const TensorSpec& result,
                                             std::span<const TensorSpec> consumer_in);
 
+// Returns whether the convolution's first input is computed: by a prologue, or from 16 bits.
+bool computes_input(const ConvFusion& fusion, std::span<const TensorSpec> in);
 // Returns the bytes that the kernel needs in addition to the convolution's scratch. A convolution
-// that takes no prologue gets its whole first input there.
-size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, const TensorSpec& first);
+// that takes no prologue gets a first input that is computed there, as a whole.
+size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, std::span<const TensorSpec> in,
+                     const TensorSpec& out);
+// `convolution` computes in float32 if inputs or `out` have 16 bits.
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      bool takes_prologue, const ConvFusion& fusion,
-                                     std::span<const TensorSpec> in, const TensorSpec& result);
+                                     std::span<const TensorSpec> in, const TensorSpec& out);
 
 }  // namespace tessera

@@ -54,13 +54,17 @@ class Threads {
   SettingsScope scope_;
 };
 
+// `precision` is the dtype of the images in the network, and so of its activations.
+//
 // Arguments: images uint8 [batch x H x W x C], labels int32 [batch], lr float64 [], position int64
 // [2]. Results: loss and number of correct predictions.
 class ZooStep {
  public:
-  ZooStep(const std::string& model, const ModelOptions& options, int64_t batch)
+  ZooStep(const std::string& model, const ModelOptions& options, int64_t batch,
+          DType precision = DType::f32)
       : options_(options),
         batch_(batch),
+        precision_(precision),
         network_(make_model(model, options, store)),
         sgd_(store, store.parameters(), {.momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}) {
   }
@@ -70,7 +74,7 @@ class ZooStep {
     RandomScope random(1, arguments[3]);
     const auto channels = static_cast<size_t>(options_.channels);
     const ImageNormalizeParams normalize{std::vector<double>(channels, 0.5),
-                                         std::vector<double>(channels, 0.25)};
+                                         std::vector<double>(channels, 0.25), precision_};
     Tensor logits = (*network_)(image_normalize(arguments[0], normalize));
     const Tensor loss = cross_entropy(logits, arguments[1]);
     const Tensor correct = top_k_correct(logits, arguments[1]);
@@ -114,6 +118,7 @@ class ZooStep {
  private:
   ModelOptions options_;
   int64_t batch_;
+  DType precision_;
   std::unique_ptr<Module> network_;
   Sgd sgd_;
 };
