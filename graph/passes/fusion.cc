@@ -63,7 +63,7 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
   if (producer.outputs.size() != 1 || producer.device != consumer_node.device) return {};
   if (users[id].size() != 1 || users[id][0] != consumer) return {};
   if (std::count(consumer_node.inputs.begin(), consumer_node.inputs.end(), id) != 1) return {};
-  if (value.spec != graph.values[consumer_node.outputs[0]].spec) return {};
+  if (value.spec.shape != graph.values[consumer_node.outputs[0]].spec.shape) return {};
   FusionSite site{value.producer, consumer, fused_input, consumer};
   bool adjacent = consumer == site.producer + 1;
   size_t freed = value.spec.bytes();

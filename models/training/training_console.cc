@@ -237,10 +237,11 @@ void TrainingConsole::introduce() {
       arena;
   setup_.print(fmt::format(
       "{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
-      "loader {:.1f} MiB, {} threads, {} kernels ({}), {}",
+      "loader {:.1f} MiB, {} threads, {} kernels ({}), {}{}",
       config.model.name, session.store().parameters().size(), mebibytes(arena), mebibytes(rest),
       mebibytes(static_cast<size_t>(setup_.loader->bytes())), cpu_context().threads(),
-      cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text()));
+      cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text(),
+      config.precision == Precision::float32 ? "" : ", " + config.precision.text()));
   setup_.print("memory: " + headroom_text(setup_.run, static_cast<int64_t>(held_bytes_)));
   if (!setup_.budget.empty()) setup_.print("memory: " + setup_.budget);
   setup_.print(libraries_text());

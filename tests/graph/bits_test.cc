@@ -211,6 +211,54 @@ TEST(BitsOfSessions, AnyNumberOfLoaderWorkersGivesTheBitsOfEagerMode) {
   expect_same_for_any_workers("resnet20", 0, long_tests() ? 50 : 9);
 }
 
+Config precise(Precision precision) {
+  Config config;
+  config.seed = 11;
+  config.threads = 2;
+  config.data.batch = 8;
+  config.model.name = "cnn_bn";
+  config.model.widths = {8, 8, 16, 16};
+  config.optimizer.lr = 0.05;
+  config.train.accumulate = 2;
+  config.precision = precision;
+  return config;
+}
+
+TEST(BitsOfSessions, SixteenBitsGiveTheBitsOfEagerModeForAnyThreadsAndWorkers) {
+  Config config = precise(Precision::bf16);
+  config.mode = Mode::kEager;
+  const std::vector<float> expected = train_session(config, 0, 10);
+  config.mode = Mode::kGraph;
+  for (const int threads : {1, 2, 3}) {
+    config.threads = threads;
+    EXPECT_TRUE(same_bits(train_session(config, threads, 10), expected)) << threads;
+  }
+  EXPECT_FALSE(same_bits(train_session(precise(Precision::float32), 0, 10), expected));
+}
+
+// Rounding to 8 or 11 bits changes losses by far less than training does.
+TEST(BitsOfSessions, SixteenBitsTrainLikeFloat32) {
+  const auto losses = [](const char* model, DType precision) {
+    ZooStep step(model, testing_zoo::small_options(model), 16, precision);
+    Compiled compiled(step.function(), {});
+    std::vector<float> seen;
+    for (int i = 0; i < 20; ++i)  // the same images in every step
+      seen.push_back(compiled.call(step.arguments(0))[0].item<float>());
+    return seen;
+  };
+  for (const char* model : {"cnn_bn", "resnet20", "mobilenet_v3_small"}) {
+    const std::vector<float> wide = losses(model, DType::f32);
+    for (const DType precision : {DType::bf16, DType::f16}) {
+      const std::vector<float> half = losses(model, precision);
+      double apart = 0;
+      for (size_t i = 0; i < half.size(); ++i)
+        apart += std::abs(half[i] - wide[i]) / static_cast<double>(half.size());
+      EXPECT_LT(apart, precision == DType::bf16 ? 0.05 : 0.02) << model;
+      EXPECT_LT(half.back(), 0.7f * half.front()) << model;
+    }
+  }
+}
+
 class InstructionSets : public SameBits {};
 
 TEST_F(InstructionSets, NetworksTrainToTheSameBits) {
@@ -220,6 +268,8 @@ TEST_F(InstructionSets, NetworksTrainToTheSameBits) {
         "shufflenet_v2_x1_0", "regnet_y_400mf", "convnext_atto"}) {
     const ModelOptions options = testing_zoo::small_options(model);
     record(model, train({model, options, 3, 2}, {}, long_tests() ? 50 : 2));
+    record(std::string(model) + " bf16",
+           train({model, options, 3, 2, DType::bf16}, {}, long_tests() ? 50 : 2));
   }
 }
 

@@ -12,22 +12,6 @@ class CudaGradients : public OnGpu {};
 
 const Device kGpu{DeviceKind::gpu, 0};
 
-// Returns max |a - b| / max |a|, the largest of all results.
-double distance(const std::vector<std::vector<double>>& a,
-                const std::vector<std::vector<double>>& b) {
-  double worst = 0;
-  for (size_t k = 0; k < a.size(); ++k) {
-    double difference = 0, largest = 1e-30;
-    if (a[k].size() != b[k].size()) return INFINITY;
-    for (size_t i = 0; i < a[k].size(); ++i) {
-      difference = std::max(difference, std::abs(a[k][i] - b[k][i]));
-      largest = std::max(largest, std::abs(a[k][i]));
-    }
-    worst = std::max(worst, difference / largest);
-  }
-  return a.size() == b.size() ? worst : INFINITY;
-}
-
 // Returns the gradients of the function, then its values.
 std::vector<std::vector<double>> all_of(const Function& f, const Tensors& inputs) {
   std::vector<std::vector<double>> all = slopes_of(f, inputs);
@@ -52,6 +36,28 @@ TEST_F(CudaGradients, OfEveryOpAreThoseOfTheCpu) {
     const auto part = [&](const Tensors& t) { return compiled(t)[0]; };
     EXPECT_EQ(all_of(part, c.inputs), found) << c.name;
   }
+}
+
+// The sums of a GPU have another order, which may round to the neighbour.
+TEST_F(CudaGradients, OfSixteenBitsAreThoseOfTheCpu) {
+  const std::vector<Case> here = cases();
+  const DeviceScope scope(kGpu);
+  const std::vector<Case> there = cases();
+  for (const DType half : {DType::bf16, DType::f16})
+    for (size_t i = 0; i < here.size(); ++i) {
+      const Case& c = there[i];
+      std::vector<std::vector<double>> right;
+      {
+        const DeviceScope cpu(Device{});
+        right = in_half(here[i].f, here[i].inputs, half);
+      }
+      const auto found = in_half(c.f, c.inputs, half);
+      EXPECT_LE(distance(right, found), half == DType::bf16 ? 0x1p-6 : 0x1p-9)
+          << c.name << " " << name_of(half);
+      auto compiled = compile([&](const Tensors& t) { return Tensors{c.f(t)}; });
+      const auto part = [&](const Tensors& t) { return compiled(t)[0]; };
+      EXPECT_EQ(in_half(part, c.inputs, half), found) << c.name << " " << name_of(half);
+    }
 }
 
 TEST_F(CudaGradients, ANanIsWhereTheCpuHasIt) {

@@ -238,7 +238,7 @@ inline std::vector<Case> layer_cases() {
       {"mse", [](In t) { return mse(t[0], t[1]); }, {in.x, in.y}},
       {"bce", [](In t) { return bce_with_logits(t[0], t[1]); }, {in.x, in.y}},
       {"max_pool2d",
-       [](In t) { return exp(max_pool2d(t[0], {.kernel = 2})); },
+       [](In t) { return exp(max_pool2d(t[0], {.kernel = 2}) * 0.5); },
        {spread({2, 6, 6, 2})},
        Second::error},
   };
@@ -247,13 +247,18 @@ inline std::vector<Case> layer_cases() {
 inline std::vector<Case> norm_cases() {
   const Inputs in;
   // Buffers of a store, because a captured step updates them.
-  const auto store = std::make_shared<Store>(1, DType::f64);
-  const Tensor mean = store->buffer("mean", {4}, Initializer::zeros());
-  const Tensor variance = store->buffer("variance", {4}, Initializer::ones());
-  const auto batch = [=](bool training) {
-    return [=, kept = store](In t) {
+  const auto statistics = [](DType dtype) {
+    const auto store = std::make_shared<Store>(1, dtype);
+    store->buffer("mean", {4}, Initializer::zeros());
+    store->buffer("variance", {4}, Initializer::ones());
+    return store;
+  };
+  const auto batch = [exact = statistics(DType::f64), wide = statistics(DType::f32)](bool training) {
+    return [=](In t) {
       const TrainingScope scope(training);
-      return batch_norm(t[0], t[1], t[2], mean, variance, {.momentum = 0});
+      const Store& store = t[0].dtype() == DType::f64 ? *exact : *wide;
+      return batch_norm(t[0], t[1], t[2], store.find("mean"), store.find("variance"),
+                        {.momentum = 0});
     };
   };
   return {
@@ -291,6 +296,39 @@ inline std::vector<std::vector<double>> slopes_of(const Function& f, const Tenso
   std::vector<std::vector<double>> values;
   for (const Tensor& slope : gradients(y, leaves, normal(y.shape(), 99)))
     values.push_back(slope.to_vector<double>());
+  return values;
+}
+
+// Returns max |a - b| / max |a|, the largest of all results.
+inline double distance(const std::vector<std::vector<double>>& a,
+                       const std::vector<std::vector<double>>& b) {
+  double worst = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    double difference = 0, largest = 1e-30;
+    if (a[k].size() != b[k].size()) return INFINITY;
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      difference = std::max(difference, std::abs(a[k][i] - b[k][i]));
+      largest = std::max(largest, std::abs(a[k][i]));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return a.size() == b.size() ? worst : INFINITY;
+}
+
+// Returns the gradients of the function of inputs rounded to 16 bits, then its values.
+inline std::vector<std::vector<double>> in_half(const Function& f, const Tensors& inputs,
+                                                DType half) {
+  Tensors all, wrt;
+  for (const Tensor& x : inputs) {
+    all.push_back(is_float(x.dtype()) ? requires_grad(cast(x, half)) : x);
+    if (is_float(x.dtype())) wrt.push_back(all.back());
+  }
+  const Tensor y = f(all);
+  Tensors results = gradients(y, wrt, cast(normal(y.shape(), 99), y.dtype()));
+  results.push_back(y);
+  std::vector<std::vector<double>> values;
+  for (const Tensor& x : results)
+    values.push_back(cast(detach(x), DType::f64).to_vector<double>());
   return values;
 }
 

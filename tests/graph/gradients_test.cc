@@ -37,6 +37,22 @@ TEST(Gradients, OfACompiledPartHaveTheBitsOfEagerCode) {
   }
 }
 
+TEST(Gradients, OfSixteenBitsHaveTheBitsOfEagerCodeAndAreNearFloat64) {
+  for (const DType half : {DType::bf16, DType::f16})
+    for (const Case& c : cases()) {
+      auto compiled = compile([&](const Tensors& t) { return Tensors{c.f(t)}; });
+      const auto part = [&](const Tensors& t) { return compiled(t)[0]; };
+      const auto found = in_half(c.f, c.inputs, half);
+      EXPECT_EQ(in_half(part, c.inputs, half), found) << c.name << " " << name_of(half);
+      Tensors rounded;
+      for (const Tensor& x : c.inputs)
+        rounded.push_back(is_float(x.dtype()) ? cast(cast(x, half), DType::f64) : x);
+      EXPECT_LE(distance(in_half(c.f, rounded, DType::f64), found),
+                half == DType::bf16 ? 0x1p-5 : 0x1p-8)
+          << c.name << " " << name_of(half);
+    }
+}
+
 TEST(Gradients, OfACompiledPartInACompiledStepHaveTheBitsOfEagerCode) {
   for (const Case& c : cases()) {
     auto inner = compile([&](const Tensors& t) { return Tensors{c.f(t)}; });

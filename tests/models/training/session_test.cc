@@ -47,6 +47,22 @@ TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
   }
 }
 
+// Scratch of float32 copies included.
+TEST(Plan, SixteenBitsNeedAboutHalfTheArena) {
+  const auto arena = [](const char* model, Precision precision) {
+    Config config = small_config(model, {}, 128);
+    config.precision = precision;
+    Session session(config, Device{}, {32, 32, 3},
+                    {std::vector<float>(3, 0.5f), std::vector<float>(3, 0.25f)});
+    return static_cast<double>(session.train_step(128).compiled_graph()->arena_bytes());
+  };
+  const auto share = [&](const char* model) {
+    return arena(model, Precision::bf16) / arena(model, Precision::float32);
+  };
+  EXPECT_LE(share("resnet20"), 0.55);
+  EXPECT_LE(share("resnet18_cifar"), 0.62);
+}
+
 // Compares, to the byte, the memory allocated while a session is made, run and evaluated. The order
 // of a shuffled epoch is listed too, but it is in the heap.
 void expect_planned_is_measured(const std::string& model) {
