@@ -16,6 +16,76 @@ struct PrecompiledProgram {
   constexpr bool operator==(const PrecompiledProgram&) const = default;
 };
 
+// Removes roundings to 16 bits that change nothing from a program: of a value that is such a number
+// already, and, if the result is rounded in the end, below ops that only choose or negate, as
+// rounding is monotonic: round(max(round(x), 0)) is round(max(x, 0)).
+class NeededRoundings {
+ public:
+  // `code` has `length` instructions, which write the registers from `inputs` on; `op` rounds.
+  // is_half[k]: input k has numbers of that type. rounded: the result will be rounded.
+  constexpr NeededRoundings(const Instruction* given, int length, int inputs, int result,
+                            ScalarOp op, const bool* is_half, bool rounded)
+      : result(result), inputs_(inputs), op_(op), is_half_(is_half) {
+    for (int j = 0; j < length; ++j) code[j] = given[j];
+    for (int j = 0; j < length; ++j)
+      for (uint8_t* operand : {&code[j].a, &code[j].b, &code[j].c}) *operand = skipped(*operand);
+    this->result = skipped(this->result);
+    count_uses(this->result);
+    if (rounded) this->result = absorbed(static_cast<uint8_t>(this->result));
+  }
+
+  Instruction code[kMaxScalarRegisters] = {};
+  int result;
+
+ private:
+  constexpr bool is_input(int r) const { return r < inputs_; }
+  constexpr Instruction& made(int r) { return code[r - inputs_]; }
+
+  constexpr bool is_number(int r) {
+    if (is_input(r)) return is_half_[r];
+    const Instruction& in = made(r);
+    if (in.op == op_ || in.op == ScalarOp::greater || in.op == ScalarOp::less_equal) return true;
+    if (in.op == ScalarOp::constant) {
+      const auto value = static_cast<float>(in.value);
+      return value == (op_ == ScalarOp::bfloat16 ? static_cast<float>(bfloat16(value))
+                                                 : static_cast<float>(float16(value)));
+    }
+    if (in.op == ScalarOp::max || in.op == ScalarOp::min)
+      return is_number(in.a) && is_number(in.b);
+    if (in.op == ScalarOp::select) return is_number(in.b) && is_number(in.c);
+    return (in.op == ScalarOp::neg || in.op == ScalarOp::abs) && is_number(in.a);
+  }
+  constexpr uint8_t skipped(int r) {
+    while (!is_input(r) && (made(r).op == ScalarOp::float32 ||
+                            (made(r).op == op_ && is_number(made(r).a))))
+      r = made(r).a;
+    return static_cast<uint8_t>(r);
+  }
+  constexpr void count_uses(int r) {
+    if (uses_[r]++ > 0 || is_input(r)) return;
+    const Instruction in = made(r);
+    const int operands = operand_count(in.op);
+    if (operands > 0) count_uses(in.a);
+    if (operands > 1) count_uses(in.b);
+    if (operands > 2) count_uses(in.c);
+  }
+  constexpr uint8_t absorbed(uint8_t r) {
+    if (is_input(r) || uses_[r] > 1) return r;
+    Instruction& in = made(r);
+    if (in.op == op_) return absorbed(in.a);
+    const bool bounds = in.op == ScalarOp::max || in.op == ScalarOp::min;
+    if (bounds || in.op == ScalarOp::neg || in.op == ScalarOp::abs) in.a = absorbed(in.a);
+    if (bounds || in.op == ScalarOp::select) in.b = absorbed(in.b);
+    if (in.op == ScalarOp::select) in.c = absorbed(in.c);
+    return r;
+  }
+
+  int inputs_;
+  ScalarOp op_;
+  const bool* is_half_;
+  int uses_[2 * kMaxScalarRegisters] = {};
+};
+
 enum class Constants : uint8_t { constants, inputs };
 
 // Converts a program to that form; constants stay constants or become inputs.
@@ -81,33 +151,54 @@ struct PrecompiledPrograms {
     bool of_output;  // else a function of its input
   };
 
-  static constexpr int kMax = 144;
-  // The common programs are first; only they have compiled code for GPUs.
+  static constexpr int kMax = 240;
+  // The common programs are first; only they have compiled code for GPUs. Those that round values to
+  // bfloat16 between stages are last.
   int count = 0, common = 0;
   PrecompiledProgram list[kMax];
+  bool rounds = false;  // whether add() rounds after each stage
 
   constexpr const PrecompiledProgram* begin() const { return list; }
   constexpr const PrecompiledProgram* end() const { return list + count; }
+
+  // A value that separate ops would store.
+  constexpr Scalar stored(Scalar x) const {
+    return rounds ? stages::push(ScalarOp::bfloat16, x) : x;
+  }
 
   // Adds the chain of `stages`, applied to one input; stages may add inputs.
   template <class... S>
   constexpr void add(S... stages) {
     stages::Draft draft{.inputs = 1};
     Scalar y(&draft, 0);
-    ((y = stages(y)), ...);
-    const CanonicalForm form(draft.code, kMaxScalarRegisters, y.at);
+    ((y = stored(stages(y))), ...);
+    if (!rounds) return add(CanonicalForm(draft.code, kMaxScalarRegisters, y.at));
+    bool is_half[kMaxScalarRegisters];
+    for (bool& half : is_half) half = true;
+    const NeededRoundings needed(draft.code, draft.length, kMaxScalarRegisters, y.at,
+                                 ScalarOp::bfloat16, is_half, true);
+    add(CanonicalForm(needed.code, kMaxScalarRegisters, needed.result));
+  }
+  constexpr void add(const CanonicalForm& form) {
     if (!form.fits) throw "a precompiled program is too long";
+    for (const PrecompiledProgram& known : *this)
+      if (rounds && known == form.program) return;
     list[count++] = form.program;
   }
 
-  static constexpr auto of(Gradient gradient) {
+  constexpr auto of(Gradient gradient) const {
     return [=](Scalar y) { return gradient(y, y.input()); };
+  }
+  // x + norm(another input)
+  constexpr auto plus_norm() const {
+    return [this](Scalar x) { return x + stored(stages::norm(x.input())); };
   }
   // Adds `gradient` of the chain `before`, which is recomputed; dy is an input or a sum of two.
   template <class... S>
   constexpr void add_gradients(Gradient gradient, S... before) {
     add(before..., of(gradient));
-    add(before..., [=](Scalar y) { return gradient(y, plus(y.input())); });
+    add(before...,
+        [=, this](Scalar y) { return gradient(y, stored(stages::plus(y.input()))); });
   }
   template <class... S>
   constexpr void add_gradients(const Activation& one, S... before) {
@@ -131,11 +222,31 @@ struct PrecompiledPrograms {
   }
   // Adds programs that precede sums and norms.
   constexpr void add_before(const Activation& one) {
-    add(one.forward, stages::plus_norm);
+    add(one.forward, plus_norm());
     if (one.of_output) add_gradients(one);
-    add([=](Scalar y) {
-      return one.gradient(y, batch_norm_grad(y.input(), one.of_output ? y : y.input()));
+    add([=, this](Scalar y) {
+      return one.gradient(y, stored(batch_norm_grad(y.input(), one.of_output ? y : y.input())));
     });
+  }
+  // Adds sums and norms, and all with ReLU.
+  constexpr void add_sums_and_relu() {
+    using namespace stages;
+    constexpr Activation kRelu = {relu, relu_grad, true};
+    add(plus);   // bias
+    add(times);  // scale_channels
+    add(minus);
+    add(plus, plus);
+    add(times, plus);  // layer_scale
+    add(norm);
+    add(norm, plus);
+    add(norm, times, plus);  // stochastic_depth
+    add(of(stages::batch_norm_grad));
+    add(of(stages::batch_norm_grad), onto);
+    add(of(norm_grad));
+    add(norm, plus_norm(), relu);
+    add_gradients(relu_grad, norm, plus_norm(), relu);
+    add_common(kRelu);
+    add_after_sums(kRelu);
   }
 };
 
@@ -143,32 +254,18 @@ constexpr PrecompiledPrograms all_precompiled_programs() {
   using namespace stages;
   using Activation = PrecompiledPrograms::Activation;
   PrecompiledPrograms all;
-  all.add(plus);   // bias
-  all.add(times);  // scale_channels
-  all.add(minus);
-  all.add(plus, plus);
-  all.add(times, plus);  // layer_scale
-  all.add(norm);
-  all.add(norm, plus);
-  all.add(norm, times, plus);  // stochastic_depth
-  all.add(all.of(batch_norm_grad));
-  all.add(all.of(batch_norm_grad), onto);
-  all.add(all.of(norm_grad));
-  all.add(norm, plus_norm, relu);
-  all.add_gradients(relu_grad, norm, plus_norm, relu);
   constexpr Activation kRelu = {relu, relu_grad, true};
   constexpr Activation kOthers[] = {{relu6, relu6_grad, true}, {hard_swish, hard_swish_grad, false},
                                     {silu, silu_grad, false},  {gelu, gelu_grad, false},
                                     {elu, elu_grad, false},    {mish, mish_grad, false}};
   constexpr Activation kGates[] = {{sigmoid, sigmoid_grad, true},
                                    {hard_sigmoid, hard_sigmoid_grad, true}};
+  all.add_sums_and_relu();
   for (const Activation& gate : kGates) {
     all.add(gate.forward);
     all.add(plus, gate.forward);
     all.add(all.of(gate.gradient));
   }
-  all.add_common(kRelu);
-  all.add_after_sums(kRelu);
   for (const Activation& one : kOthers) all.add_common(one);
   all.common = all.count;
   all.add_before(kRelu);
@@ -181,6 +278,10 @@ constexpr PrecompiledPrograms all_precompiled_programs() {
   all.add_after_sums(kLeaky);
   all.add_before(kLeaky);
   all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // gradient of prelu's slope
+  all.rounds = true;
+  all.add_sums_and_relu();
+  all.add_before(kRelu);
+  for (int k = 0; k < 4; ++k) all.add_common(kOthers[k]);
   return all;
 }
 

@@ -54,28 +54,29 @@ void gather(const S* x, const Broadcast& broadcast, int64_t first, int64_t count
   }
 }
 
-// Returns the program without a last instruction that storing a result of type `to` does anyway.
-ScalarProgram without_last_rounding(const ScalarProgram& p, DType to) {
-  if (p.code.empty() || p.code.back().op < ScalarOp::float32) return p;
-  if (result_type(p, DType::f32) != to) return p;
-  const int from = p.code.back().a;
-  return from >= p.inputs ? live_part(p, from) : from == 0 ? ScalarProgram{p.inputs, {}} : p;
+const HalfMicrokernels& half_microkernels_here() {
+  return TESSERA_SELECT_MICROKERNELS(half_microkernels);
 }
 
-void from_half(DType type, const void* x, int64_t first, int64_t n, float* y) {
-  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+void widen(DType type, const void* x, int64_t first, int64_t n, float* y) {
   if (type == DType::bf16)
-    half.from_bf16(static_cast<const bfloat16*>(x) + first, n, y);
+    half_microkernels_here().bf16.widen(static_cast<const bfloat16*>(x) + first, n, y);
   else
-    half.from_f16(static_cast<const float16*>(x) + first, n, y);
+    half_microkernels_here().f16.widen(static_cast<const float16*>(x) + first, n, y);
 }
 
-void to_half(DType type, const float* x, int64_t n, void* y) {
-  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+void narrow(DType type, const float* x, int64_t n, void* y) {
   if (type == DType::bf16)
-    half.to_bf16(x, n, static_cast<bfloat16*>(y));
+    half_microkernels_here().bf16.narrow(x, n, static_cast<bfloat16*>(y));
   else
-    half.to_f16(x, n, static_cast<float16*>(y));
+    half_microkernels_here().f16.narrow(x, n, static_cast<float16*>(y));
+}
+
+void round_to(DType type, const float* x, int64_t n, float* y) {
+  if (type == DType::bf16)
+    half_microkernels_here().bf16.round(x, n, y);
+  else
+    half_microkernels_here().f16.round(x, n, y);
 }
 
 // Calls fn with the input as an array of the type that it is stored in.
@@ -95,7 +96,7 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
                              std::span<const Broadcast> broadcasts, int64_t total,
                              const PointwiseOptions& options)
     : dtype_(dtype), result_(options.result.value_or(dtype)) {
-  const ScalarProgram program = without_last_rounding(given, result_);
+  const ScalarProgram program = without_outer_roundings(given, broadcasts, total, options);
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
   PrecompiledMatch match;
@@ -113,16 +114,56 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
       if ((source >= program.inputs) != constants) continue;
       const auto at = static_cast<size_t>(source);
       inputs_[k] = constants ? constant_input(program, source)
-                             : prepare_input({.source = static_cast<uint8_t>(source),
+                             : prepare_input({.read = round_inputs_ >> source & 1 ? Read::rounded
+                                                                                   : Read::full,
+                                              .source = static_cast<uint8_t>(source),
                                               .stored = options.inputs.empty() ? dtype
                                                                                : options.inputs[at],
                                               .broadcast = broadcasts[at]},
                                              total);
     }
-  single_segment_ = is_precompiled() && periods_.size() <= 1 && !is_half(result_);
-  for (const Input& input : inputs_)
-    single_segment_ =
-        single_segment_ && input.read != Read::gathered && input.read != Read::converted;
+  single_segment_ =
+      is_precompiled() && periods_.size() <= 1 && !is_half(result_) && !is_half(rounded_);
+  for (const Input& input : inputs_) single_segment_ = single_segment_ && !fills_block(input.read);
+}
+
+// Returns the program without the roundings to 16 bits that are done block by block: of the result,
+// and of inputs that are read only rounded.
+ScalarProgram PointwisePlan::without_outer_roundings(const ScalarProgram& p,
+                                                     std::span<const Broadcast> broadcasts,
+                                                     int64_t total,
+                                                     const PointwiseOptions& options) {
+  if (p.registers() > kMaxScalarRegisters) return p;
+  const auto rounds_to = [&](ScalarOp op) {
+    return std::ranges::any_of(p.code, [&](const Instruction& in) { return in.op == op; });
+  };
+  const bool bf16 = rounds_to(ScalarOp::bfloat16), f16 = rounds_to(ScalarOp::float16);
+  if ((bf16 == f16 && !rounds_to(ScalarOp::float32)) || (bf16 && f16)) return p;
+  const ScalarOp op = f16 ? ScalarOp::float16 : ScalarOp::bfloat16;
+  const DType type = f16 ? DType::f16 : DType::bf16;
+  const bool last = p.code.back().op == op;
+  if (last && result_ != type) rounded_ = type;
+  bool numbers[kMaxScalarRegisters] = {};
+  for (size_t k = 0; k < options.inputs.size(); ++k) numbers[k] = options.inputs[k] == type;
+  // An input that is read only rounded has numbers of 16 bits for the rest of the program.
+  for (int k = 0; k < p.inputs; ++k) {
+    const auto [repeat, period] = broadcasts[static_cast<size_t>(k)];
+    bool only = repeat == 1 && period >= total && !numbers[k];
+    bool read = false;
+    for (const Instruction& in : p.code)
+      for (int o = 0; o < operand_count(in.op); ++o)
+        if ((o == 0 ? in.a : o == 1 ? in.b : in.c) == k) read = true, only = only && in.op == op;
+    if (only && read) numbers[k] = true, round_inputs_ |= 1u << k, round_inputs_to_ = type;
+  }
+  const NeededRoundings needed(p.code.data(), static_cast<int>(p.code.size()), p.inputs,
+                               last ? p.code.back().a : p.result(), op, numbers,
+                               last || result_ == type);
+  if (needed.result > 0 && needed.result < p.inputs) {  // no program: another input as it is
+    rounded_ = DType::f32, round_inputs_ = 0;
+    return p;
+  }
+  if (needed.result == 0) return {p.inputs, {}};
+  return live_part({p.inputs, {needed.code, needed.code + p.code.size()}}, needed.result);
 }
 
 // Decides how an input is read.
@@ -130,7 +171,7 @@ PointwisePlan::Input PointwisePlan::prepare_input(Input input, int64_t total) {
   const auto [repeat, period] = input.broadcast;
   if (repeat == 1 && period >= total) {
     if (is_half(input.stored)) input.read = Read::converted;
-    return input;
+    return input;  // or rounded
   }
   input.read = Read::gathered;
   if (period == 1) {
@@ -291,11 +332,12 @@ class PointwiseRun::Segments {
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
       access_[k] = plan_.inputs_[k].read == Read::scalar ? PointwiseAccess::broadcast
                                                          : PointwiseAccess::linear;
-      if (!fills_block(k)) continue;
+      if (!PointwisePlan::fills_block(plan_.inputs_[k].read)) continue;
       gathered_[k] = blocks_[block++], held_[k] = -1;
       longest_ = std::min(longest_, kPointwiseBlock<T>);
     }
-    if (is_half(plan_.result_)) longest_ = std::min(longest_, kPointwiseBlock<T>);
+    if (is_half(plan_.result_) || is_half(plan_.rounded_))
+      longest_ = std::min(longest_, kPointwiseBlock<T>);
     for (const auto& [at, value] : plan_.constants_)
       std::fill_n(blocks_[at], std::min(count, kPointwiseBlock<T>), static_cast<T>(value));
   }
@@ -312,7 +354,7 @@ class PointwiseRun::Segments {
         if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, y);
       if (!plan_.is_precompiled()) interpret(program, blocks_, in_, n, y);
       if constexpr (std::is_same_v<T, float>)
-        if (is_half(plan_.result_)) to_half(plan_.result_, y, n, out_);
+        finish(y, n);
       move_on(n);
     }
   }
@@ -320,13 +362,14 @@ class PointwiseRun::Segments {
  private:
   using Read = PointwisePlan::Read;
 
-  bool fills_block(size_t k) const {
-    return plan_.inputs_[k].read == Read::gathered || plan_.inputs_[k].read == Read::converted;
+  void finish(float* y, int64_t n) {
+    if (is_half(plan_.result_)) narrow(plan_.result_, y, n, out_);
+    if (is_half(plan_.rounded_)) round_to(plan_.rounded_, y, n, y);
   }
 
   int64_t length() const {
     int64_t n = end_ - first_;
-    if (is_half(plan_.result_)) n = std::min(n, longest_);
+    if (is_half(plan_.result_) || is_half(plan_.rounded_)) n = std::min(n, longest_);
     for (size_t g = 0; g < plan_.periods_.size(); ++g) {
       const auto [period, padded] = plan_.periods_[g];
       const int64_t left = period - phase_[g];
@@ -334,7 +377,7 @@ class PointwiseRun::Segments {
     }
     for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
       const PointwisePlan::Input& input = plan_.inputs_[k];
-      if (input.read == Read::converted) n = std::min(n, longest_);
+      if (input.read == Read::converted || input.read == Read::rounded) n = std::min(n, longest_);
       if (input.read != Read::gathered) continue;
       const int64_t run = input.broadcast.repeat - first_ % input.broadcast.repeat;
       n = std::min(n, plan_.is_precompiled() && run >= kShortestPeriod ? run : longest_);
@@ -349,15 +392,22 @@ class PointwiseRun::Segments {
       return visit_stored<T>(input.stored, run_.inputs_[k],
                              [&](const auto* x) { fill(k, x, n); });
     if constexpr (std::is_same_v<T, float>)
-      if (input.read == Read::converted) {
-        from_half(input.stored, run_.inputs_[k], first_, n, gathered_[k]);
-        in_[k] = gathered_[k];
-        return;
-      }
+      if (input.read == Read::converted || input.read == Read::rounded)
+        return convert(k, n);
     const T* x = static_cast<const T*>(run_.inputs_[k]);
     in_[k] = x + (input.read == Read::full     ? first_
                   : input.read == Read::scalar ? 0
                                                : phase_[input.period]);
+  }
+
+  void convert(size_t k, int64_t n) {
+    const PointwisePlan::Input& input = plan_.inputs_[k];
+    if (input.read == Read::converted)
+      widen(input.stored, run_.inputs_[k], first_, n, gathered_[k]);
+    else
+      round_to(plan_.round_inputs_to_, static_cast<const float*>(run_.inputs_[k]) + first_, n,
+               gathered_[k]);
+    in_[k] = gathered_[k];
   }
 
   template <class S>

@@ -33,7 +33,8 @@ class PointwisePlan {
   bool is_precompiled() const { return compiled_ != nullptr; }
   // Returns whether the result is input 0 as it is.
   bool is_identity() const {
-    return !is_precompiled() && steps_.empty() && inputs_[0].stored == result_;
+    return !is_precompiled() && steps_.empty() && inputs_[0].stored == result_ &&
+           inputs_[0].read != Read::rounded && !is_half(rounded_);
   }
 
  private:
@@ -42,6 +43,7 @@ class PointwisePlan {
   enum class Read : uint8_t {
     full,      // the input, at the index of the output
     converted,  // a block, filled from such an input of 16 bits
+    rounded,    // a block, filled from such an input, each value rounded to 16 bits
     cyclic,    // the input, at the index modulo the period
     tiled,     // a padded copy of several periods (a pattern)
     scalar,    // a pattern of one repeated value
@@ -57,6 +59,9 @@ class PointwisePlan {
     double value = 0;     // the value if constant
   };
   static constexpr uint8_t kConstant = 255;
+  static constexpr bool fills_block(Read read) {
+    return read == Read::gathered || read == Read::converted || read == Read::rounded;
+  }
   // The period of one or more inputs. A padded period is followed by kPointwiseStep more elements.
   struct Period {
     int64_t period;
@@ -68,6 +73,9 @@ class PointwisePlan {
     double value;
   };
 
+  ScalarProgram without_outer_roundings(const ScalarProgram& program,
+                                        std::span<const Broadcast> broadcasts, int64_t total,
+                                        const PointwiseOptions& options);
   Input prepare_input(Input input, int64_t total);
   Input constant_input(const ScalarProgram& program, int source);
   bool take_pattern(int64_t length, Input& input);
@@ -75,6 +83,9 @@ class PointwisePlan {
   void interpret(const ScalarProgram& program);
 
   DType dtype_, result_;
+  DType rounded_ = DType::f32;  // the 16 bits to which a float32 result is rounded
+  uint32_t round_inputs_ = 0;   // bit k: input k of the program is rounded as it is read,
+  DType round_inputs_to_ = DType::f32;  // to this
   PointwiseMicrokernels::Precompiled compiled_ = nullptr;
   bool single_segment_ = false;  // compiled code computes a range as one segment
   std::vector<Input> inputs_;

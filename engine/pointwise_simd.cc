@@ -311,12 +311,19 @@ void to_half(const float* x, int64_t n, H* y) {
   }
 }
 
+template <ScalarOp kOp>
+void round_to(const float* x, int64_t n, float* y) {
+  const float* const registers[] = {x};
+  execute<kOp>(InterpretedStep{.op = kOp}, registers, y, n);
+}
+
 }  // namespace
 
 namespace TESSERA_ISA {
 extern const HalfMicrokernels half_microkernels;
-const HalfMicrokernels half_microkernels = {from_half<bfloat16>, to_half<bfloat16>,
-                                            from_half<float16>, to_half<float16>};
+const HalfMicrokernels half_microkernels = {
+    {from_half<bfloat16>, to_half<bfloat16>, round_to<ScalarOp::bfloat16>},
+    {from_half<float16>, to_half<float16>, round_to<ScalarOp::float16>}};
 extern const PointwiseMicrokernels pointwise_microkernels;
 const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), interpret<float>,
                                                       interpret<double>};

@@ -57,11 +57,15 @@ struct PointwiseMicrokernels {
 TESSERA_DECLARE_MICROKERNELS(PointwiseMicrokernels, pointwise_microkernels)
 
 // Convert n elements between 16 bits and float32, rounding as engine/half.h does.
+template <class H>
+struct HalfMicrokernelsOf {
+  void (*widen)(const H* x, int64_t n, float* y);
+  void (*narrow)(const float* x, int64_t n, H* y);
+  void (*round)(const float* x, int64_t n, float* y);  // both; y may be x
+};
 struct HalfMicrokernels {
-  void (*from_bf16)(const bfloat16* x, int64_t n, float* y);
-  void (*to_bf16)(const float* x, int64_t n, bfloat16* y);
-  void (*from_f16)(const float16* x, int64_t n, float* y);
-  void (*to_f16)(const float* x, int64_t n, float16* y);
+  HalfMicrokernelsOf<bfloat16> bf16;
+  HalfMicrokernelsOf<float16> f16;
 };
 TESSERA_DECLARE_MICROKERNELS(HalfMicrokernels, half_microkernels)
 

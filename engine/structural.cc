@@ -288,13 +288,13 @@ template <class From, class To>
 void cast_range(const From* x, int64_t count, To* y) {
   const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
   if constexpr (std::is_same_v<From, bfloat16> && std::is_same_v<To, float>)
-    half.from_bf16(x, count, y);
+    half.bf16.widen(x, count, y);
   else if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>)
-    half.from_f16(x, count, y);
+    half.f16.widen(x, count, y);
   else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>)
-    half.to_bf16(x, count, y);
+    half.bf16.narrow(x, count, y);
   else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>)
-    half.to_f16(x, count, y);
+    half.f16.narrow(x, count, y);
   else
     for (int64_t i = 0; i < count; ++i) y[i] = static_cast<To>(x[i]);
 }

@@ -26,7 +26,7 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      block_moments<T>(ctx.pool(), params, in[0].spec.shape.back(), in[0].as<T>(), out[0].as<T>());
+      block_moments<T>(ctx.pool(), params, in[0].spec.shape.back(), in[0], out[0].as<T>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -37,12 +37,15 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind kind) const override {
+    return kind == DeviceKind::cpu && params.block_rows <= kMaxHalfRows;
+  }
 
   const ChannelBlocks& blocks() const override { return params; }
   void run_block(int64_t block, Buffers in, const Buffer& out) const override {
     visit_float(out.spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      moments_of_block<T>(params, block, in[0].spec.shape.back(), in[0].as<T>(), out.as<T>());
+      moments_of_block<T>(params, block, in[0].spec.shape.back(), in[0], out.as<T>());
     });
   }
 
@@ -71,7 +74,7 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
     const int64_t c = in[0].spec.shape.back();
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      block_gradient_sums<T>(ctx.pool(), params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+      block_gradient_sums<T>(ctx.pool(), params, c, in[0], in[1], in[2].as<T>(),
                              in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
     });
   }
@@ -86,13 +89,16 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind kind) const override {
+    return kind == DeviceKind::cpu && params.block_rows <= kMaxHalfRows;
+  }
 
   const ChannelBlocks& blocks() const override { return params; }
   void run_block(int64_t block, Buffers in, const Buffer& out) const override {
     const int64_t c = in[0].spec.shape.back();
     visit_float(out.spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      gradient_sums_of_block<T>(params, block, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+      gradient_sums_of_block<T>(params, block, c, in[0], in[1], in[2].as<T>(),
                                 in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out.as<T>());
     });
   }

@@ -44,18 +44,31 @@ Tensors reduce_blocks(const Tensor& sums);
 
 // --- the kernels (channel_blocks_cpu.cc), on raw memory ---
 
+// Elements of type T, or of 16 bits, which are converted part by part; then T is float, and blocks
+// have at most kMaxHalfRows rows.
 template <class T>
-void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* x, T* moments);
+struct StoredRows {
+  StoredRows(const T* data) : data(data), dtype(dtype_of<T>) {}
+  StoredRows(const Buffer& buffer) : data(buffer.data), dtype(buffer.spec.dtype) {}
+  const void* data;
+  DType dtype;
+};
+inline constexpr int64_t kMaxHalfRows = 16384;
+
+template <class T>
+void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, StoredRows<T> x, T* moments);
 // stats_stride: elements from one block's mean to the next, 0 or c
 template <class T>
-void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, const T* dy, const T* x,
-                         const T* mean, const T* scale, int64_t stats_stride, T* sums);
+void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, StoredRows<T> dy,
+                         StoredRows<T> x, const T* mean, const T* scale, int64_t stats_stride,
+                         T* sums);
 // Compute one block.
 template <class T>
-void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, const T* x, T* moments);
+void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, StoredRows<T> x, T* moments);
 template <class T>
-void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, const T* dy, const T* x,
-                            const T* mean, const T* scale, int64_t stats_stride, T* sums);
+void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, StoredRows<T> dy,
+                            StoredRows<T> x, const T* mean, const T* scale, int64_t stats_stride,
+                            T* sums);
 // first [c] and second [c] are the sums of the two halves of each block.
 template <class T>
 void reduce_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second);

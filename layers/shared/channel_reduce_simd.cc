@@ -87,12 +87,12 @@ void moments(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2
 
 template <class T, class C>
 void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T* __restrict scale,
-                      int64_t rows, int64_t stride, C c, T* __restrict sums,
+                      int64_t rows, int64_t stride, int64_t x_stride, C c, T* __restrict sums,
                       T* __restrict products) {
   for (int64_t j = 0; j < c; ++j) sums[j] = 0, products[j] = 0;
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2) {
-    const T *x0 = x + r * stride, *x1 = x0 + stride;
+    const T *x0 = x + r * x_stride, *x1 = x0 + x_stride;
     const T *g0 = dy + r * stride, *g1 = g0 + stride;
     for (int64_t j = 0; j < c; ++j) {
       sums[j] += g0[j] + g1[j];
@@ -102,7 +102,7 @@ void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T
   for (; r < rows; ++r) {
     for (int64_t j = 0; j < c; ++j) {
       sums[j] += dy[r * stride + j];
-      products[j] += dy[r * stride + j] * (x[r * stride + j] - mean[j]);
+      products[j] += dy[r * stride + j] * (x[r * x_stride + j] - mean[j]);
     }
   }
   for (int64_t j = 0; j < c; ++j) products[j] *= scale[j];
@@ -110,10 +110,10 @@ void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T
 
 template <class T>
 void gradient_sums(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
-                   int64_t stride, int64_t c, T* sums, T* products) {
+                   int64_t stride, int64_t x_stride, int64_t c, T* sums, T* products) {
   with_channels(c, [&](int64_t first, auto channels) {
-    gradient_sums_of(dy + first, x + first, mean + first, scale + first, rows, stride, channels,
-                     sums + first, products + first);
+    gradient_sums_of(dy + first, x + first, mean + first, scale + first, rows, stride, x_stride,
+                     channels, sums + first, products + first);
   });
 }
 

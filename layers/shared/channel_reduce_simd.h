@@ -16,9 +16,10 @@ struct ChannelMicrokernelsOf {
   void (*sum)(const T* x, int64_t rows, int64_t stride, int64_t c, T* sum);
   // Computes the mean and the sum of squared deviations from it. Requires c <= kMomentChannels.
   void (*moments)(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2);
-  // sums[j] = the sum of dy[r][j], products[j] = the sum of dy[r][j] (x[r][j] - mean[j]) scale[j]
+  // sums[j] = the sum of dy[r][j], products[j] = the sum of dy[r][j] (x[r][j] - mean[j]) scale[j];
+  // the rows of x are x_stride elements apart
   void (*gradient_sums)(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
-                        int64_t stride, int64_t c, T* sums, T* products);
+                        int64_t stride, int64_t x_stride, int64_t c, T* sums, T* products);
 };
 
 struct ChannelMicrokernels {

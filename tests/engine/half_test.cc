@@ -165,6 +165,78 @@ TYPED_TEST(Half, SumsAndMeansAreComputedInFloat32) {
   EXPECT_EQ(sum(x).dtype(), this->kType);
 }
 
+float evaluate(ScalarOp op, float a, float b, float c) {
+  switch (op) {
+    case ScalarOp::add:
+      return a + b;
+    case ScalarOp::mul:
+      return a * b;
+    case ScalarOp::max:
+      return std::isnan(a) || std::isnan(b) ? NAN : a > b ? a : b;
+    case ScalarOp::min:
+      return std::isnan(a) || std::isnan(b) ? NAN : a < b ? a : b;
+    case ScalarOp::greater:
+      return a > b;
+    case ScalarOp::select:
+      return a != 0 ? b : c;
+    case ScalarOp::neg:
+      return -a;
+    case ScalarOp::abs:
+      return std::abs(a);
+    case ScalarOp::bfloat16:
+      return bfloat16(a);
+    case ScalarOp::float16:
+      return float16(a);
+    default:
+      return a;
+  }
+}
+
+// Kernels leave out roundings that change nothing and do others block by block.
+TEST(HalfTypes, ProgramsRoundWhereTheySay) {
+  constexpr ScalarOp kOps[] = {ScalarOp::add,     ScalarOp::mul,    ScalarOp::max, ScalarOp::min,
+                               ScalarOp::greater, ScalarOp::select, ScalarOp::neg, ScalarOp::abs,
+                               ScalarOp::float32};
+  uint32_t state = 1;
+  const auto random = [&](int below) {
+    state ^= state << 13, state ^= state >> 17, state ^= state << 5;
+    return static_cast<int>(state % static_cast<uint32_t>(below));
+  };
+  for (int trial = 0; trial < 1000; ++trial) {
+    const DType half = trial % 2 == 0 ? DType::bf16 : DType::f16;
+    const ScalarOp rounding = half == DType::bf16 ? ScalarOp::bfloat16 : ScalarOp::float16;
+    Tensors inputs;  // whole or a row, 16 bits or float32
+    for (int k = 0; k < 3; ++k) {
+      const Tensor x = normal(k == 0 || random(2) == 0 ? Shape{37, 24} : Shape{24},
+                              static_cast<uint64_t>(random(1000)), DType::f32);
+      inputs.push_back(random(2) == 0 ? cast(x, half) : x);
+    }
+    ScalarBuilder b(3);
+    int last = 0;
+    for (int i = 0, count = 3 + random(10); i < count; ++i) {
+      const ScalarOp op = random(3) == 0 ? rounding : kOps[random(9)];
+      const int registers = 3 + i;
+      last = b.push(op, random(3) == 0 ? random(registers) : registers - 1, random(registers),
+                    random(registers));
+    }
+    ScalarProgram program = b.build(last);
+    const Tensor made = pointwise("random", program, inputs, {}, random(2) == 0 ? half : DType::f32);
+    program = with_result(program, made.dtype());
+    std::vector<std::vector<float>> x;
+    for (const Tensor& input : inputs)
+      x.push_back(cast(expand(input, {37, 24}), DType::f32).to_vector<float>());
+    const auto found = cast(made, DType::f32).to_vector<float>();
+    for (size_t i = 0; i < found.size(); ++i) {
+      std::vector<float> r = {x[0][i], x[1][i], x[2][i]};
+      for (const Instruction& in : program.code)
+        r.push_back(evaluate(in.op, r[in.a], r[in.b], r[in.c]));
+      const float wanted = r[static_cast<size_t>(program.result())];
+      ASSERT_TRUE(same(found[i], wanted) || (found[i] == 0 && wanted == 0))
+          << "trial " << trial << ": " << program.text() << ": " << found[i] << ", not " << wanted;
+    }
+  }
+}
+
 TEST(HalfTypes, MixturesPromoteToFloat32) {
   const Tensor b = ones({2}, DType::bf16), h = ones({2}, DType::f16), f = ones({2});
   EXPECT_EQ((b + b).dtype(), DType::bf16);

@@ -23,7 +23,7 @@ void expect_channels_apart(int64_t rows, int64_t c, int64_t stride) {
   kernels.sum(x.data(), rows, stride, c, sum.data());
   if (c <= kMomentChannels)
     kernels.moments(x.data(), rows, stride, c, means.data(), squares.data());
-  kernels.gradient_sums(dy.data(), x.data(), mean.data(), scale.data(), rows, stride, c,
+  kernels.gradient_sums(dy.data(), x.data(), mean.data(), scale.data(), rows, stride, stride, c,
                         sums.data(), products.data());
   for (size_t j = 0; j < size; ++j) {
     T first = 0, second = 0;
@@ -34,7 +34,7 @@ void expect_channels_apart(int64_t rows, int64_t c, int64_t stride) {
       ASSERT_EQ(means[j], first) << rows << " x " << c << ", channel " << j;
       ASSERT_EQ(squares[j], second) << rows << " x " << c << ", channel " << j;
     }
-    kernels.gradient_sums(&dy[j], &x[j], &mean[j], &scale[j], rows, stride, 1, &first, &second);
+    kernels.gradient_sums(&dy[j], &x[j], &mean[j], &scale[j], rows, stride, stride, 1, &first, &second);
     ASSERT_EQ(sums[j], first) << rows << " x " << c << ", channel " << j;
     ASSERT_EQ(products[j], second) << rows << " x " << c << ", channel " << j;
   }

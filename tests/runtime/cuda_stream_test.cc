@@ -110,7 +110,7 @@ TEST_F(CudaStreams, WhatIsCopiedToTheHostIsThere) {
 }
 
 // Parts of a GPU have separate streams.
-TEST(CudaStreamParts, ACopyBetweenThemComesAfterWhatWasAndBeforeWhatWillBe) {
+TEST(CudaParts, ACopyBetweenThemComesAfterWhatWasAndBeforeWhatWillBe) {
   if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
   const GpuSchedule schedule("lazy");
   configure_devices({{"gpu:0", 2, 4 * kBytes}});

@@ -93,9 +93,6 @@ struct FusedScratch {
     for (size_t r = 0; r < fusion.consumers.size(); ++r)
       counters[r] =
           layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
-    const size_t begin = fusion.consumers_begin();
-    for (size_t k = begin; k < in.size(); ++k)
-      if (is_half(in[k].dtype)) consumer_in[k - begin] = floats(in[k]);
     if (computes_input(fusion, in) && !takes_prologue) first = floats(in[0]);
     if (is_half(in[1].dtype)) second = floats(in[1]);
     if (is_half(out.dtype)) result = floats(out);
@@ -106,7 +103,6 @@ struct FusedScratch {
 
   ScratchLayout layout;
   int32_t* counters[Readers::kMax] = {};
-  char* consumer_in[Readers::kMax * Readers::kMaxInputs] = {};  // null: read as it is
   char *first = nullptr, *second = nullptr, *result = nullptr;
 };
 
@@ -144,7 +140,7 @@ class FusedKernel final : public Kernel {
               EpilogueRun(store_, {}, result, out[0]),
               {},
               {}};
-    start_readers(ctx, call, in, out, result, parts);
+    start_readers(call, in, out, result, parts);
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
     if (!prologue_.is_identity() && takes_prologue_) {
@@ -186,19 +182,17 @@ class FusedKernel final : public Kernel {
     return wide;
   }
 
-  void start_readers(Context& ctx, Call& call, Buffers in, Buffers out, const Buffer& result,
+  void start_readers(Call& call, Buffers in, Buffers out, const Buffer& result,
                      const FusedScratch& parts) const {
     call.consumers.size = fusion_.consumers.size();
     call.consumers.channels = out[0].spec.shape.back();
-    const size_t begin = fusion_.consumers_begin();
-    size_t at = begin;
+    size_t at = fusion_.consumers_begin();
     for (size_t r = 0; r < fusion_.consumers.size(); ++r) {
       const BlockwiseOp& op = blockwise(fusion_.consumers[r]);
       const auto count = static_cast<size_t>(fusion_.consumers[r].inputs);
       Buffer* inputs = call.consumer_in[r];
       inputs[0] = result;
-      for (size_t k = 1; k < count; ++k, ++at)
-        inputs[k] = in_float32(ctx, in[at], parts.consumer_in[at - begin]);
+      for (size_t k = 1; k < count; ++k) inputs[k] = in[at++];
       call.consumers.all[r].emplace(op, Buffers(inputs, count), out[1 + r], parts.counters[r]);
     }
   }
@@ -277,6 +271,9 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
       consumer_in.size() > Readers::kMaxInputs || consumer_in[0].shape != result.shape ||
       consumer_in[0].dtype != result.dtype ||
       op->blocks().rows * result.shape.back() != result.shape.elements())
+    return std::nullopt;
+  const auto half = [](const TensorSpec& spec) { return is_half(spec.dtype); };
+  if (std::ranges::any_of(consumer_in, half) && !consumer->takes_half(DeviceKind::cpu))
     return std::nullopt;
   ExtendedFusion extended{own, {}};
   const int inputs = static_cast<int>(consumer_in.size());
