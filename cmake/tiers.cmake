@@ -10,7 +10,7 @@ function(tessera_options target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>
-    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Xcompiler=-Wall,-Wextra>
+    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_STRICT}>>:-Xcompiler=-Werror -Werror=all-warnings>)
 endfunction()
 

@@ -197,7 +197,7 @@ template <class V>
   return ((a == 1) | (b == 0) | ((base == 1) & (size == infinity))) ? one : y;
 }
 
-// x rounded to the numbers of bfloat16, as bfloat16(x) does (engine/half.h).
+// x rounded to the numbers of bfloat16, as bfloat16(x) does (engine/dtype.h).
 template <class V>
 [[gnu::always_inline]] inline V bfloat16_of(V x) {
   using B = BitsOf<V>;
@@ -220,8 +220,17 @@ template <class V>
   return x != x ? x : y;
 }
 
-inline double bfloat16_of(double x) { return x; }  // programs in float64 do not round to 16 bits
-inline double float16_of(double x) { return x; }
+// Rounds to odd, so that rounding to 16 bits after it rounds once (engine/dtype.h).
+inline float odd_float_of(double x) {
+  const auto near = static_cast<float>(x);
+  const auto back = static_cast<double>(near);
+  const auto bits = __builtin_bit_cast(uint32_t, near);
+  if (back == x || x != x || (bits & 1) != 0) return near;
+  const bool above = x < 0 ? back < x : back > x;
+  return __builtin_bit_cast(float, above ? bits - 1 : (bits | (x < 0 ? 0x80000000u : 0u)) + 1);
+}
+inline double bfloat16_of(double x) { return static_cast<double>(bfloat16_of(odd_float_of(x))); }
+inline double float16_of(double x) { return static_cast<double>(float16_of(odd_float_of(x))); }
 inline double exp_of(double x) { return std::exp(x); }
 inline double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 inline double erf_of(double x) { return std::erf(x); }

@@ -35,7 +35,8 @@ const KernelCache::Entry& KernelCache::find(const OpPtr& op, const Specs& in, Co
       return entry;
     }
   const Algorithm chosen = choose_algorithm(*op, in, target);
-  Entry made{hash, op, in, &ctx, target, prepare_kernel(*op, in, ctx, chosen), chosen.scratch_bytes, now_};
+  Entry made{hash, op, in, &ctx, target, prepare_kernel(*op, in, ctx, chosen), chosen.scratch_bytes,
+             now_};
   if (set.size() < kWays) return set.emplace_back(std::move(made));
   const auto oldest = std::min_element(
       set.begin(), set.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });

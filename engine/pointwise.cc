@@ -60,7 +60,7 @@ class Replay {
   }
 
  private:
-  // What is rounded to 16 bits is float32 again.
+  // Returns the result in float32, rounded to 16 bits if the op does that.
   static Tensor apply_instruction(ScalarOp op, const Tensors& operands) {
     const Tensor y = apply_one(op, operands);
     return cast(y, compute_type(y.dtype()));
@@ -164,7 +164,8 @@ Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, con
                         const std::vector<bool>& needed) {
   Tensors gradients = Replay(program, inputs, needed).run(dy);
   for (size_t i = 0; i < gradients.size(); ++i)
-    if (needed[i] && !gradients[i].defined()) gradients[i] = full(dy.shape(), 0, compute_type(dy.dtype()));
+    if (needed[i] && !gradients[i].defined())
+      gradients[i] = full(dy.shape(), 0, compute_type(dy.dtype()));
   return gradients;
 }
 
@@ -365,12 +366,12 @@ Tensors Pointwise::grad(const GradArgs& args) const {
                      : use == PointwiseGrad::kOutput ? args.outputs[0]
                                                      : args.inputs[use]);
     const TensorSpec& input = args.input_specs[k];
-    // What is summed for a float32 input, such as a bias, is not rounded to 16 bits before.
+    // Terms that are summed for a float32 input, such as a bias, are not rounded to 16 bits.
     std::optional<DType> wide;
     if (!is_half(input.dtype)) wide = input.dtype;
-    Tensor grad = rule.program.code.empty() ? uses[0]
-                                            : tessera::pointwise(params.name + "_grad",
-                                                                 rule.program, uses, {}, wide);
+    Tensor grad = rule.program.code.empty()
+                      ? uses[0]
+                      : tessera::pointwise(params.name + "_grad", rule.program, uses, {}, wide);
     result[k] = sum_to(grad.shape() == input.shape ? grad : cast(grad, input.dtype), input.shape);
   }
   return result;

@@ -1,10 +1,11 @@
 // pointwise: y[i] = p(x0[i], x1[i], ...), one scalar program on every element.
 //
-// Inputs are float64, or any mixture of float32, bfloat16 and float16, which is computed in float32.
-// The output has their broadcast shape, and the dtype in which the program ends (result_type()). At index i of the
-// output an input is read, in row-major order, as x[(i / repeat) % period]: full size, trailing
-// axes (a channel vector [c] against [n,h,w,c]), leading axes ([n,1] against [n,c]), one middle run
-// of axes, or one element. Tensor's operators convert any other broadcast to this form.
+// Inputs are float64, or any mixture of float32, bfloat16 and float16, which is computed in
+// float32. The output has their broadcast shape, and the dtype in which the program ends
+// (result_type()). At index i of the output an input is read, in row-major order, as x[(i / repeat)
+// % period]: full size, trailing axes (a channel vector [c] against [n,h,w,c]), leading axes ([n,1]
+// against [n,c]), one middle run of axes, or one element. Tensor's operators convert any other
+// broadcast to this form.
 #pragma once
 
 #include <optional>

@@ -3,6 +3,7 @@
 // others are interpreted.
 #pragma once
 
+#include "tessera/engine/dtype.h"
 #include "tessera/engine/scalar_stages.h"
 
 namespace tessera {
@@ -50,14 +51,13 @@ class NeededRoundings {
       return value == (op_ == ScalarOp::bfloat16 ? static_cast<float>(bfloat16(value))
                                                  : static_cast<float>(float16(value)));
     }
-    if (in.op == ScalarOp::max || in.op == ScalarOp::min)
-      return is_number(in.a) && is_number(in.b);
+    if (in.op == ScalarOp::max || in.op == ScalarOp::min) return is_number(in.a) && is_number(in.b);
     if (in.op == ScalarOp::select) return is_number(in.b) && is_number(in.c);
     return (in.op == ScalarOp::neg || in.op == ScalarOp::abs) && is_number(in.a);
   }
   constexpr uint8_t skipped(int r) {
-    while (!is_input(r) && (made(r).op == ScalarOp::float32 ||
-                            (made(r).op == op_ && is_number(made(r).a))))
+    while (!is_input(r) &&
+           (made(r).op == ScalarOp::float32 || (made(r).op == op_ && is_number(made(r).a))))
       r = made(r).a;
     return static_cast<uint8_t>(r);
   }
@@ -152,8 +152,8 @@ struct PrecompiledPrograms {
   };
 
   static constexpr int kMax = 240;
-  // The common programs are first; only they have compiled code for GPUs. Those that round values to
-  // bfloat16 between stages are last.
+  // The common programs are first; only they have compiled code for GPUs. Those that round values
+  // to bfloat16 between stages are last.
   int count = 0, common = 0;
   PrecompiledProgram list[kMax];
   bool rounds = false;  // whether add() rounds after each stage
@@ -197,8 +197,7 @@ struct PrecompiledPrograms {
   template <class... S>
   constexpr void add_gradients(Gradient gradient, S... before) {
     add(before..., of(gradient));
-    add(before...,
-        [=, this](Scalar y) { return gradient(y, stored(stages::plus(y.input()))); });
+    add(before..., [=, this](Scalar y) { return gradient(y, stored(stages::plus(y.input()))); });
   }
   template <class... S>
   constexpr void add_gradients(const Activation& one, S... before) {

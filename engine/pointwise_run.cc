@@ -113,14 +113,14 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
       const int source = is_precompiled() ? match.inputs[k] : static_cast<int>(k);
       if ((source >= program.inputs) != constants) continue;
       const auto at = static_cast<size_t>(source);
-      inputs_[k] = constants ? constant_input(program, source)
-                             : prepare_input({.read = round_inputs_ >> source & 1 ? Read::rounded
-                                                                                   : Read::full,
-                                              .source = static_cast<uint8_t>(source),
-                                              .stored = options.inputs.empty() ? dtype
-                                                                               : options.inputs[at],
-                                              .broadcast = broadcasts[at]},
-                                             total);
+      inputs_[k] =
+          constants
+              ? constant_input(program, source)
+              : prepare_input({.read = round_inputs_ >> source & 1 ? Read::rounded : Read::full,
+                               .source = static_cast<uint8_t>(source),
+                               .stored = options.inputs.empty() ? dtype : options.inputs[at],
+                               .broadcast = broadcasts[at]},
+                              total);
     }
   single_segment_ =
       is_precompiled() && periods_.size() <= 1 && !is_half(result_) && !is_half(rounded_);
@@ -353,8 +353,7 @@ class PointwiseRun::Segments {
       if constexpr (std::is_same_v<T, float>)
         if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, y);
       if (!plan_.is_precompiled()) interpret(program, blocks_, in_, n, y);
-      if constexpr (std::is_same_v<T, float>)
-        finish(y, n);
+      if constexpr (std::is_same_v<T, float>) finish(y, n);
       move_on(n);
     }
   }
@@ -389,11 +388,9 @@ class PointwiseRun::Segments {
   void seek(size_t k, int64_t n) {
     const PointwisePlan::Input& input = plan_.inputs_[k];
     if (input.read == Read::gathered)
-      return visit_stored<T>(input.stored, run_.inputs_[k],
-                             [&](const auto* x) { fill(k, x, n); });
+      return visit_stored<T>(input.stored, run_.inputs_[k], [&](const auto* x) { fill(k, x, n); });
     if constexpr (std::is_same_v<T, float>)
-      if (input.read == Read::converted || input.read == Read::rounded)
-        return convert(k, n);
+      if (input.read == Read::converted || input.read == Read::rounded) return convert(k, n);
     const T* x = static_cast<const T*>(run_.inputs_[k]);
     in_[k] = x + (input.read == Read::full     ? first_
                   : input.read == Read::scalar ? 0

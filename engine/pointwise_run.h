@@ -41,13 +41,13 @@ class PointwisePlan {
   friend class PointwiseRun;
   // The source of an input's values.
   enum class Read : uint8_t {
-    full,      // the input, at the index of the output
+    full,       // the input, at the index of the output
     converted,  // a block, filled from such an input of 16 bits
     rounded,    // a block, filled from such an input, each value rounded to 16 bits
-    cyclic,    // the input, at the index modulo the period
-    tiled,     // a padded copy of several periods (a pattern)
-    scalar,    // a pattern of one repeated value
-    gathered,  // a block, filled again for each segment of the output
+    cyclic,     // the input, at the index modulo the period
+    tiled,      // a padded copy of several periods (a pattern)
+    scalar,     // a pattern of one repeated value
+    gathered,   // a block, filled again for each segment of the output
   };
   struct Input {
     Read read = Read::full;
@@ -83,8 +83,8 @@ class PointwisePlan {
   void interpret(const ScalarProgram& program);
 
   DType dtype_, result_;
-  DType rounded_ = DType::f32;  // the 16 bits to which a float32 result is rounded
-  uint32_t round_inputs_ = 0;   // bit k: input k of the program is rounded as it is read,
+  DType rounded_ = DType::f32;          // the 16 bits to which a float32 result is rounded
+  uint32_t round_inputs_ = 0;           // bit k: input k of the program is rounded as it is read,
   DType round_inputs_to_ = DType::f32;  // to this
   PointwiseMicrokernels::Precompiled compiled_ = nullptr;
   bool single_segment_ = false;  // compiled code computes a range as one segment

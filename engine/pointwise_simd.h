@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tessera/engine/half.h"
+#include "tessera/engine/dtype.h"
 #include "tessera/engine/scalar_program.h"
 #include "tessera/runtime/simd/isa.h"
 
@@ -56,7 +56,7 @@ struct PointwiseMicrokernels {
 };
 TESSERA_DECLARE_MICROKERNELS(PointwiseMicrokernels, pointwise_microkernels)
 
-// Convert n elements between 16 bits and float32, rounding as engine/half.h does.
+// Convert n elements between 16 bits and float32, rounding as engine/dtype.h does.
 template <class H>
 struct HalfMicrokernelsOf {
   void (*widen)(const H* x, int64_t n, float* y);

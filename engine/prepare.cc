@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of every device
+constexpr int64_t kAlignment = 256;  // enough for every device
 
 TensorSpec in_float32(TensorSpec spec) {
   spec.dtype = compute_type(spec.dtype);
@@ -25,7 +25,7 @@ bool any_half(std::span<const TensorSpec> specs) {
   return std::ranges::any_of(specs, [](const TensorSpec& spec) { return is_half(spec.dtype); });
 }
 
-// Where the float32 copies of the inputs and outputs are in scratch, in bytes; -1: not copied. The
+// The places of the float32 copies of inputs and outputs in scratch, in bytes; -1: not copied. The
 // op's own scratch follows.
 struct Copies {
   Copies(const Op& op, std::span<const TensorSpec> in_specs, const Specs& out_specs) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -23,11 +24,10 @@ void append(ScalarProgram& to, const ScalarProgram& from, std::vector<int>& map)
 }  // namespace
 
 const char* name_of(ScalarOp op) {
-  constexpr const char* kNames[] = {"constant", "add", "sub",     "mul",        "div",    "max",
-                                    "min",      "pow", "greater", "less_equal", "select", "neg",
-                                    "abs",      "exp", "log",     "sqrt",       "tanh",   "sin",
-                                    "cos",      "erf", "sigmoid", "float32", "bfloat16",
-                                    "float16"};
+  constexpr const char* kNames[] = {
+      "constant", "add",        "sub",    "mul", "div",     "max",     "min",      "pow",
+      "greater",  "less_equal", "select", "neg", "abs",     "exp",     "log",      "sqrt",
+      "tanh",     "sin",        "cos",    "erf", "sigmoid", "float32", "bfloat16", "float16"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/engine/dtype.h"
-
 namespace tessera {
+
+enum class DType : uint8_t;
 
 enum class ScalarOp : uint8_t {
   constant,  // value

@@ -14,10 +14,10 @@ struct SimplifiedProgram {
   int input = -1;  // the input that equals the result, or -1
 };
 
-// Folds constants as the interpreter would for `dtype`. Keeps the type of the result. Drops neutral elements, double negations,
-// bounds within bounds, common subexpressions and dead code. A division by a power of two becomes a
-// multiplication. Equal constants are not merged: they cost nothing, and compiled programs
-// (pointwise_precompiled.h) have one for each use.
+// Folds constants as the interpreter would for `dtype`. Keeps the type of the result. Drops neutral
+// elements, double negations, bounds within bounds, common subexpressions and dead code. A division
+// by a power of two becomes a multiplication. Equal constants are not merged: they cost nothing,
+// and compiled programs (pointwise_precompiled.h) have one for each use.
 SimplifiedProgram simplified(const ScalarProgram& program, DType dtype);
 
 }  // namespace tessera

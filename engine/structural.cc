@@ -412,7 +412,6 @@ namespace {
 // Returns the summands; integers as int64.
 Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
 
-
 void check_mean(const char* op_name, const Tensor& x) {
   if (!is_float(x.dtype()))
     throw ShapeError(fmt::format("{}: x must be floating point, but is {}; use cast()", op_name,
@@ -428,9 +427,8 @@ Tensor sum(const Tensor& x) {
 
 Tensor mean(const Tensor& x) {
   check_mean("mean", x);
-  return in_float32(x, [](const Tensor& wide) {
-    return sum(wide) / static_cast<double>(wide.elements());
-  });
+  return in_float32(
+      x, [](const Tensor& wide) { return sum(wide) / static_cast<double>(wide.elements()); });
 }
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {

@@ -74,7 +74,8 @@ void Program::prepare_kernels() {
             bound->is_device_copy && node.device.is_cpu() ? in.front().device : node.device;
         if (!ctx.plans_only())
           bound->kernel = prepare_kernel(
-              *node.op, in, ctx, {compiled_.algorithms[s], static_cast<size_t>(compiled_.scratch_bytes[s])});
+              *node.op, in, ctx,
+              {compiled_.algorithms[s], static_cast<size_t>(compiled_.scratch_bytes[s])});
       });
     bound_.push_back(std::move(bound));
   }

@@ -32,8 +32,8 @@ Tensor conv2d(const Tensor& x, const Tensor& filters, const Conv2dParams& params
 // Returns dx [n, h, w, c], the gradient of sum(y * dy) with respect to x; `image` is {h, w}.
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& filters, Size2 image,
                          const Conv2dParams& params = {});
-// Returns [o, kh, kw, c/groups], the gradient of sum(y * dy) with respect to the filters, in float32
-// if x has 16 bits; `kernel` is {kh, kw}.
+// Returns [o, kh, kw, c/groups], the gradient of sum(y * dy) with respect to the filters, in
+// float32 if x has 16 bits; `kernel` is {kh, kw}.
 Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, Size2 kernel,
                           const Conv2dParams& params = {});
 

@@ -3,8 +3,8 @@
 //
 //   x [n, h, w, c]   y [n, out.h, out.w, c]
 //
-// If out divides the image size, this is pool2d; else it is composed of slices. Any floating-point dtype.
-// Throws ShapeError: x not of rank 4 or without pixels, or out smaller than 1.
+// If out divides the image size, this is pool2d; else it is composed of slices. Any floating-point
+// dtype. Throws ShapeError: x not of rank 4 or without pixels, or out smaller than 1.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -295,7 +295,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
             {block_moments(detach(x), blocks)});
   apply(std::make_shared<BatchNormUpdate>(StatisticsUpdateParams{params.momentum}),
         {running_mean, running_var, stats[0], stats[2]});
-  return apply1(std::make_shared<BatchNormNormalise>(x.dtype()), {x, stats[0], stats[1], gamma, beta});
+  return apply1(std::make_shared<BatchNormNormalise>(x.dtype()),
+                {x, stats[0], stats[1], gamma, beta});
 }
 
 }  // namespace tessera

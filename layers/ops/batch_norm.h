@@ -14,9 +14,9 @@
 // merge, the pointwise normalization (which is fused with its users) and the update of the
 // statistics. The gradient is divided likewise; x, mean and 1 / stddev are kept for it.
 //
-// y has the dtype of x; the vectors may be float32 where x has 16 bits. Throws ShapeError: x of rank 0 or 1, vectors that
-// are not [c], eps or momentum out of range, and in training x with fewer than two rows, which have
-// no variance.
+// y has the dtype of x; the vectors may be float32 where x has 16 bits. Throws ShapeError: x of
+// rank 0 or 1, vectors that are not [c], eps or momentum out of range, and in training x with fewer
+// than two rows, which have no variance.
 #pragma once
 
 #include "tessera/engine/op.h"

@@ -5,8 +5,8 @@
 //   y = (x - mean) / sqrt(variance + eps) gamma + beta
 //
 // Group g has the channels [g c / groups, (g + 1) c / groups). x and the statistics are kept for
-// the gradient. Any floating-point dtype. Throws ShapeError: x of rank 0 or 1, groups that do not divide
-// c, vectors that are not [c], eps not larger than 0.
+// the gradient. Any floating-point dtype. Throws ShapeError: x of rank 0 or 1, groups that do not
+// divide c, vectors that are not [c], eps not larger than 0.
 #pragma once
 
 #include "tessera/engine/tensor.h"

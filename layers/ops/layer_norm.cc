@@ -210,7 +210,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   for (int i = 1; i < 3; ++i) check.shape(i, {x.shape().back()}, "one for each channel of x");
   if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   const Tensors stats = apply(std::make_shared<LayerMoments>(params), {detach(x)});
-  return apply1(std::make_shared<LayerNormNormalise>(x.dtype()), {x, stats[0], stats[1], gamma, beta});
+  return apply1(std::make_shared<LayerNormNormalise>(x.dtype()),
+                {x, stats[0], stats[1], gamma, beta});
 }
 
 }  // namespace tessera

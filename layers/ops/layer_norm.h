@@ -5,8 +5,8 @@
 //   y = (x - mean) / sqrt(variance + eps) gamma + beta,   mean and variance over the last axis
 //
 // Two ops, divided as in batch_norm: the statistics [.., 1] of each row, then a pointwise op, which
-// is fused with its users. x and the statistics are kept for the gradient. Any floating-point dtype.
-// Throws ShapeError: x a scalar, vectors that are not [c], eps not larger than 0.
+// is fused with its users. x and the statistics are kept for the gradient. Any floating-point
+// dtype. Throws ShapeError: x a scalar, vectors that are not [c], eps not larger than 0.
 #pragma once
 
 #include "tessera/engine/tensor.h"

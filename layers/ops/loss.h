@@ -1,5 +1,6 @@
 // Element-wise losses, averaged over all elements; the result has shape []. Throw ShapeError unless
-// both arguments have one shape, with at least one element, and the loss is float32, or float64 if they are.
+// both arguments have one shape, with at least one element, and the loss is float32, or float64 if
+// they are.
 #pragma once
 
 #include "tessera/engine/tensor.h"

@@ -144,7 +144,7 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
 
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    // What only rounds is left to the conversion to 16 bits.
+    // The conversion to 16 bits rounds a result that has no other epilogue.
     const ScalarProgram epilogue =
         is_plain(params.epilogue) ? plain_epilogue(DType::f32) : params.epilogue;
     TensorSpec out = infer(in)[0];
@@ -206,10 +206,10 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulParams params) {
   const auto product = [&](const Tensor& x, const Tensor& y) {
     const DType type = promoted(x.dtype(), y.dtype());
     const MatmulParams transposed{params.transpose_a, params.transpose_b};
-    return apply1(std::make_shared<Matmul>(EpilogueParams{
-                      transposed,
-                      plain_epilogue(params.float32_result ? compute_type(type) : type)}),
-                  {x, y});
+    return apply1(
+        std::make_shared<Matmul>(EpilogueParams{
+            transposed, plain_epilogue(params.float32_result ? compute_type(type) : type)}),
+        {x, y});
   };
   const Shape &of_a = a.shape(), &of_b = b.shape();
   const bool row = of_a.rank() == 1, column = of_b.rank() == 1;

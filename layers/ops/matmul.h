@@ -9,9 +9,8 @@
 // A vector a is one row and a vector b one column, whatever transpose_a and transpose_b are; y has
 // no axis for it. The product of two vectors is the dot product, shape [].
 //
-// y has the promoted dtype of a and b (engine/dtype.h); sums are float32 or, for float64, that. Both
-// gradients are matmuls. Throws ShapeError if a or b
-// has no axis, or the inner sizes differ.
+// y has the promoted dtype of a and b (engine/dtype.h); sums are float32 or, for float64, that.
+// Both gradients are matmuls. Throws ShapeError if a or b has no axis, or the inner sizes differ.
 //
 // In a compiled step a pointwise op that reads the product is fused as an epilogue: on the CPU any,
 // on a GPU only the addition of a bias along the last axis, by the algorithm that computes the

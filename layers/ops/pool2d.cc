@@ -18,8 +18,8 @@ namespace {
 // The attributes of all ops below.
 struct PoolOpParams {
   Pool2dParams pool;
-  Size2 image = 0;                              // gradients: h and w of x
-  bool positions = false;                       // maximum: a second output for the gradient
+  Size2 image = 0;                                      // gradients: h and w of x
+  bool positions = false;                               // maximum: a second output for the gradient
   ScalarProgram prologue = plain_epilogue(DType::f32);  // maximum: applied to x as it is read
   ScalarProgram epilogue = plain_epilogue(DType::f32);  // maximum's gradient: applied to dx
   bool operator==(const PoolOpParams&) const = default;
@@ -208,9 +208,8 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
           "a window may have at most 256 pixels, but the kernel {} has {}; pool in two steps",
           params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
     // The maximum needs no rounding.
-    const DType type = has_prologue()
-                           ? result_type(params.prologue, compute_type(in[0].dtype))
-                           : in[0].dtype;
+    const DType type =
+        has_prologue() ? result_type(params.prologue, compute_type(in[0].dtype)) : in[0].dtype;
     Specs out = {{type, y, {}}};
     if (params.positions) out.push_back({DType::u8, y, {}});
     return out;
@@ -254,11 +253,10 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
   Tensors grad(const GradArgs& args) const override {
     const Shape& x = args.input_specs[0].shape;
     const DType dtype = args.input_specs[0].dtype;
-    return {apply1(
-        std::make_shared<MaxPool2dGrad>(PoolOpParams{.pool = params.pool,
-                                                     .image = {x[1], x[2]},
-                                                     .epilogue = plain_epilogue(dtype)}),
-        {args.grad_outputs[0], args.outputs[1]})};
+    return {
+        apply1(std::make_shared<MaxPool2dGrad>(PoolOpParams{
+                   .pool = params.pool, .image = {x[1], x[2]}, .epilogue = plain_epilogue(dtype)}),
+               {args.grad_outputs[0], args.outputs[1]})};
   }
 
   std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,

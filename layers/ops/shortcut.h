@@ -4,7 +4,8 @@
 //
 //   x [n, h, w, c]   y [n, ceil(h / stride), ceil(w / stride), channels]
 //
-// Any floating-point dtype. Throws ShapeError: x not of rank 4, stride < 1, or fewer channels than x has.
+// Any floating-point dtype. Throws ShapeError: x not of rank 4, stride < 1, or fewer channels than
+// x has.
 #pragma once
 
 #include "tessera/engine/tensor.h"

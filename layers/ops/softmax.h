@@ -4,7 +4,7 @@
 //   softmax:     y = exp(x) / sum(exp(x))
 //   log_softmax: y = x - log(sum(exp(x)))
 //
-// The maximum is subtracted first, so no finite x overflows. any floating-point dtype; y is kept for the
+// The maximum is subtracted first, so no finite x overflows. y is kept for the
 // gradient. Throws ShapeError if x is a scalar.
 #pragma once
 

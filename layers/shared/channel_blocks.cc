@@ -74,8 +74,8 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
     const int64_t c = in[0].spec.shape.back();
     visit_float(out[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      block_gradient_sums<T>(ctx.pool(), params, c, in[0], in[1], in[2].as<T>(),
-                             in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
+      block_gradient_sums<T>(ctx.pool(), params, c, in[0], in[1], in[2].as<T>(), in[3].as<T>(),
+                             in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -98,8 +98,8 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
     const int64_t c = in[0].spec.shape.back();
     visit_float(out.spec.dtype, [&](auto zero) {
       using T = decltype(zero);
-      gradient_sums_of_block<T>(params, block, c, in[0], in[1], in[2].as<T>(),
-                                in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0, out.as<T>());
+      gradient_sums_of_block<T>(params, block, c, in[0], in[1], in[2].as<T>(), in[3].as<T>(),
+                                in[2].spec.shape.rank() == 2 ? c : 0, out.as<T>());
     });
   }
 

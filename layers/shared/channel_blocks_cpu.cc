@@ -95,17 +95,14 @@ auto gradient_sums_of_part(ChannelBlocks blocks, int64_t c, StoredRows<T> dy, St
 }  // namespace
 
 template <class T>
-void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, StoredRows<T> x,
-                   T* moments) {
+void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, StoredRows<T> x, T* moments) {
   for_each_part(pool, blocks.count(), c, channels_of_part(blocks, {x}),
                 moments_of_part(blocks, c, x, moments));
 }
 
 template <class T>
-void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, StoredRows<T> x,
-                      T* moments) {
-  for_each_part_of(block, c, channels_of_part(blocks, {x}),
-                   moments_of_part(blocks, c, x, moments));
+void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, StoredRows<T> x, T* moments) {
+  for_each_part_of(block, c, channels_of_part(blocks, {x}), moments_of_part(blocks, c, x, moments));
 }
 
 template <class T>
@@ -133,13 +130,13 @@ void reduce_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T
   });
 }
 
-#define TESSERA_CHANNEL_BLOCKS(T)                                                            \
-  template void block_moments(ThreadPool&, ChannelBlocks, int64_t, StoredRows<T>, T*);       \
-  template void block_gradient_sums(ThreadPool&, ChannelBlocks, int64_t, StoredRows<T>,      \
-                                    StoredRows<T>, const T*, const T*, int64_t, T*);         \
-  template void moments_of_block(ChannelBlocks, int64_t, int64_t, StoredRows<T>, T*);        \
-  template void gradient_sums_of_block(ChannelBlocks, int64_t, int64_t, StoredRows<T>,       \
-                                       StoredRows<T>, const T*, const T*, int64_t, T*);      \
+#define TESSERA_CHANNEL_BLOCKS(T)                                                       \
+  template void block_moments(ThreadPool&, ChannelBlocks, int64_t, StoredRows<T>, T*);  \
+  template void block_gradient_sums(ThreadPool&, ChannelBlocks, int64_t, StoredRows<T>, \
+                                    StoredRows<T>, const T*, const T*, int64_t, T*);    \
+  template void moments_of_block(ChannelBlocks, int64_t, int64_t, StoredRows<T>, T*);   \
+  template void gradient_sums_of_block(ChannelBlocks, int64_t, int64_t, StoredRows<T>,  \
+                                       StoredRows<T>, const T*, const T*, int64_t, T*); \
   template void reduce_blocks(ThreadPool&, int64_t, int64_t, const T*, T*, T*);
 TESSERA_CHANNEL_BLOCKS(float)
 TESSERA_CHANNEL_BLOCKS(double)

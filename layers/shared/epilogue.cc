@@ -30,7 +30,8 @@ std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const Scala
   if (p_in[static_cast<size_t>(fused_input)].shape != result.shape) return std::nullopt;
   for (const TensorSpec& spec : p_in) {
     Broadcast broadcast;
-    if (!are_mixable(spec.dtype, result.dtype) || !broadcast_of(spec.shape, result.shape, &broadcast))
+    if (!are_mixable(spec.dtype, result.dtype) ||
+        !broadcast_of(spec.shape, result.shape, &broadcast))
       return std::nullopt;
   }
   ScalarProgram whole = compose(own, p, fused_input);
@@ -79,7 +80,8 @@ int primary_input(const ScalarProgram& p, const TensorSpec& made,
   for (int k = 0; k < p.inputs; ++k) {
     const TensorSpec& spec = p_in[static_cast<size_t>(k)];
     Broadcast broadcast;
-    if (!are_mixable(spec.dtype, made.dtype) || !broadcast_of(spec.shape, made.shape, &broadcast)) return -1;
+    if (!are_mixable(spec.dtype, made.dtype) || !broadcast_of(spec.shape, made.shape, &broadcast))
+      return -1;
     if (main < 0 && spec.shape == made.shape) main = k;
   }
   return main;

@@ -21,9 +21,9 @@ class SamplePointwiseKernel final : public Kernel {
         plan_(plan(program, in)) {
     const Shape& y = in[0].shape;
     for (const TensorSpec& x : in)
-      strides_.push_back((x.shape == y             ? size_
+      strides_.push_back((x.shape == y          ? size_
                           : x.shape.rank() == 2 ? y.back()
-                                                   : 0) *
+                                                : 0) *
                          static_cast<int64_t>(size_of(x.dtype)));
   }
 
@@ -32,8 +32,7 @@ class SamplePointwiseKernel final : public Kernel {
     static_cast<CpuContext&>(ctx).pool().parallel_for(samples_ * parts, [&](int64_t task) {
       const int64_t sample = task / parts, first = task % parts * kTask;
       const void* inputs[kMaxScalarRegisters];
-      for (size_t k = 0; k < in.size(); ++k)
-        inputs[k] = in[k].as<char>() + sample * strides_[k];
+      for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].as<char>() + sample * strides_[k];
       const PointwiseRun run(plan_, inputs, out[0].as<char>() + sample * strides_[0]);
       run.apply(first, std::min(kTask, size_ - first));
     });

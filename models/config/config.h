@@ -352,7 +352,7 @@ struct Config {
   uint64_t seed = 1;
   std::string device = "cpu";
   NamedEnum<Mode> mode = Mode::kGraph;
-  NamedEnum<Precision> precision = Precision::float32;  // of activations
+  NamedEnum<Precision> precision = Precision::float32;  // activations in memory
   bool deterministic = true;
   int threads = 0;  // 0: all cores
   ModelConfig model;

@@ -222,7 +222,8 @@ std::vector<std::string> config_notes(const Run& run) {
         "decay: all are updated as with sgd; set it above 0");
   if (config.precision == Precision::f16)
     lines.emplace_back(
-        "precision: f16 has no loss scaling yet: gradients below 6e-8 become 0; use bf16, which has "
+        "precision: f16 has no loss scaling yet: gradients below 6e-8 become 0; use bf16, which "
+        "has "
         "the range of float32");
   if (config.checkpoint.keep == 0)
     lines.emplace_back(

@@ -146,12 +146,11 @@ TEST_P(Bits, SoItIsWithEigensKernels) {
   EXPECT_EQ(has_native_kernels(), !same_bits(eager(), expected));
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, Bits, testing::ValuesIn(kCases),
-                         [](const auto& info) {
-                           const Case& c = info.param;
-                           const bool half = is_half(c.precision);
-                           return c.model + (half ? "_" + std::string(name_of(c.precision)) : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Zoo, Bits, testing::ValuesIn(kCases), [](const auto& info) {
+  const Case& c = info.param;
+  const bool half = is_half(c.precision);
+  return c.model + (half ? "_" + std::string(name_of(c.precision)) : "");
+});
 
 // Trains a session like the trainer: shuffled, cropped and flipped images from a loader, and a
 // smaller batch at the end of each epoch.
@@ -242,7 +241,7 @@ TEST(BitsOfSessions, SixteenBitsTrainLikeFloat32) {
     ZooStep step(model, testing_zoo::small_options(model), 16, precision);
     Compiled compiled(step.function(), {});
     std::vector<float> seen;
-    for (int i = 0; i < 20; ++i)  // the same images in every step
+    for (int i = 0; i < 20; ++i)  // one batch in all steps
       seen.push_back(compiled.call(step.arguments(0))[0].item<float>());
     return seen;
   };

@@ -253,7 +253,8 @@ inline std::vector<Case> norm_cases() {
     store->buffer("variance", {4}, Initializer::ones());
     return store;
   };
-  const auto batch = [exact = statistics(DType::f64), wide = statistics(DType::f32)](bool training) {
+  const auto batch = [exact = statistics(DType::f64),
+                      wide = statistics(DType::f32)](bool training) {
     return [=](In t) {
       const TrainingScope scope(training);
       const Store& store = t[0].dtype() == DType::f64 ? *exact : *wide;
@@ -327,8 +328,7 @@ inline std::vector<std::vector<double>> in_half(const Function& f, const Tensors
   Tensors results = gradients(y, wrt, cast(normal(y.shape(), 99), y.dtype()));
   results.push_back(y);
   std::vector<std::vector<double>> values;
-  for (const Tensor& x : results)
-    values.push_back(cast(detach(x), DType::f64).to_vector<double>());
+  for (const Tensor& x : results) values.push_back(cast(detach(x), DType::f64).to_vector<double>());
   return values;
 }
 

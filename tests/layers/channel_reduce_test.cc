@@ -34,7 +34,8 @@ void expect_channels_apart(int64_t rows, int64_t c, int64_t stride) {
       ASSERT_EQ(means[j], first) << rows << " x " << c << ", channel " << j;
       ASSERT_EQ(squares[j], second) << rows << " x " << c << ", channel " << j;
     }
-    kernels.gradient_sums(&dy[j], &x[j], &mean[j], &scale[j], rows, stride, stride, 1, &first, &second);
+    kernels.gradient_sums(&dy[j], &x[j], &mean[j], &scale[j], rows, stride, stride, 1, &first,
+                          &second);
     ASSERT_EQ(sums[j], first) << rows << " x " << c << ", channel " << j;
     ASSERT_EQ(products[j], second) << rows << " x " << c << ", channel " << j;
   }

@@ -83,7 +83,8 @@ std::string against_direct(const Op& op, const Specs& in, const std::vector<Algo
   const double faster = ratio(a, b, rounds);
   Specs wide = in;
   for (TensorSpec& spec : wide) spec.dtype = DType::f64;
-  AlgorithmRun exact(op, wide, *find(algorithms_of(op, wide, cpu_context().target()), "native"), &a);
+  AlgorithmRun exact(op, wide, *find(algorithms_of(op, wide, cpu_context().target()), "native"),
+                     &a);
   seconds(exact, 1);
   const int64_t elements = op.infer(in)[0].shape.elements();
   return fmt::format("{:.2f}, {:.1e}, {:.1e}", faster, error(a, exact, elements),

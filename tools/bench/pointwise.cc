@@ -182,8 +182,8 @@ void compare_sums(int64_t c, const Size& size, int rounds) {
       medians({[&] { read = hand.sum(x.data(), total); },
                [&] { block_moments<float>(pool, blocks, c, x.data(), sums.data()); },
                [&] {
-                 block_gradient_sums<float>(pool, blocks, c, dy.data(), x.data(), mean.data(), mean.data(),
-                                     0, sums.data());
+                 block_gradient_sums<float>(pool, blocks, c, dy.data(), x.data(), mean.data(),
+                                            mean.data(), 0, sums.data());
                },
                [&] { read = hand.sum(x.data(), total) + hand.sum(dy.data(), total); }},
               rounds);

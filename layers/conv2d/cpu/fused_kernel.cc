@@ -80,8 +80,9 @@ struct Readers {
   std::optional<BlocksAsWritten> all[kMax];
 };
 
-// The parts of scratch that precede the convolution's own: float32 copies of what has 16 bits and is
-// not converted on the way, and the counters of consumers. The same function counts and takes them.
+// The parts of scratch that precede the convolution's own: float32 copies of what has 16 bits and
+// is not converted on the way, and the counters of consumers. The same function counts and takes
+// them.
 struct FusedScratch {
   FusedScratch(void* base, const ConvFusion& fusion, bool takes_prologue,
                std::span<const TensorSpec> in, const TensorSpec& out)
@@ -91,8 +92,7 @@ struct FusedScratch {
                                static_cast<int64_t>(size_of(compute_type(spec.dtype))));
     };
     for (size_t r = 0; r < fusion.consumers.size(); ++r)
-      counters[r] =
-          layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
+      counters[r] = layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
     if (computes_input(fusion, in) && !takes_prologue) first = floats(in[0]);
     if (is_half(in[1].dtype)) second = floats(in[1]);
     if (is_half(out.dtype)) result = floats(out);
@@ -123,10 +123,9 @@ class FusedKernel final : public Kernel {
         out_(out),
         prologue_(epilogue_plan(fusion.prologue, inputs_from(in, 2, fusion.prologue), in[0],
                                 compute_type(in[0].dtype))),
-        epilogue_(epilogue_plan(fusion.epilogue,
-                                inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
-                                computed(out),
-                                fusion.consumers.empty() ? out.dtype : compute_type(out.dtype))),
+        epilogue_(epilogue_plan(
+            fusion.epilogue, inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
+            computed(out), fusion.consumers.empty() ? out.dtype : compute_type(out.dtype))),
         store_(epilogue_plan(plain_epilogue(DType::f32), {}, computed(out), out.dtype)),
         second_(second_input(fusion, in)) {}
 
@@ -212,7 +211,7 @@ class FusedKernel final : public Kernel {
   const TensorSpec out_;
   const PointwisePlan prologue_, epilogue_;
   const PointwisePlan store_;  // rounds what consumers have read, if it has 16 bits
-  const size_t second_;  // another input of the prologue with the shape of the first; 0: none
+  const size_t second_;        // another input of the prologue with the shape of the first; 0: none
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // bfloat16 and float16: their numbers, and tensors and ops of them.
-#include "tessera/engine/half.h"
+#include "tessera/engine/dtype.h"
 
 #include <bit>
 #include <cmath>
@@ -158,8 +158,7 @@ TYPED_TEST(Half, SumsAndMeansAreComputedInFloat32) {
   const Tensor x = ones({5000}, this->kType);  // in 16 bits such a sum would end at 256 or 2048
   EXPECT_EQ(sum(x).item<float>(), static_cast<float>(TypeParam(5000)));
   EXPECT_EQ(mean(x).item<float>(), 1);
-  EXPECT_EQ(sum(expand(x, {3, 5000}), {0, 1}).item<float>(),
-            static_cast<float>(TypeParam(15000)));
+  EXPECT_EQ(sum(expand(x, {3, 5000}), {0, 1}).item<float>(), static_cast<float>(TypeParam(15000)));
   const Tensor three = arange(3, this->kType);
   EXPECT_EQ(var(three).item<float>(), 1);
   EXPECT_EQ(sum(x).dtype(), this->kType);
@@ -194,9 +193,9 @@ float evaluate(ScalarOp op, float a, float b, float c) {
 
 // Kernels leave out roundings that change nothing and do others block by block.
 TEST(HalfTypes, ProgramsRoundWhereTheySay) {
-  constexpr ScalarOp kOps[] = {ScalarOp::add,     ScalarOp::mul,    ScalarOp::max, ScalarOp::min,
-                               ScalarOp::greater, ScalarOp::select, ScalarOp::neg, ScalarOp::abs,
-                               ScalarOp::float32};
+  constexpr ScalarOp kOps[] = {ScalarOp::add, ScalarOp::mul,     ScalarOp::max,
+                               ScalarOp::min, ScalarOp::greater, ScalarOp::select,
+                               ScalarOp::neg, ScalarOp::abs,     ScalarOp::float32};
   uint32_t state = 1;
   const auto random = [&](int below) {
     state ^= state << 13, state ^= state >> 17, state ^= state << 5;
@@ -220,7 +219,8 @@ TEST(HalfTypes, ProgramsRoundWhereTheySay) {
                     random(registers));
     }
     ScalarProgram program = b.build(last);
-    const Tensor made = pointwise("random", program, inputs, {}, random(2) == 0 ? half : DType::f32);
+    const Tensor made =
+        pointwise("random", program, inputs, {}, random(2) == 0 ? half : DType::f32);
     program = with_result(program, made.dtype());
     std::vector<std::vector<float>> x;
     for (const Tensor& input : inputs)
