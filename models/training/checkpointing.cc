@@ -97,7 +97,7 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
 
 }  // namespace
 
-void check_same_training(const Config& config, const CheckpointFile& checkpoint) {
+std::string check_same_training(const Config& config, const CheckpointFile& checkpoint) {
   const auto now = values_of(print_config(config)), usual = values_of(print_config(Config()));
   auto then = values_of(with_current_names(checkpoint.config()));
   add_measured(checkpoint, now, then);
@@ -111,11 +111,16 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
   // On a CPU, GPU settings are not read, and are refused.
   const bool between_devices =
       value(now, "device").starts_with("cpu") || value(then, "device").starts_with("cpu");
-  std::string wrong;
+  std::string wrong, note;
   for (const auto& entry : all) {
     const std::string is = value(now, entry.first), was = value(then, entry.first);
     if (is == was || may_differ(entry.first)) continue;
     if (between_devices && entry.first.starts_with("gpu.")) continue;
+    if (entry.first == "precision") {
+      note = fmt::format("precision: {}, but the checkpoint was trained with {}", is.substr(0, 200),
+                         was.substr(0, 200));
+      continue;
+    }
     wrong += fmt::format("\n  {}: {}, but the checkpoint was trained with {}",
                          entry.first.substr(0, 64), is.substr(0, 200), was.substr(0, 200));
   }
@@ -124,6 +129,7 @@ void check_same_training(const Config& config, const CheckpointFile& checkpoint)
         "resume: the configuration differs from that of checkpoint '{}'; restore these keys, "
         "or start a new run in another run.dir:{}",
         checkpoint.path(), wrong));
+  return note;
 }
 
 Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, const Print& print)
@@ -135,7 +141,8 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
       folder_(checkpoints_path(config.run.dir), files_of(options)) {
   if (!options.resume.empty()) find_beginning(options);
   if (beginning_ != nullptr) {
-    check_same_training(config_, *beginning_);
+    const std::string note = check_same_training(config_, *beginning_);
+    if (!note.empty()) print_(note);
     check_length();
   }
   refuse_to_overwrite();

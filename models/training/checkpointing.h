@@ -106,7 +106,8 @@ class Checkpointing {
 };
 
 // Throws ConfigError if the configuration and the checkpoint differ in a key that changes the bits
-// of a training; names all such keys.
-void check_same_training(const Config& config, const CheckpointFile& checkpoint);
+// of a training; names all such keys. Another precision is allowed: returns a sentence about it, or
+// nothing.
+std::string check_same_training(const Config& config, const CheckpointFile& checkpoint);
 
 }  // namespace tessera

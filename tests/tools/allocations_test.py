@@ -86,7 +86,8 @@ class Allocations(unittest.TestCase):
                   "train.accumulate=2", "train.freeze=[conv1, bn1]", "~optimizer", "~schedule"]
         for way in (["optimizer.name=muon", "loss.name=bce"], ["optimizer.name=lamb"],
                     ["optimizer.name=rmsprop", "train.non_finite=skip"],
-                    ["optimizer.name=lion"], ["optimizer.name=lars"]):
+                    ["optimizer.name=lion"], ["optimizer.name=lars"],
+                    ["precision=bf16", "model.name=mobilenet_v2", "train.freeze=[]"]):
             run = Counted(self.folder, "bench", "--config", CONFIG, "--steps", 50, "data.batch=4",
                           "threads=2", *sorted(common, key=lambda word: word[0] != "~"), *way)
             self.assertEqual((run.steps, run.inside, run.between), (50, 0, 0), way)

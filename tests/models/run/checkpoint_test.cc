@@ -66,7 +66,7 @@ TEST(Checkpoint, OfAnEarlierVersionIsOfTheSameTraining) {
     image.take(state_at(5));
     const std::string bytes =
         sealed({reinterpret_cast<const char*>(image.bytes().data()), image.bytes().size()});
-    check_same_training(parse_config(now, "now"), CheckpointFile(source(bytes), "x"));
+    return check_same_training(parse_config(now, "now"), CheckpointFile(source(bytes), "x"));
   };
   const std::string now = "optimizer: {name: lars, trust_coefficient: 0.5}";
   const std::string printed = print_config(parse_config(now, "now"));
@@ -76,6 +76,9 @@ TEST(Checkpoint, OfAnEarlierVersionIsOfTheSameTraining) {
   check(printed, now);
   check(earlier, now);
   EXPECT_THROW(check(earlier, "optimizer: {name: lars, trust_coefficient: 0.25}"), ConfigError);
+  EXPECT_EQ(check(printed, now), "");
+  EXPECT_EQ(check(printed, now + "\nprecision: bf16"),
+            "precision: bf16, but the checkpoint was trained with float32");
 }
 
 TEST(Checkpoint, TellsWhatInferenceNeeds) {
