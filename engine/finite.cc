@@ -16,15 +16,19 @@ bool are_finite(const T* x, int64_t count) {
 
 template <class T>
 int64_t first_of(std::span<const T> x) {
-  if (are_finite(x.data(), std::ssize(x))) return -1;
-  return std::find_if(x.begin(), x.end(), [](T value) { return !std::isfinite(value); }) -
-         x.begin();
+  if constexpr (sizeof(T) > 2)
+    if (are_finite(x.data(), std::ssize(x))) return -1;
+  const auto found = std::ranges::find_if_not(
+      x, [](T value) { return std::isfinite(static_cast<double>(value)); });
+  return found == x.end() ? -1 : found - x.begin();
 }
 
 }  // namespace
 
 int64_t first_non_finite(std::span<const float> values) { return first_of(values); }
 int64_t first_non_finite(std::span<const double> values) { return first_of(values); }
+int64_t first_non_finite(std::span<const bfloat16> values) { return first_of(values); }
+int64_t first_non_finite(std::span<const float16> values) { return first_of(values); }
 
 bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers) {
   constexpr int64_t kBlock = 65536;

@@ -3,6 +3,8 @@
 // others are interpreted.
 #pragma once
 
+#include <bit>
+
 #include "tessera/engine/dtype.h"
 #include "tessera/engine/scalar_stages.h"
 
@@ -17,9 +19,10 @@ struct PrecompiledProgram {
   constexpr bool operator==(const PrecompiledProgram&) const = default;
 };
 
-// Removes roundings to 16 bits that change nothing from a program: of a value that is such a number
-// already, and, if the result is rounded in the end, below ops that only choose or negate, as
-// rounding is monotonic: round(max(round(x), 0)) is round(max(x, 0)).
+// Removes roundings to 16 bits that change no bit from a program: of a value that is such a number
+// already, and, if the result is rounded in the end, below ops that only choose or negate:
+// round(max(round(x), 0)) is round(max(x, 0)), as rounding is monotonic. Bounds must be constants
+// that a rounded 0 of either sign does not tie with otherwise than x does.
 class NeededRoundings {
  public:
   // `code` has `length` instructions, which write the registers from `inputs` on; `op` rounds.
@@ -73,11 +76,16 @@ class NeededRoundings {
     if (is_input(r) || uses_[r] > 1) return r;
     Instruction& in = made(r);
     if (in.op == op_) return absorbed(in.a);
-    const bool bounds = in.op == ScalarOp::max || in.op == ScalarOp::min;
-    if (bounds || in.op == ScalarOp::neg || in.op == ScalarOp::abs) in.a = absorbed(in.a);
-    if (bounds || in.op == ScalarOp::select) in.b = absorbed(in.b);
-    if (in.op == ScalarOp::select) in.c = absorbed(in.c);
+    if (in.op == ScalarOp::neg || is_bound(in)) in.a = absorbed(in.a);
+    if (in.op == ScalarOp::select) in.b = absorbed(in.b), in.c = absorbed(in.c);
     return r;
+  }
+  // max(x, c) with c not -0, or min(x, c) with c not 0
+  constexpr bool is_bound(const Instruction& in) {
+    if (is_input(in.b) || made(in.b).op != ScalarOp::constant) return false;
+    const double c = made(in.b).value;
+    const bool positive_0 = std::bit_cast<uint64_t>(c) == 0;
+    return (in.op == ScalarOp::max && (c != 0 || positive_0)) || (in.op == ScalarOp::min && c != 0);
   }
 
   int inputs_;

@@ -147,9 +147,10 @@ ScalarProgram PointwisePlan::without_outer_roundings(const ScalarProgram& p,
   for (size_t k = 0; k < options.inputs.size(); ++k) numbers[k] = options.inputs[k] == type;
   // An input that is read only rounded has numbers of 16 bits for the rest of the program.
   for (int k = 0; k < p.inputs; ++k) {
-    const auto [repeat, period] = broadcasts[static_cast<size_t>(k)];
-    bool only = repeat == 1 && period >= total && !numbers[k];
-    bool read = false;
+    const auto at = static_cast<size_t>(k);
+    const auto [repeat, period] = broadcasts[at];
+    const bool wide = options.inputs.empty() || !is_half(options.inputs[at]);
+    bool only = wide && repeat == 1 && period >= total, read = false;
     for (const Instruction& in : p.code)
       for (int o = 0; o < operand_count(in.op); ++o)
         if ((o == 0 ? in.a : o == 1 ? in.b : in.c) == k) read = true, only = only && in.op == op;

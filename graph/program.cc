@@ -302,18 +302,20 @@ std::optional<NonFinite> Program::non_finite(ValueId id) {
   const Value& value = graph_.values[id];
   if (!is_float(value.spec.dtype)) return std::nullopt;
   std::optional<NonFinite> found;
-  visit_float(value.spec.dtype, [&]<class T>(T) {
+  const auto look_at = [&]<class T>(T) {
     const auto look = [&](const std::byte* bytes, size_t offset, size_t count) {
       const std::span<const T> piece(reinterpret_cast<const T*>(bytes), count / sizeof(T));
       const int64_t element = first_non_finite(piece);
       if (element < 0) return true;
       found.emplace();
       found->element = static_cast<int64_t>(offset / sizeof(T)) + element;
-      found->number = piece[static_cast<size_t>(element)];
+      found->number = static_cast<double>(piece[static_cast<size_t>(element)]);
       return false;
     };
     for_host_chunks(value.spec.device, address(id), value.spec.bytes(), look);
-  });
+  };
+  visit_float(value.spec.dtype, look_at);
+  visit_types(HalfTypes(), value.spec.dtype, look_at);
   if (found) found->value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
   return found;
 }
