@@ -130,5 +130,21 @@ TEST(Observe, JoinedPlaces) {
   EXPECT_EQ(joined_module_path("a.b+a.c", "a.c.d"), "a.b+a.c.d");
 }
 
+TEST(NonFinite, NamesTheOpWhoseResultExceedsFloat16) {
+  auto step = compile([](const Tensor& x) { return exp(cast(x, DType::f16) * -1.0); },
+                      {.disabled_passes = {"fuse_pointwise"}});
+  CompiledStep& ready = step.prepare({{DType::f32, {3}, {}}});
+  const auto run = [&](std::vector<float> x) {
+    Tensor(ready.input(0)).assign(std::span<const float>(x));
+    ready.run();
+    return ready.find_non_finite();
+  };
+  EXPECT_FALSE(run({1, 11, 2}));
+  const auto found = run({1, 70000, 2});  // in float32 all results would be finite
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->op, "cast");
+  EXPECT_EQ(found->element, 1);
+}
+
 }  // namespace
 }  // namespace tessera
