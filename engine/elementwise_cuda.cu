@@ -28,7 +28,7 @@ struct Binary {
 
 template <class T>
 struct Choice {
-  static constexpr int kInputs = 3, kNeighbours = kElementPack<T>;
+  static constexpr int kInputs = 3, kNeighbours = sizeof(T) == 2 ? kPack<T> : kElementPack<T>;
   const uint8_t* condition;
   const T *a, *b;
   T* y;
