@@ -54,31 +54,6 @@ void gather(const S* x, const Broadcast& broadcast, int64_t first, int64_t count
   }
 }
 
-const HalfMicrokernels& half_microkernels_here() {
-  return TESSERA_SELECT_MICROKERNELS(half_microkernels);
-}
-
-void widen(DType type, const void* x, int64_t first, int64_t n, float* y) {
-  if (type == DType::bf16)
-    half_microkernels_here().bf16.widen(static_cast<const bfloat16*>(x) + first, n, y);
-  else
-    half_microkernels_here().f16.widen(static_cast<const float16*>(x) + first, n, y);
-}
-
-void narrow(DType type, const float* x, int64_t n, void* y) {
-  if (type == DType::bf16)
-    half_microkernels_here().bf16.narrow(x, n, static_cast<bfloat16*>(y));
-  else
-    half_microkernels_here().f16.narrow(x, n, static_cast<float16*>(y));
-}
-
-void round_to(DType type, const float* x, int64_t n, float* y) {
-  if (type == DType::bf16)
-    half_microkernels_here().bf16.round(x, n, y);
-  else
-    half_microkernels_here().f16.round(x, n, y);
-}
-
 // Calls fn with the input as an array of the type that it is stored in.
 template <class T, class F>
 void visit_stored(DType stored, const void* x, F&& fn) {
@@ -91,6 +66,27 @@ void visit_stored(DType stored, const void* x, F&& fn) {
 }
 
 }  // namespace
+
+void widen_half(DType type, const void* x, int64_t first, int64_t n, float* y) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  if (type == DType::bf16)
+    half.bf16.widen(static_cast<const bfloat16*>(x) + first, n, y);
+  else
+    half.f16.widen(static_cast<const float16*>(x) + first, n, y);
+}
+
+void narrow_to_half(DType type, const float* x, int64_t n, void* y) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  if (type == DType::bf16)
+    half.bf16.narrow(x, n, static_cast<bfloat16*>(y));
+  else
+    half.f16.narrow(x, n, static_cast<float16*>(y));
+}
+
+void round_to_half(DType type, const float* x, int64_t n, float* y) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  (type == DType::bf16 ? half.bf16.round : half.f16.round)(x, n, y);
+}
 
 PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
                              std::span<const Broadcast> broadcasts, int64_t total,
@@ -363,8 +359,8 @@ class PointwiseRun::Segments {
   using Read = PointwisePlan::Read;
 
   void finish(float* y, int64_t n) {
-    if (is_half(plan_.result_)) narrow(plan_.result_, y, n, out_);
-    if (is_half(plan_.rounded_)) round_to(plan_.rounded_, y, n, y);
+    if (is_half(plan_.result_)) narrow_to_half(plan_.result_, y, n, out_);
+    if (is_half(plan_.rounded_)) round_to_half(plan_.rounded_, y, n, y);
   }
 
   int64_t length() const {
@@ -401,10 +397,10 @@ class PointwiseRun::Segments {
   void convert(size_t k, int64_t n) {
     const PointwisePlan::Input& input = plan_.inputs_[k];
     if (input.read == Read::converted)
-      widen(input.stored, run_.inputs_[k], first_, n, gathered_[k]);
+      widen_half(input.stored, run_.inputs_[k], first_, n, gathered_[k]);
     else
-      round_to(plan_.round_inputs_to_, static_cast<const float*>(run_.inputs_[k]) + first_, n,
-               gathered_[k]);
+      round_to_half(plan_.round_inputs_to_, static_cast<const float*>(run_.inputs_[k]) + first_, n,
+                    gathered_[k]);
     in_[k] = gathered_[k];
   }
 

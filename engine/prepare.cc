@@ -10,14 +10,9 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // enough for every device
 
-TensorSpec in_float32(TensorSpec spec) {
-  spec.dtype = compute_type(spec.dtype);
-  return spec;
-}
-
-Specs in_float32(std::span<const TensorSpec> specs) {
-  Specs wide(specs.begin(), specs.end());
-  for (TensorSpec& spec : wide) spec = in_float32(spec);
+Specs all_computed(std::span<const TensorSpec> specs) {
+  Specs wide;
+  for (const TensorSpec& spec : specs) wide.push_back(computed(spec));
   return wide;
 }
 
@@ -44,7 +39,7 @@ struct Copies {
   int64_t take(const TensorSpec& spec) {
     if (!is_half(spec.dtype)) return -1;
     const int64_t at = bytes;
-    bytes += round_up(static_cast<int64_t>(in_float32(spec).bytes()), kAlignment);
+    bytes += round_up(static_cast<int64_t>(computed(spec).bytes()), kAlignment);
     return at;
   }
 
@@ -71,7 +66,7 @@ class Float32Kernel final : public Kernel {
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     char* base = scratch.as<char>();
     const auto copy = [&](const Buffer& of, int64_t at) {
-      return at < 0 ? of : Buffer{base + at, in_float32(of.spec)};
+      return at < 0 ? of : Buffer{base + at, computed(of.spec)};
     };
     for (size_t k = 0; k < in.size(); ++k) {
       in_[k] = copy(in[k], copies_.in[k]);
@@ -98,7 +93,7 @@ std::vector<Algorithm> algorithms_of(const Op& op, std::span<const TensorSpec> i
                                      const Target& target) {
   const std::optional<Copies> copies = copies_of(op, in, target.device.kind);
   if (!copies) return op.algorithms(in, target);
-  std::vector<Algorithm> all = op.algorithms(in_float32(in), target);
+  std::vector<Algorithm> all = op.algorithms(all_computed(in), target);
   for (Algorithm& one : all) one.scratch_bytes += static_cast<size_t>(copies->bytes);
   return all;
 }
@@ -118,7 +113,8 @@ std::unique_ptr<Kernel> prepare_kernel(const Op& op, std::span<const TensorSpec>
   std::optional<Copies> copies = copies_of(op, in, ctx.device().kind);
   if (!copies) return op.prepare(in, ctx, chosen);
   const Algorithm own{chosen.name, chosen.scratch_bytes - static_cast<size_t>(copies->bytes)};
-  return std::make_unique<Float32Kernel>(op.prepare(in_float32(in), ctx, own), *std::move(copies));
+  return std::make_unique<Float32Kernel>(op.prepare(all_computed(in), ctx, own),
+                                         *std::move(copies));
 }
 
 }  // namespace tessera

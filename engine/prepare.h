@@ -14,6 +14,12 @@
 
 namespace tessera {
 
+// Returns the spec with float32 in place of 16 bits.
+inline TensorSpec computed(TensorSpec spec) {
+  spec.dtype = compute_type(spec.dtype);
+  return spec;
+}
+
 // Returns op.algorithms(), with the scratch of the copies.
 std::vector<Algorithm> algorithms_of(const Op& op, std::span<const TensorSpec> in,
                                      const Target& target);

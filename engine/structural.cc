@@ -11,7 +11,7 @@
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/pointwise_simd.h"
+#include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/sum_run.h"
@@ -284,21 +284,6 @@ class Copy final : public OpBase<Copy> {
   const CopyParams params;
 };
 
-template <class From, class To>
-void cast_range(const From* x, int64_t count, To* y) {
-  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
-  if constexpr (std::is_same_v<From, bfloat16> && std::is_same_v<To, float>)
-    half.bf16.widen(x, count, y);
-  else if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>)
-    half.f16.widen(x, count, y);
-  else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>)
-    half.bf16.narrow(x, count, y);
-  else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>)
-    half.f16.narrow(x, count, y);
-  else
-    for (int64_t i = 0; i < count; ++i) y[i] = static_cast<To>(x[i]);
-}
-
 }  // namespace
 
 void cast_elements(Context& ctx, const Buffer& from, const Buffer& to) {
@@ -306,10 +291,21 @@ void cast_elements(Context& ctx, const Buffer& from, const Buffer& to) {
     if constexpr (kCuda) cast_cuda(as_cuda(ctx), from, to);
     return;
   }
-  visit_dtype(from.spec.dtype, [&]<class From>(From) {
-    visit_dtype(to.spec.dtype, [&]<class To>(To) {
-      in_chunks(static_cast<CpuContext&>(ctx), to.elements(), [&](int64_t first, int64_t count) {
-        cast_range(from.as<From>() + first, count, to.as<To>() + first);
+  auto& cpu = static_cast<CpuContext&>(ctx);
+  const DType was = from.spec.dtype, is = to.spec.dtype;
+  if (is_half(was) && is == DType::f32)
+    return in_chunks(cpu, to.elements(), [&](int64_t first, int64_t count) {
+      widen_half(was, from.data, first, count, to.as<float>() + first);
+    });
+  if (was == DType::f32 && is_half(is))
+    return in_chunks(cpu, to.elements(), [&](int64_t first, int64_t count) {
+      narrow_to_half(is, from.as<float>() + first, count, to.as<uint16_t>() + first);
+    });
+  visit_dtype(was, [&]<class From>(From) {
+    visit_dtype(is, [&]<class To>(To) {
+      in_chunks(cpu, to.elements(), [&](int64_t first, int64_t count) {
+        const From* x = from.as<From>();
+        for (int64_t i = first; i < first + count; ++i) to.as<To>()[i] = static_cast<To>(x[i]);
       });
     });
   });

@@ -148,11 +148,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     check_settings(check, params.conv);
     const Shape x = x_shape(in), w = w_shape(in), y = check_shapes(check, params.conv, x, w);
     if (of.result != kY) check.shape(of.first == kY ? 0 : 1, y, "the output shape of conv2d");
-    Specs out = {{result_type(params.fusion.epilogue, compute_type(in[0].dtype)),
-                  of.result == kX   ? x
-                  : of.result == kW ? w
-                                    : y,
-                  {}}};
+    const DType type = result_type(params.fusion.epilogue, compute_type(in[0].dtype));
+    Specs out = {{type, of.result == kX ? x : of.result == kW ? w : y, {}}};
     for (TensorSpec& spec : params.fusion.outputs(in, out[0])) out.push_back(std::move(spec));
     return out;
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op_attributes.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
@@ -147,8 +148,7 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     // The conversion to 16 bits rounds a result that has no other epilogue.
     const ScalarProgram epilogue =
         is_plain(params.epilogue) ? plain_epilogue(DType::f32) : params.epilogue;
-    TensorSpec out = infer(in)[0];
-    out.dtype = in[0].dtype;
+    const TensorSpec out = computed(infer(in)[0]);
     if constexpr (kCuda)
       if (!ctx.device().is_cpu())
         return matmul_cuda(params.product, epilogue, in, out, chosen.scratch_bytes, ctx);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op_attributes.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/ops/pool2d_cpu.h"
 #include "tessera/layers/shared/checks.h"
@@ -118,8 +119,7 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
-    TensorSpec dx = infer(in)[0];
-    dx.dtype = in[0].dtype;
+    const TensorSpec dx = computed(infer(in)[0]);
     return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
                                                epilogue_plan(params.epilogue, in.subspan(2), dx));
   }

@@ -1,4 +1,4 @@
-#include "tessera/engine/pointwise_simd.h"
+#include "tessera/engine/pointwise_run.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/channel_reduce_simd.h"
 
@@ -52,15 +52,9 @@ class PartRows {
 
  private:
   void widen(const StoredRows<T>& x, int64_t at, int64_t rows, int64_t channels) {
-    const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
     const int64_t runs = channels == stride_ ? 1 : rows, length = rows * channels / runs;
-    for (int64_t r = 0; r < runs; ++r) {
-      const int64_t from = at + r * stride_;
-      if (x.dtype == DType::bf16)
-        half.bf16.widen(static_cast<const bfloat16*>(x.data) + from, length, wide_ + r * length);
-      else
-        half.f16.widen(static_cast<const float16*>(x.data) + from, length, wide_ + r * length);
-    }
+    for (int64_t r = 0; r < runs; ++r)
+      widen_half(x.dtype, x.data, at + r * stride_, length, wide_ + r * length);
     first_ = wide_, stride_ = channels;
   }
 

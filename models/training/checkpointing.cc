@@ -116,13 +116,13 @@ std::string check_same_training(const Config& config, const CheckpointFile& chec
     const std::string is = value(now, entry.first), was = value(then, entry.first);
     if (is == was || may_differ(entry.first)) continue;
     if (between_devices && entry.first.starts_with("gpu.")) continue;
-    if (entry.first == "precision") {
-      note = fmt::format("precision: {}, but the checkpoint was trained with {}", is.substr(0, 200),
-                         was.substr(0, 200));
-      continue;
-    }
-    wrong += fmt::format("\n  {}: {}, but the checkpoint was trained with {}",
-                         entry.first.substr(0, 64), is.substr(0, 200), was.substr(0, 200));
+    const std::string difference =
+        fmt::format("{}: {}, but the checkpoint was trained with {}", entry.first.substr(0, 64),
+                    is.substr(0, 200), was.substr(0, 200));
+    if (entry.first == "precision")
+      note = difference;
+    else
+      wrong += "\n  " + difference;
   }
   if (!wrong.empty())
     throw ConfigError(fmt::format(

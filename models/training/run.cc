@@ -223,8 +223,7 @@ std::vector<std::string> config_notes(const Run& run) {
   if (config.precision == Precision::f16)
     lines.emplace_back(
         "precision: f16 has no loss scaling yet: gradients below 6e-8 become 0; use bf16, which "
-        "has "
-        "the range of float32");
+        "has the range of float32");
   if (config.checkpoint.keep == 0)
     lines.emplace_back(
         "checkpoint.keep: is 0: no checkpoint is written, and an interrupted training "

@@ -3,6 +3,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
 #include "tessera/tests/engine/op_testing.h"
 
@@ -94,6 +95,17 @@ TEST_P(Conv2d, EachGradientKeepsOnlyWhatItReads) {
 }
 
 // A conv2d with max(y + bias, 0) fused gives the bits of the separate nodes.
+TEST_P(Conv2d, Float32FiltersOfBfloat16ImagesReceiveAnUnroundedGradient) {
+  const auto rounded = [](const Shape& shape, uint64_t key) {
+    return cast(normal(shape, key), DType::bf16);
+  };
+  const Tensor x = rounded({2, 6, 6, 4}, 1), dy = rounded({2, 4, 4, 8}, 3);
+  const Tensor w = requires_grad(normal({8, 3, 3, 4}, 2, DType::f32));
+  const Tensor dw = gradients(conv2d(x, w), Tensors{w}, dy)[0];
+  EXPECT_EQ(dw.to_vector<float>(), conv2d_weight_grad(x, dy, {3, 3}).to_vector<float>());
+  EXPECT_NE(dw.to_vector<float>(), cast(cast(dw, DType::bf16), DType::f32).to_vector<float>());
+}
+
 TEST_P(Conv2d, EpilogueGivesTheBitsOfTheSeparateSteps) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const bool gradient : {false, true}) {

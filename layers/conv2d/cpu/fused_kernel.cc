@@ -88,8 +88,7 @@ struct FusedScratch {
                std::span<const TensorSpec> in, const TensorSpec& out)
       : layout(base) {
     const auto floats = [&](const TensorSpec& spec) {
-      return layout.take<char>(spec.shape.elements() *
-                               static_cast<int64_t>(size_of(compute_type(spec.dtype))));
+      return layout.take<char>(static_cast<int64_t>(computed(spec).bytes()));
     };
     for (size_t r = 0; r < fusion.consumers.size(); ++r)
       counters[r] = layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
@@ -105,11 +104,6 @@ struct FusedScratch {
   int32_t* counters[Readers::kMax] = {};
   char *first = nullptr, *second = nullptr, *result = nullptr;
 };
-
-TensorSpec computed(TensorSpec spec) {
-  spec.dtype = compute_type(spec.dtype);
-  return spec;
-}
 
 template <class T>
 class FusedKernel final : public Kernel {
