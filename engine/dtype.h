@@ -136,6 +136,11 @@ template <class F>
 constexpr auto visit_float(DType type, F&& fn) {
   return visit_types(FloatTypes(), type, fn);
 }
+// The same for all floating-point dtypes.
+template <class F>
+constexpr auto visit_any_float(DType type, F&& fn) {
+  return visit_types(joined(FloatTypes(), HalfTypes(), TypeList<>()), type, fn);
+}
 // Calls fn with a value of the C++ type of an integer dtype.
 template <class F>
 constexpr auto visit_integer(DType type, F&& fn) {
@@ -155,6 +160,8 @@ constexpr bool is_float(DType type) {
 }
 // Returns the dtype in which ops compute with elements of `type`: float32 for 16 bits.
 constexpr DType compute_type(DType type) { return is_half(type) ? DType::f32 : type; }
+template <class S>
+using Computed = std::conditional_t<is_half(dtype_of<S>), float, S>;
 // Returns the dtype of the result of element-wise ops on two floating-point dtypes:
 //
 //             float32   bfloat16  float16

@@ -95,7 +95,7 @@ class Comparison final : public OpBase<Comparison> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) comparison_cuda(ctx, params.relation, in, out[0]);
   }
@@ -134,7 +134,7 @@ class Where final : public OpBase<Where> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) where_cuda(ctx, in, out[0]);
   }

@@ -77,7 +77,7 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
     return {permute(args.grad_outputs[0], back)};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) copy_strided_cuda(ctx, in[0], input_strides(in[0].spec.shape), out[0]);
   }
@@ -236,7 +236,7 @@ class OneHot final : public OpBase<OneHot> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) one_hot_cuda(ctx, in[0], params.classes, out[0]);
   }

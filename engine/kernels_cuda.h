@@ -115,14 +115,15 @@ void sum_run_cuda(CudaContext& ctx, const SumRunShape& shape, const Buffer& in, 
 // How an input is read for element i of the output: x[(i / repeat) % period + (i / sample) stride].
 struct PointwiseRead {
   int64_t repeat = 1, period = 1, sample = 1, stride = 0;
+  DType type = DType::f32;  // of x: 16 bits are converted to float32 as they are read
   bool operator==(const PointwiseRead&) const = default;
 };
 
 // Returns a kernel that broadcasts its inputs as the pointwise op does (engine/pointwise.h).
-std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
-                                       std::span<const TensorSpec> in);
-// Returns a kernel for an output of `total` elements.
-std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype, int64_t total,
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, std::span<const TensorSpec> in,
+                                       DType result);
+// Returns a kernel for an output of `total` elements of type `result`.
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType result, int64_t total,
                                        std::span<const PointwiseRead> reads);
 
 // Check for non-finite numbers. Tensors are cut into parts by their sizes alone. A first launch

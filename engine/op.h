@@ -105,7 +105,9 @@ class Op {
   // Returns whether the kernels of a device read and write 16-bit elements themselves. If not, they
   // are prepared and run for float32 in place of 16 bits, and infer() alone decides which results
   // are rounded to 16.
-  virtual bool takes_half(DeviceKind /*kind*/) const { return false; }
+  virtual bool takes_half(DeviceKind /*kind*/, std::span<const TensorSpec> /*in*/) const {
+    return false;
+  }
   // Returns the algorithms for target.device in order of preference; never empty. The device need
   // not exist. Scratch may depend on target.threads.
   virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,

@@ -226,7 +226,8 @@ class PointwiseKernel final : public Kernel {
 std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params,
                                           std::span<const TensorSpec> in, Context& ctx) {
   if constexpr (kCuda)
-    if (!ctx.device().is_cpu()) return pointwise_cuda(params.program, in);
+    if (!ctx.device().is_cpu())
+      return pointwise_cuda(params.program, in, infer_pointwise(params, in)[0].dtype);
   const TensorSpec out = infer_pointwise(params, in)[0];
   std::vector<Broadcast> broadcasts;
   PointwiseOptions stored{.result = out.dtype};
@@ -283,7 +284,7 @@ class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
     return {in[0]};
   }
   bool runs_on(DeviceKind kind) const override { return kCuda || kind == DeviceKind::cpu; }
-  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm&) const override {
     return prepare_pointwise(params, in, ctx);

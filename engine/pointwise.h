@@ -39,7 +39,7 @@ class Pointwise final : public OpBase<Pointwise> {
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind) const override;
-  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override;
   bool differentiable() const override { return true; }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "tessera/engine/half_cuda.h"
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/scalar_program.h"
 #include "tessera/runtime/cuda/context.h"
@@ -13,10 +14,11 @@ namespace tessera {
 // Passed to kernels by value, so a launch allocates nothing.
 template <class T>
 struct PointwiseCall {
-  const T* in[kMaxScalarRegisters];
+  const void* in[kMaxScalarRegisters];
   PointwiseRead reads[kMaxScalarRegisters];
   int64_t total;
-  T* out;
+  void* out;
+  DType result;
 };
 
 // Returns the index in `input` for element i of the output. Divides only if necessary, as divisions
@@ -29,6 +31,10 @@ __device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i
   if (read.stride > 0) at += quotient(i, read.sample) * read.stride;
   return at;
 }
+
+// Changes the sign alone; the instruction that subtracts from 0 changes the bits of a NaN.
+__device__ inline float negative(float x) { return half::float_of(half::bits_of(x) ^ 0x80000000u); }
+__device__ inline double negative(double x) { return -x; }
 
 // Returns the same results as the CPU, also for NaN.
 template <class T>
@@ -57,7 +63,7 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
     case ScalarOp::select:
       return a != T(0) ? b : c;
     case ScalarOp::neg:
-      return -a;
+      return negative(a);
     case ScalarOp::abs:
       return a < T(0) ? -a : a;
     case ScalarOp::exp:
@@ -79,11 +85,32 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
     case ScalarOp::float32:
       return a;
     case ScalarOp::bfloat16:
-      return static_cast<T>(static_cast<float>(bfloat16(a)));
+      return static_cast<T>(to_float(to_stored<bfloat16>(a)));
     case ScalarOp::float16:
-      return static_cast<T>(static_cast<float>(float16(a)));
+      return static_cast<T>(to_float(to_stored<float16>(a)));
   }
   return T(0);
+}
+
+// Returns element `at` of input k.
+template <class T>
+__device__ T read_element(const PointwiseCall<T>& call, int k, int64_t at) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    const DType type = call.reads[k].type;
+    if (type == DType::bf16) return to_float(static_cast<const bfloat16*>(call.in[k])[at]);
+    if (type == DType::f16) return to_float(static_cast<const float16*>(call.in[k])[at]);
+  }
+  return static_cast<const T*>(call.in[k])[at];
+}
+template <class T>
+__device__ void write_element(const PointwiseCall<T>& call, int64_t at, T value) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (call.result == DType::bf16)
+      return void(static_cast<bfloat16*>(call.out)[at] = to_stored<bfloat16>(value));
+    if (call.result == DType::f16)
+      return void(static_cast<float16*>(call.out)[at] = to_stored<float16>(value));
+  }
+  static_cast<T*>(call.out)[at] = value;
 }
 
 // Runs a program of kPrecompiledPrograms. float32 only, as float64 is for checking gradients.

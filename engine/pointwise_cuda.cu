@@ -1,6 +1,8 @@
 // Scalar programs on a GPU. Programs without compiled code are interpreted: each thread computes
 // whole elements, with registers in local memory. All threads of a warp run the same instruction,
 // so interpreting causes no divergence.
+#include <algorithm>
+
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_code_cuda.h"
@@ -34,33 +36,53 @@ __global__ void __launch_bounds__(kThreads)
   T registers[kMaxScalarRegisters];
   for (int64_t i = first_index(); i < program.call.total; i += index_stride()) {
     for (int k = 0; k < program.inputs; ++k)
-      registers[k] = program.call.in[k][read_index(program.call, k, i)];
+      registers[k] = read_element(program.call, k, read_index(program.call, k, i));
     for (int j = 0; j < program.instructions; ++j) {
       const Step<T>& step = program.code[j];
       registers[program.inputs + j] =
           evaluate(step.op, step.value, registers[step.a], registers[step.b], registers[step.c]);
     }
     const int last = program.inputs + program.instructions - 1;
-    program.call.out[i] = registers[program.instructions == 0 ? 0 : last];
+    write_element(program.call, i, registers[program.instructions == 0 ? 0 : last]);
   }
 }
 
 template <class T>
 PrecompiledMatch compiled_program(const ScalarProgram& p) {
   const PrecompiledMatch match = precompiled_program(p);
-  const bool is_compiled =
-      sizeof(T) == sizeof(float) && match.program < kPrecompiledPrograms.common;
+  const bool is_compiled = sizeof(T) == sizeof(float) && match.program >= 0 &&
+                           kPrecompiledPrograms.is_for_gpus(match.program);
   return is_compiled ? match : PrecompiledMatch{};
+}
+
+// Returns the program without the roundings that storing the result in 16 bits makes superfluous.
+ScalarProgram with_needed_roundings(const ScalarProgram& p, DType result,
+                                    std::span<const PointwiseRead> reads) {
+  if (!is_half(result) || p.registers() > kMaxScalarRegisters) return p;
+  bool numbers[kMaxScalarRegisters] = {};
+  for (size_t k = 0; k < reads.size(); ++k) numbers[k] = reads[k].type == result;
+  const auto other = [&](const Instruction& in) {
+    return in.op == (result == DType::f16 ? ScalarOp::bfloat16 : ScalarOp::float16);
+  };
+  if (std::ranges::any_of(p.code, other)) return p;
+  const NeededRoundings needed(p.code.data(), static_cast<int>(p.code.size()), p.inputs, p.result(),
+                               result == DType::f16 ? ScalarOp::float16 : ScalarOp::bfloat16,
+                               numbers, true);
+  if (needed.result > 0 && needed.result < p.inputs) return p;  // another input as it is
+  if (needed.result == 0) return {p.inputs, {}};
+  return live_part({p.inputs, {needed.code, needed.code + p.code.size()}}, needed.result);
 }
 
 template <class T>
 class PointwiseCudaKernel final : public Kernel {
  public:
-  PointwiseCudaKernel(const ScalarProgram& p, int64_t total, std::span<const PointwiseRead> reads)
+  PointwiseCudaKernel(const ScalarProgram& p, DType result, int64_t total,
+                      std::span<const PointwiseRead> reads)
       : match_(compiled_program<T>(p)) {
     program_.inputs = match_.program >= 0 ? match_.count : p.inputs;
     program_.instructions = static_cast<int>(p.code.size());
     program_.call.total = total;
+    program_.call.result = result;
     for (int k = 0; k < program_.inputs; ++k) {
       sources_[k] = match_.program >= 0 ? match_.inputs[k] : static_cast<uint8_t>(k);
       program_.call.reads[k] = reads[sources_[k]];
@@ -73,9 +95,8 @@ class PointwiseCudaKernel final : public Kernel {
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
     if (program_.call.total == 0) return;
-    for (int k = 0; k < program_.inputs; ++k)
-      program_.call.in[k] = in[sources_[k]].template as<const T>();
-    program_.call.out = out[0].as<T>();
+    for (int k = 0; k < program_.inputs; ++k) program_.call.in[k] = in[sources_[k]].data;
+    program_.call.out = out[0].data;
     CudaContext& gpu = as_cuda(ctx);
     CudaDeviceGuard guard(gpu.index());
     if constexpr (sizeof(T) == sizeof(float))
@@ -93,17 +114,18 @@ class PointwiseCudaKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType dtype, int64_t total,
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& given, DType result, int64_t total,
                                        std::span<const PointwiseRead> reads) {
+  const ScalarProgram program = with_needed_roundings(given, result, reads);
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
-  if (dtype == DType::f64)
-    return std::make_unique<PointwiseCudaKernel<double>>(program, total, reads);
-  return std::make_unique<PointwiseCudaKernel<float>>(program, total, reads);
+  if (reads[0].type == DType::f64)
+    return std::make_unique<PointwiseCudaKernel<double>>(program, result, total, reads);
+  return std::make_unique<PointwiseCudaKernel<float>>(program, result, total, reads);
 }
 
-std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
-                                       std::span<const TensorSpec> in) {
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, std::span<const TensorSpec> in,
+                                       DType result) {
   Shape out = in[0].shape;
   for (const TensorSpec& x : in) out = broadcast(out, x.shape, "pointwise");
   std::vector<PointwiseRead> reads;
@@ -111,9 +133,9 @@ std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program,
     Broadcast broadcast;
     if (!broadcast_of(x.shape, out, &broadcast))
       throw InternalError("a pointwise kernel does not support this broadcast of its inputs");
-    reads.push_back({.repeat = broadcast.repeat, .period = broadcast.period});
+    reads.push_back({.repeat = broadcast.repeat, .period = broadcast.period, .type = x.dtype});
   }
-  return pointwise_cuda(program, in[0].dtype, out.elements(), reads);
+  return pointwise_cuda(program, result, out.elements(), reads);
 }
 
 }  // namespace tessera

@@ -160,11 +160,13 @@ struct PrecompiledPrograms {
   };
 
   static constexpr int kMax = 240;
-  // The common programs are first; only they have compiled code for GPUs. Those that round values
-  // to bfloat16 between stages are last.
-  int count = 0, common = 0;
+  // The common programs are first, those that round values to bfloat16 between stages last.
+  int count = 0, common = 0, rounding = 0;
   PrecompiledProgram list[kMax];
   bool rounds = false;  // whether add() rounds after each stage
+
+  // Returns whether there is compiled code for GPUs.
+  constexpr bool is_for_gpus(int program) const { return program < common || program >= rounding; }
 
   constexpr const PrecompiledProgram* begin() const { return list; }
   constexpr const PrecompiledProgram* end() const { return list + count; }
@@ -286,6 +288,7 @@ constexpr PrecompiledPrograms all_precompiled_programs() {
   all.add_before(kLeaky);
   all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // gradient of prelu's slope
   all.rounds = true;
+  all.rounding = all.count;
   all.add_sums_and_relu();
   all.add_before(kRelu);
   for (int k = 0; k < 4; ++k) all.add_common(kOthers[k]);

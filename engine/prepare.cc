@@ -49,7 +49,7 @@ struct Copies {
 
 // The copies, or nothing if the op takes its inputs and outputs as they are.
 std::optional<Copies> copies_of(const Op& op, std::span<const TensorSpec> in, DeviceKind kind) {
-  if (op.takes_half(kind)) return std::nullopt;
+  if (op.takes_half(kind, in)) return std::nullopt;
   const Specs out = op.infer(in);
   if (!any_half(in) && !any_half(out)) return std::nullopt;
   return Copies(op, in, out);

@@ -59,7 +59,7 @@ class Fill final : public OpBase<Fill> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers, Buffers out, Buffer) const override {
     if constexpr (kCuda) fill_cuda(ctx, out[0], params.value);
   }
@@ -83,7 +83,7 @@ class View final : public OpBase<View> {
     return {{in[0].dtype, params.shape, {}}};
   }
   bool runs_on(DeviceKind) const override { return true; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   int view_of(int) const override { return 0; }
   int64_t view_offset(std::span<const TensorSpec> in) const override {
     return params.first * static_cast<int64_t>(size_of(in[0].dtype));
@@ -123,7 +123,7 @@ class ScatterRows final : public OpBase<ScatterRows> {
     return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     scatter(ctx, in[0], out[0]);
   }
@@ -179,7 +179,7 @@ class Expand final : public OpBase<Expand> {
     });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       copy_strided_cuda(ctx, in[0], broadcast_strides(in[0].spec.shape, params.shape), out[0]);
@@ -229,7 +229,7 @@ class Cast final : public OpBase<Cast> {
     cast_elements(ctx, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) cast_cuda(ctx, in[0], out[0]);
   }
@@ -277,6 +277,7 @@ class Copy final : public OpBase<Copy> {
     return {copy(args.grad_outputs[0], args.input_specs[0].device)};
   }
   bool runs_on(DeviceKind) const override { return true; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
                                   const Algorithm&) const override {
     return std::make_unique<CopyKernel>();

@@ -38,9 +38,11 @@ struct CpuSettings {
 enum class GpuPlans { heuristic, autotuned };
 
 struct GpuSettings {
-  bool tf32 = false;          // float32 products and convolutions with ten bits of mantissa
-  bool deterministic = true;  // only algorithms with the same bits each time
-  size_t workspace = size_t{256} << 20;  // maximum scratch bytes of one op
+  // The factors of float32 products and convolutions are rounded to ten bits of mantissa, on GPUs
+  // that have tensor cores for it; exact products take many times as long there.
+  bool tf32 = true;
+  bool deterministic = true;           // only algorithms with the same bits each time
+  size_t workspace = size_t{1} << 30;  // maximum scratch bytes of one op
   bool synchronous = false;  // wait after each op (CUDA_LAUNCH_BLOCKING=1): errors name it
   GpuPlans plans = GpuPlans::heuristic;
   bool operator==(const GpuSettings&) const = default;

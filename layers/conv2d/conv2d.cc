@@ -155,14 +155,17 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   }
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+    return kind == DeviceKind::cpu ||
+           (in[0].dtype == in[1].dtype && infer(in)[0].dtype == request(in, kind).result());
+  }
 
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
     if (!target.device.is_cpu()) {
       if constexpr (kCuda)
         if (target.properties != nullptr)
-          return dnn_algorithms(request(in), *target.properties, target.gpu);
+          return dnn_algorithms(request(in, DeviceKind::gpu), *target.properties, target.gpu);
       return {{}};  // GPU with unknown properties: planned without scratch
     }
     const ConvRequest asked = request(in);
@@ -179,7 +182,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if constexpr (kCuda)
-      if (!ctx.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(ctx));
+      if (!ctx.device().is_cpu())
+        return dnn_kernel(request(in, DeviceKind::gpu), chosen, as_cuda(ctx));
     const ConvRequest asked = request(in);
     const ConvAlgorithm& algorithm = conv_algorithm(chosen.name);
     const ConvVariant form = form_for(algorithm, asked, in);
@@ -187,9 +191,9 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
                         in, infer(in)[0]);
   }
 
-  ConvRequest request(std::span<const TensorSpec> in) const {
+  ConvRequest request(std::span<const TensorSpec> in, DeviceKind kind = DeviceKind::cpu) const {
     return {params.pass, conv_shape(params.conv, x_shape(in), w_shape(in)),
-            compute_type(in[0].dtype)};
+            kind == DeviceKind::cpu ? compute_type(in[0].dtype) : in[0].dtype};
   }
 
   const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
@@ -302,7 +306,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
 std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in) {
   const auto* convolution = dynamic_cast<const ConvOp*>(&op);
   if (convolution == nullptr) return std::nullopt;
-  return convolution->request(in);
+  return convolution->request(in, in[0].device.kind);
 }
 
 std::string conv_text(const ConvRequest& request) {

@@ -75,6 +75,9 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     return {{params.dtype, in[0].shape, {}}};
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec>) const override {
+    return kind == DeviceKind::gpu;
+  }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) image_normalize_cuda(ctx, params, in[0], out[0]);
   }

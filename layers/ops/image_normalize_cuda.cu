@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tessera/engine/half_cuda.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
@@ -23,7 +24,8 @@ __global__ void __launch_bounds__(kThreads)
     normalize(const uint8_t* x, T* y, int64_t total, const __grid_constant__ Channels channels) {
   T* table = dynamic_shared<T>();
   for (int i = static_cast<int>(threadIdx.x); i < channels.count * 256; i += kThreads)
-    table[i] = normalized_byte<T>(i % 256, channels.mean[i / 256], channels.stddev[i / 256]);
+    table[i] = to_stored<T>(
+        normalized_byte<Computed<T>>(i % 256, channels.mean[i / 256], channels.stddev[i / 256]));
   __syncthreads();
   for (int64_t i = first_index(); i < total; i += index_stride()) {
     const int64_t element = i * N, pixel = quotient(element, channels.count);
@@ -64,7 +66,7 @@ void image_normalize_cuda(CudaContext& ctx, const ImageNormalizeParams& params, 
       channels.mean[c] = params.mean[static_cast<size_t>(channels.first + c)];
       channels.stddev[c] = params.stddev[static_cast<size_t>(channels.first + c)];
     }
-    visit_float(compute_type(params.dtype), [&](auto zero) {
+    visit_any_float(params.dtype, [&](auto zero) {
       using T = decltype(zero);
       constexpr int N = kPack<T>;
       T* to = y.as<T>();

@@ -58,7 +58,7 @@ class MatmulCudaKernel final : public Kernel {
         compute_(compute_type(ctx.target().gpu)) {
     if (in.size() > 2) {
       const TensorSpec read[] = {out, in[2]};
-      add_bias_ = pointwise_cuda(bias, read);
+      add_bias_ = pointwise_cuda(bias, read, out.dtype);
     }
     if (pairs_ * m_ * n_ * k_ == 0) return;
     CudaDeviceGuard guard(ctx.index());

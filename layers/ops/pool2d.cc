@@ -80,6 +80,15 @@ int64_t window_flops(const Pool2dParams& p, const Shape& y) {
 
 Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
 
+template <class Derived>
+class PoolOp : public OpBase<Derived> {
+ public:
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+    return kind == DeviceKind::gpu && in[0].dtype == this->infer(in)[0].dtype;
+  }
+};
+
 class MaxPoolGradKernel final : public Kernel {
  public:
   MaxPoolGradKernel(const PoolShape& shape, PointwisePlan epilogue)
@@ -100,7 +109,7 @@ class MaxPoolGradKernel final : public Kernel {
   const PointwisePlan epilogue_;
 };
 
-class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
+class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
  public:
   explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "max_pool2d_grad"; }
@@ -125,13 +134,12 @@ class MaxPool2dGrad final : public OpBase<MaxPool2dGrad>, public HasEpilogue {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
+      visit_any_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         max_pool2d_grad_cuda<T>(ctx, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
                                 in[1].as<uint8_t>(), out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   const ScalarProgram& epilogue() const override { return params.epilogue; }
   std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
@@ -192,7 +200,7 @@ class MaxPoolKernel final : public Kernel {
   const PointwisePlan prologue_;
 };
 
-class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
+class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
  public:
   explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "max_pool2d"; }
@@ -239,13 +247,12 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
+      visit_any_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         max_pool2d_cuda<T>(ctx, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
                            out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return params.positions; }
   Saved saved() const override { return {.outputs = 0b10}; }
@@ -285,7 +292,7 @@ class MaxPool2d final : public OpBase<MaxPool2d>, public HasAttributes {
   bool has_prologue() const { return !params.prologue.code.empty(); }
 };
 
-class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
+class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
  public:
   explicit AveragePool2dGrad(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "average_pool2d_grad"; }
@@ -308,13 +315,12 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
+      visit_any_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         average_pool2d_grad_cuda<T>(ctx, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
                                     out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -328,7 +334,7 @@ class AveragePool2dGrad final : public OpBase<AveragePool2dGrad> {
   const PoolOpParams params;
 };
 
-class AveragePool2d final : public OpBase<AveragePool2d>, public HasAttributes {
+class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
  public:
   explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "average_pool2d"; }
@@ -350,13 +356,12 @@ class AveragePool2d final : public OpBase<AveragePool2d>, public HasAttributes {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
+      visit_any_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         average_pool2d_cuda<T>(ctx, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
                                out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -374,7 +379,7 @@ class AveragePool2d final : public OpBase<AveragePool2d>, public HasAttributes {
 };
 
 // dx[b,i,j,k] = dy[b,k] / (h w)
-class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
+class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
  public:
   explicit GlobalAveragePoolGrad(PoolOpParams params) : params(std::move(params)) {}
   std::string_view name() const override { return "global_average_pool_grad"; }
@@ -396,14 +401,13 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
+      visit_any_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         const Shape& x = out[0].spec.shape;
         global_average_pool_grad_cuda<T>(ctx, x[0], x[1] * x[2], x[3], in[0].as<T>(),
                                          out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -417,7 +421,7 @@ class GlobalAveragePoolGrad final : public OpBase<GlobalAveragePoolGrad> {
   const PoolOpParams params;
 };
 
-class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
+class GlobalAveragePool final : public PoolOp<GlobalAveragePool> {
  public:
   std::string_view name() const override { return "global_average_pool"; }
 
@@ -439,13 +443,12 @@ class GlobalAveragePool final : public OpBase<GlobalAveragePool> {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
+      visit_any_float(out[0].spec.dtype, [&](auto zero) {
         using T = decltype(zero);
         const Shape& x = in[0].spec.shape;
         global_average_pool_cuda<T>(ctx, x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {

@@ -1,7 +1,8 @@
 // Pooling on a GPU. A thread gathers a few neighbouring channels of one pixel of the result, so no
-// two threads write one element.
+// two threads write one element. T is the type of elements in memory.
 #include <algorithm>
 
+#include "tessera/engine/half_cuda.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/column_code.h"
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
     const auto u = s.rows_under(at.i), v = s.columns_under(at.j);
     const I top = at.i * s.stride_h - s.pad_h, left = at.j * s.stride_w - s.pad_w;
     const T* start = x + ((at.b * s.h + u.begin) * s.w + v.begin) * s.c + at.k * N;
-    Pack<T, N> best = load_vector<N>(start, vectorized);
+    Pack<Computed<T>, N> best = widened(load_vector<N>(start, vectorized));
     int best_position[N];
     for (int k = 0; k < N; ++k)
       best_position[k] = static_cast<int>((u.begin - top) * s.kernel_w + v.begin - left);
@@ -45,12 +46,12 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
       for (I q = v.begin; q < v.end; ++q) {
         const int position = static_cast<int>((p - top) * s.kernel_w + q - left);
         const I away = ((p - u.begin) * s.w + q - v.begin) * s.c;
-        const Pack<T, N> value = load_vector<N>(start + away, vectorized);
+        const auto value = widened(load_vector<N>(start + away, vectorized));
         for (int k = 0; k < N; ++k)  // NaN stays
           if (!(value[k] <= best[k]) && best[k] == best[k])
             best[k] = value[k], best_position[k] = position;
       }
-    store_some(y + index * N, best, vectorized);
+    store_some(y + index * N, narrowed<T>(best), vectorized);
     if (positions == nullptr) continue;
     Pack<uint8_t, N> bytes;
     for (int k = 0; k < N; ++k) bytes[k] = static_cast<uint8_t>(best_position[k]);
@@ -66,17 +67,17 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.h, s.w, s.c / N);
     const auto u = s.rows_over(at.i), v = s.columns_over(at.j);
-    Pack<T, N> sum = {};
+    Pack<Computed<T>, N> sum = {};
     for (I p = u.begin; p < u.end; ++p)
       for (I q = v.begin; q < v.end; ++q) {
         const I row = at.i + s.pad_h - p * s.stride_h, column = at.j + s.pad_w - q * s.stride_w;
         const int here = static_cast<int>(row * s.kernel_w + column);
         const I from = ((at.b * s.out_h() + p) * s.out_w() + q) * s.c + at.k * N;
         const Pack<uint8_t, N> best_position = load_vector<N>(positions + from, bytes_together);
-        const Pack<T, N> value = load_vector<N>(dy + from, vectorized);
-        for (int k = 0; k < N; ++k) sum[k] += best_position[k] == here ? value[k] : T(0);
+        const auto value = widened(load_vector<N>(dy + from, vectorized));
+        for (int k = 0; k < N; ++k) sum[k] += best_position[k] == here ? value[k] : Computed<T>(0);
       }
-    store_some(dx + index * N, sum, vectorized);
+    store_some(dx + index * N, narrowed<T>(sum), vectorized);
   }
 }
 
@@ -87,18 +88,18 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.out_h(), s.out_w(), s.c / N);
     const auto u = s.rows_under(at.i), v = s.columns_under(at.j);
-    Pack<T, N> sum = {};
+    Pack<Computed<T>, N> sum = {};
     const T* row = x + ((at.b * s.h + u.begin) * s.w + v.begin) * s.c + at.k * N;
     for (I p = u.begin; p < u.end; ++p, row += s.w * s.c) {
       const T* from = row;
       for (I q = v.begin; q < v.end; ++q, from += s.c) {
-        const Pack<T, N> value = load_vector<N>(from, vectorized);
+        const auto value = widened(load_vector<N>(from, vectorized));
         for (int k = 0; k < N; ++k) sum[k] += value[k];
       }
     }
-    const T pixels = static_cast<T>(s.divisor(u, v, at.i, at.j));
+    const auto pixels = static_cast<Computed<T>>(s.divisor(u, v, at.i, at.j));
     for (int k = 0; k < N; ++k) sum[k] /= pixels;
-    store_some(y + index * N, sum, vectorized);
+    store_some(y + index * N, narrowed<T>(sum), vectorized);
   }
 }
 
@@ -109,15 +110,16 @@ __global__ void __launch_bounds__(kPoolThreads<I, T>, 4)
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const Place<I> at(index, s.h, s.w, s.c / N);
     const auto rows = s.rows_over(at.i), columns = s.columns_over(at.j);
-    Pack<T, N> sum = {};
+    Pack<Computed<T>, N> sum = {};
     for (I p = rows.begin; p < rows.end; ++p)
       for (I q = columns.begin; q < columns.end; ++q) {
-        const T pixels = static_cast<T>(s.divisor(s.rows_under(p), s.columns_under(q), p, q));
+        const auto pixels =
+            static_cast<Computed<T>>(s.divisor(s.rows_under(p), s.columns_under(q), p, q));
         const T* from = dy + ((at.b * s.out_h() + p) * s.out_w() + q) * s.c + at.k * N;
-        const Pack<T, N> value = load_vector<N>(from, vectorized);
+        const auto value = widened(load_vector<N>(from, vectorized));
         for (int k = 0; k < N; ++k) sum[k] += value[k] / pixels;
       }
-    store_some(dx + index * N, sum, vectorized);
+    store_some(dx + index * N, narrowed<T>(sum), vectorized);
   }
 }
 
@@ -126,16 +128,16 @@ __global__ void __launch_bounds__(kColumnThreads)
     average_images(int64_t pixels, int64_t c, const T* x, T* y, ColumnThread place) {
   const bool vectorized = takes_packs<N>(x) && takes_packs<N>(y);
   const int64_t at = place.column() * N;
-  ColumnSums<T, N> mine;
+  ColumnSums<Computed<T>, N> mine;
   x += place.block() * pixels * c + at;
   for (int64_t r = place.line(); at < c && r < pixels; r += place.lines()) {
-    const Pack<T, N> value = load_vector<N>(x + r * c, vectorized);
+    const auto value = widened(load_vector<N>(x + r * c, vectorized));
     for (int k = 0; k < N; ++k) mine.at[k] += value[k];
   }
   merge_lines(mine, place);
   if (at >= c || place.line() != 0) return;
   Pack<T, N> mean;
-  for (int k = 0; k < N; ++k) mean[k] = mine.at[k] / static_cast<T>(pixels);
+  for (int k = 0; k < N; ++k) mean[k] = to_stored<T>(mine.at[k] / static_cast<Computed<T>>(pixels));
   store_some(y + place.block() * c + at, mean, vectorized);
 }
 
@@ -146,9 +148,9 @@ __global__ void __launch_bounds__(kThreads)
   const I packs = c / N;
   for (int64_t index = first_index(); index < total; index += index_stride()) {
     const I at = static_cast<I>(index), b = at / packs / pixels;
-    Pack<T, N> value = load_vector<N>(dy + b * c + at % packs * N, vectorized);
-    for (int k = 0; k < N; ++k) value[k] /= static_cast<T>(pixels);
-    store_some(dx + index * N, value, vectorized);
+    auto value = widened(load_vector<N>(dy + b * c + at % packs * N, vectorized));
+    for (int k = 0; k < N; ++k) value[k] /= static_cast<Computed<T>>(pixels);
+    store_some(dx + index * N, narrowed<T>(value), vectorized);
   }
 }
 
@@ -176,7 +178,7 @@ void with_pool(CudaContext& ctx, const PoolShape& s, int64_t results, Run&& run)
   CudaDeviceGuard guard(ctx.index());
   const int64_t largest = s.n * std::max(s.h + 2 * s.pad_h + s.stride_h, s.out_h()) *
                           std::max(s.w + 2 * s.pad_w + s.stride_w, s.out_w()) * s.c;
-  with_pack<T>(s.c, [&](auto pack) {
+  with_pack<Computed<T>>(s.c, [&](auto pack) {
     with_index(largest, [&](auto index) {
       using I = decltype(index);
       const int64_t total = results / pack();
@@ -230,9 +232,10 @@ void global_average_pool_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64
                               T* y) {
   if (n * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_pack<T>(c, [&](auto pack) {
-    launch_columns<ColumnSums<T, pack()>>("global_average_pool", average_images<pack(), T>, n, c,
-                                          pack(), kWarp, ctx.cuda_stream(), pixels, c, x, y);
+  with_pack<Computed<T>>(c, [&](auto pack) {
+    launch_columns<ColumnSums<Computed<T>, pack()>>("global_average_pool",
+                                                    average_images<pack(), T>, n, c, pack(), kWarp,
+                                                    ctx.cuda_stream(), pixels, c, x, y);
   });
 }
 
@@ -241,7 +244,7 @@ void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, 
                                    const T* dy, T* dx) {
   if (n * pixels * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_pack<T>(c, [&](auto pack) {
+  with_pack<Computed<T>>(c, [&](auto pack) {
     with_index(n * pixels * c, [&](auto index) {
       using I = decltype(index);
       const int64_t total = n * pixels * c / pack();
@@ -263,6 +266,8 @@ void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, 
                                               T*);
 TESSERA_POOL(float)
 TESSERA_POOL(double)
+TESSERA_POOL(bfloat16)
+TESSERA_POOL(float16)
 #undef TESSERA_POOL
 
 }  // namespace tessera

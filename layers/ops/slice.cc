@@ -142,6 +142,7 @@ class SliceGrad final : public OpBase<SliceGrad> {
     if constexpr (kCuda) slice_grad_cuda(ctx, params.slice, params.x, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -188,6 +189,7 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
     if constexpr (kCuda) slice_cuda(ctx, params, in[0], out[0]);
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {

@@ -31,14 +31,14 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        block_moments_cuda<T>(ctx, params, in[0].spec.shape.back(), in[0].as<T>(), out[0].as<T>());
+      visit_any_float(in[0].spec.dtype, [&]<class S>(S) {
+        block_moments_cuda(ctx, params, in[0].spec.shape.back(), in[0].as<const S>(),
+                           out[0].as<Computed<S>>());
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind kind) const override {
-    return kind == DeviceKind::cpu && params.block_rows <= kMaxHalfRows;
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec>) const override {
+    return kind != DeviceKind::cpu || params.block_rows <= kMaxHalfRows;
   }
 
   const ChannelBlocks& blocks() const override { return params; }
@@ -80,17 +80,20 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
+      visit_any_float(in[0].spec.dtype, [&]<class S>(S) {
+        using T = Computed<S>;
         const int64_t c = in[0].spec.shape.back();
-        block_gradient_sums_cuda<T>(ctx, params, c, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
-                                    in[3].as<T>(), in[2].spec.shape.rank() == 2 ? c : 0,
-                                    out[0].as<T>());
+        block_gradient_sums_cuda(ctx, params, c, in[0].as<const S>(), in[1].as<const S>(),
+                                 in[2].as<const T>(), in[3].as<const T>(),
+                                 in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
       });
   }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind kind) const override {
-    return kind == DeviceKind::cpu && params.block_rows <= kMaxHalfRows;
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+    const DType wide = compute_type(in[0].dtype);
+    return in[2].dtype == wide && in[3].dtype == wide &&
+           (kind == DeviceKind::cpu ? params.block_rows <= kMaxHalfRows
+                                    : in[0].dtype == in[1].dtype);
   }
 
   const ChannelBlocks& blocks() const override { return params; }

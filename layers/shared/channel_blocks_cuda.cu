@@ -1,5 +1,6 @@
 // GPU kernels of sums over rows for every channel. A block of threads sums one block of rows of
-// some adjacent channels (column_code.h).
+// some adjacent channels (column_code.h). S is the type of the rows in memory, T that of the sums.
+#include "tessera/engine/half_cuda.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/column_code.h"
@@ -9,9 +10,9 @@ namespace tessera {
 namespace {
 
 // Reads four rows at a time: four loads are in flight together and share one division.
-template <int N, class T>
+template <int N, class S, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    moments_of_blocks(ChannelBlocks blocks, int64_t c, const T* x, T* moments, ColumnThread place) {
+    moments_of_blocks(ChannelBlocks blocks, int64_t c, const S* x, T* moments, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N;
   const bool vectorized = takes_packs<N>(x);
   const int64_t rows = at < c ? blocks.size(block) : 0, step = place.lines() * c;
@@ -19,9 +20,10 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   int64_t r = place.line();
   x += (blocks.begin(block) + r) * c + at;
   for (; r + 3 * place.lines() < rows; r += 4 * place.lines(), x += 4 * step) {
-    const Pack<T, N> a = load_vector<N>(x, vectorized), b = load_vector<N>(x + step, vectorized);
-    const Pack<T, N> d = load_vector<N>(x + 2 * step, vectorized);
-    const Pack<T, N> e = load_vector<N>(x + 3 * step, vectorized);
+    const Pack<T, N> a = widened(load_vector<N>(x, vectorized));
+    const Pack<T, N> b = widened(load_vector<N>(x + step, vectorized));
+    const Pack<T, N> d = widened(load_vector<N>(x + 2 * step, vectorized));
+    const Pack<T, N> e = widened(load_vector<N>(x + 3 * step, vectorized));
     ColumnMoments<T, N> four;
     four.count = 4;
     for (int k = 0; k < N; ++k) {
@@ -33,7 +35,7 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
     mine.merge(four);
   }
   for (; r < rows; r += place.lines(), x += step) {
-    const Pack<T, N> value = load_vector<N>(x, vectorized);
+    const Pack<T, N> value = widened(load_vector<N>(x, vectorized));
     ColumnMoments<T, N> one;
     one.count = 1;
     for (int k = 0; k < N; ++k) one.mean[k] = value[k];
@@ -55,9 +57,9 @@ __device__ void add_row(ColumnSums<T, 2 * N>& sums, const Pack<T, N>& dy, const 
   }
 }
 
-template <int N, class T>
+template <int N, class S, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
+    gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const S* dy, const S* x, const T* mean,
                             const T* scale, int64_t stats_stride, T* sums, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N, stats = block * stats_stride + at;
   const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(x);
@@ -71,23 +73,23 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   dy += first;
   x += first;
   for (; r + place.lines() < rows; r += 2 * place.lines(), dy += 2 * step, x += 2 * step) {
-    const Pack<T, N> g0 = load_vector<N>(dy, vectorized),
-                     g1 = load_vector<N>(dy + step, vectorized);
-    const Pack<T, N> x0 = load_vector<N>(x, vectorized), x1 = load_vector<N>(x + step, vectorized);
-    add_row(mine, g0, x0, mean_of);
-    add_row(mine, g1, x1, mean_of);
+    const auto g0 = load_vector<N>(dy, vectorized), g1 = load_vector<N>(dy + step, vectorized);
+    const auto x0 = load_vector<N>(x, vectorized), x1 = load_vector<N>(x + step, vectorized);
+    add_row(mine, widened(g0), widened(x0), mean_of);
+    add_row(mine, widened(g1), widened(x1), mean_of);
   }
   if (r < rows)
-    add_row(mine, load_vector<N>(dy, vectorized), load_vector<N>(x, vectorized), mean_of);
+    add_row(mine, widened(load_vector<N>(dy, vectorized)), widened(load_vector<N>(x, vectorized)),
+            mean_of);
   merge_lines(mine, place);
   if (at >= c || place.line() != 0) return;
   sums += block * 2 * c + at;
   for (int k = 0; k < N; ++k) sums[k] = mine.at[k], sums[c + k] = mine.at[N + k] * scale[stats + k];
 }
 
-template <int N, class T>
+template <int N, class S, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
+    gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const S* dy, const S* x, const T* mean,
                           const T* scale, T* sums, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N;
   const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(x);
@@ -95,8 +97,8 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   ColumnSums<T, 2 * N> mine;
   for (int64_t r = place.line(); r < rows; r += place.lines()) {
     const int64_t row = blocks.begin(block) + r, from = row * c + at;
-    const Pack<T, N> g = load_vector<N>(dy + from, vectorized),
-                     v = load_vector<N>(x + from, vectorized);
+    const Pack<T, N> g = widened(load_vector<N>(dy + from, vectorized)),
+                     v = widened(load_vector<N>(x + from, vectorized));
     const T middle = mean[row], inverse = scale[row];
     for (int k = 0; k < N; ++k) {
       mine.at[k] += g[k];
@@ -125,39 +127,39 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
 
 }  // namespace
 
-template <class T>
-void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* x, T* moments) {
+template <class S, class T>
+void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* x, T* moments) {
   if (blocks.count() * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
-    launch_columns<ColumnMoments<T, pack()>>("block_moments", moments_of_blocks<pack(), T>,
+    launch_columns<ColumnMoments<T, pack()>>("block_moments", moments_of_blocks<pack(), S, T>,
                                              blocks.count(), c, pack(), kWarp, ctx.cuda_stream(),
                                              blocks, c, x, moments);
   });
 }
 
-template <class T>
-void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
-                              const T* x, const T* mean, const T* scale, int64_t stats_stride,
+template <class S, class T>
+void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* dy,
+                              const S* x, const T* mean, const T* scale, int64_t stats_stride,
                               T* sums) {
   if (blocks.count() * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
     launch_columns<ColumnSums<T, 2 * pack()>>(
-        "block_gradient_sums", gradient_sums_of_blocks<pack(), T>, blocks.count(), c, pack(), kWarp,
-        ctx.cuda_stream(), blocks, c, dy, x, mean, scale, stats_stride, sums);
+        "block_gradient_sums", gradient_sums_of_blocks<pack(), S, T>, blocks.count(), c, pack(),
+        kWarp, ctx.cuda_stream(), blocks, c, dy, x, mean, scale, stats_stride, sums);
   });
 }
 
-template <class T>
-void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
-                            const T* x, const T* mean, const T* scale, T* sums) {
+template <class S, class T>
+void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* dy,
+                            const S* x, const T* mean, const T* scale, T* sums) {
   if (blocks.count() * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
-    launch_columns<ColumnSums<T, 2 * pack()>>("row_gradient_sums", gradient_sums_of_rows<pack(), T>,
-                                              blocks.count(), c, pack(), kWarp, ctx.cuda_stream(),
-                                              blocks, c, dy, x, mean, scale, sums);
+    launch_columns<ColumnSums<T, 2 * pack()>>(
+        "row_gradient_sums", gradient_sums_of_rows<pack(), S, T>, blocks.count(), c, pack(), kWarp,
+        ctx.cuda_stream(), blocks, c, dy, x, mean, scale, sums);
   });
 }
 
@@ -170,15 +172,18 @@ void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums
                                    ctx.cuda_stream(), blocks, c, sums, first, second);
 }
 
-#define TESSERA_CHANNEL_BLOCKS(T)                                                                  \
-  template void block_moments_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, T*);            \
-  template void block_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, const T*, \
+#define TESSERA_CHANNEL_BLOCKS(S, T)                                                               \
+  template void block_moments_cuda(CudaContext&, ChannelBlocks, int64_t, const S*, T*);            \
+  template void block_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const S*, const S*, \
                                          const T*, const T*, int64_t, T*);                         \
-  template void row_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, const T*,   \
-                                       const T*, const T*, T*);                                    \
-  template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const T*, T*, T*);
-TESSERA_CHANNEL_BLOCKS(float)
-TESSERA_CHANNEL_BLOCKS(double)
+  template void row_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const S*, const S*,   \
+                                       const T*, const T*, T*);
+TESSERA_CHANNEL_BLOCKS(float, float)
+TESSERA_CHANNEL_BLOCKS(double, double)
+TESSERA_CHANNEL_BLOCKS(bfloat16, float)
+TESSERA_CHANNEL_BLOCKS(float16, float)
 #undef TESSERA_CHANNEL_BLOCKS
+template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const float*, float*, float*);
+template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const double*, double*, double*);
 
 }  // namespace tessera

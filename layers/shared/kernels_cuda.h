@@ -1,6 +1,6 @@
 // The CUDA kernels of ops and optimizers, on device memory; defined only in builds with CUDA. They
 // compute the same as the CPU kernels. T, and the dtype of a Buffer unless stated otherwise, is
-// float or double.
+// float or double. S is the type of elements in memory: T, or of 16 bits if T is float.
 #pragma once
 
 #include "tessera/engine/op.h"
@@ -65,17 +65,17 @@ void layer_gradient_means_cuda(CudaContext& ctx, int64_t rows, int64_t c, const 
                                const T* gamma, const T* mean, const T* inverse, T* first,
                                T* second);
 
-template <class T>
-void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* x, T* moments);
+template <class S, class T>
+void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* x, T* moments);
 // stats_stride: elements from one block's mean to the next, 0 or c
-template <class T>
-void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
-                              const T* x, const T* mean, const T* scale, int64_t stats_stride,
+template <class S, class T>
+void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* dy,
+                              const S* x, const T* mean, const T* scale, int64_t stats_stride,
                               T* sums);
 // Like block_gradient_sums_cuda(), with a mean and a scale for each row.
-template <class T>
-void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
-                            const T* x, const T* mean, const T* scale, T* sums);
+template <class S, class T>
+void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* dy,
+                            const S* x, const T* mean, const T* scale, T* sums);
 template <class T>
 void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums, T* first,
                       T* second);
@@ -114,7 +114,7 @@ void top_k_correct_cuda(CudaContext& ctx, int64_t k, const Buffer& logits, const
                         const Buffer& count, uint8_t* correct);
 
 // Pooling and maxima. Bit-identical to the CPU except for the global average, which is summed in
-// another order.
+// another order. T of pools may have 16 bits.
 
 // positions may be null.
 template <class T>

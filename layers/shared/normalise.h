@@ -19,7 +19,9 @@ class Normalise : public Op {
   std::string_view name() const override { return step_.name(); }
   Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
   bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }
-  bool takes_half(DeviceKind kind) const override { return step_.takes_half(kind); }
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+    return step_.takes_half(kind, in);
+  }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     return step_.prepare(in, ctx, chosen);

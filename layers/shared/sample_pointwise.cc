@@ -83,9 +83,12 @@ std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in,
       std::vector<PointwiseRead> reads;
       for (const TensorSpec& x : in) {
         if (x.shape == y)
-          reads.push_back({.period = y.elements()});
+          reads.push_back({.period = y.elements(), .type = x.dtype});
         else
-          reads.push_back({.period = c, .sample = size, .stride = x.shape.rank() == 2 ? c : 0});
+          reads.push_back({.period = c,
+                           .sample = size,
+                           .stride = x.shape.rank() == 2 ? c : 0,
+                           .type = x.dtype});
       }
       return pointwise_cuda(params.program, in[0].dtype, y.elements(), reads);
     }

@@ -24,7 +24,7 @@ class SamplePointwise : public OpBase<SamplePointwise> {
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
   bool runs_on(DeviceKind kind) const override;
-  bool takes_half(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override;
   uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }

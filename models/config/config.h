@@ -297,8 +297,8 @@ struct CpuConfig {
 };
 
 struct GpuConfig {
-  bool tf32 = false;                                // matmul and conv2d with ten bits of mantissa
-  ByteSize workspace{int64_t{256} << 20};           // limit of one op's scratch
+  bool tf32 = true;                                 // matmul and conv2d with ten bits of mantissa
+  ByteSize workspace{int64_t{1} << 30};             // limit of one op's scratch
   bool cuda_graph = true;                           // launch a step as one CUDA graph
   bool synchronous = false;                         // wait after each op (CUDA_LAUNCH_BLOCKING=1)
   NamedEnum<GpuPlans> plans = GpuPlans::heuristic;  // heuristic | autotuned

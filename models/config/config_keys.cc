@@ -325,7 +325,7 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
   return {
     {"cpu.kernels", &c.cpu.kernels, one_of<CpuKernels>(), "matrix products and convolutions: native kernels for AVX2 and AVX-512, or Eigen's; auto: native if the processor supports them"},
     {"cpu.winograd", &c.cpu.winograd, one_of<Winograd>(), "Winograd's algorithm for native convolutions with 3x3 filters; auto: if faster for the shape; the rounding errors are a little larger"},
-    {"gpu.tf32", &c.gpu.tf32, any(), gpu, "float32 products and convolutions with TF32 (ten bits of mantissa), several times as fast"},
+    {"gpu.tf32", &c.gpu.tf32, any(), gpu, "round the factors of float32 products and convolutions to TF32 (ten bits of mantissa), on GPUs with tensor cores for it; exact products take many times as long"},
     {"gpu.cuda_graph", &c.gpu.cuda_graph, any(), gpu, "mode graph: from the second run on a step is launched as one CUDA graph; false launches each kernel"},
     {"gpu.synchronous", &c.gpu.synchronous, any(), gpu, "wait after each op, as CUDA_LAUNCH_BLOCKING=1, so that the error of a kernel names its op; slow"},
     {"gpu.workspace", &c.gpu.workspace, above(0), gpu, "maximum scratch of an op in bytes"},

@@ -109,8 +109,11 @@ std::string check_same_training(const Config& config, const CheckpointFile& chec
   std::map<std::string, std::string> all = now;
   all.insert(then.begin(), then.end());
   // On a CPU, GPU settings are not read, and are refused.
-  const bool between_devices =
-      value(now, "device").starts_with("cpu") || value(then, "device").starts_with("cpu");
+  const auto on_cpu = [&](const std::map<std::string, std::string>& values) {
+    const std::string device = value(values, "device");
+    return device.starts_with("cpu") || device.starts_with("\"cpu");  // cpu:0 has quotes
+  };
+  const bool between_devices = on_cpu(now) || on_cpu(then);
   std::string wrong, note;
   for (const auto& entry : all) {
     const std::string is = value(now, entry.first), was = value(then, entry.first);

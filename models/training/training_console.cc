@@ -28,6 +28,12 @@ namespace tessera {
 
 namespace {
 
+// Returns how numbers are stored and multiplied if that is not float32 throughout.
+std::string precision_text(const Config& config, Device device) {
+  if (config.precision != Precision::float32) return ", " + config.precision.text();
+  return !device.is_cpu() && config.gpu.tf32 ? ", products in TF32" : "";
+}
+
 std::string bar(double share, size_t width) {
   const auto done = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
   std::string text(done, '=');
@@ -235,13 +241,13 @@ void TrainingConsole::introduce() {
   const size_t rest =
       static_cast<size_t>(total_bytes(session.regions()) + total_bytes(session.gpu_regions())) -
       arena;
-  setup_.print(fmt::format(
-      "{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
-      "loader {:.1f} MiB, {} threads, {} kernels ({}), {}{}",
-      config.model.name, session.store().parameters().size(), mebibytes(arena), mebibytes(rest),
-      mebibytes(static_cast<size_t>(setup_.loader->bytes())), cpu_context().threads(),
-      cpu_context().kernels_name(), isa_name(current_isa()), config.mode.text(),
-      config.precision == Precision::float32 ? "" : ", " + config.precision.text()));
+  setup_.print(
+      fmt::format("{}: {} parameter tensors, arena {:.1f} MiB, persistent and slots {:.1f} MiB, "
+                  "loader {:.1f} MiB, {} threads, {} kernels ({}), {}{}",
+                  config.model.name, session.store().parameters().size(), mebibytes(arena),
+                  mebibytes(rest), mebibytes(static_cast<size_t>(setup_.loader->bytes())),
+                  cpu_context().threads(), cpu_context().kernels_name(), isa_name(current_isa()),
+                  config.mode.text(), precision_text(config, setup_.run.device())));
   setup_.print("memory: " + headroom_text(setup_.run, static_cast<int64_t>(held_bytes_)));
   if (!setup_.budget.empty()) setup_.print("memory: " + setup_.budget);
   setup_.print(libraries_text());

@@ -107,7 +107,8 @@ TEST_P(Captures, ForbiddenCallsSpoilTheCapture) {
   OnDevice<int> x(1);
   int pageable = 0;
   void* block = nullptr;
-  const auto spoils = [&](auto&& forbidden, cudaError_t expected) {
+  const auto spoils = [&](const char* name, auto&& forbidden, cudaError_t expected) {
+    SCOPED_TRACE(name);
     OK(begin(stream));
     OK(cudaMemsetAsync(x.data, 1, 4, stream));
     EXPECT_EQ(forbidden(), expected);
@@ -121,17 +122,44 @@ TEST_P(Captures, ForbiddenCallsSpoilTheCapture) {
     OK(cudaMemsetAsync(x.data, 1, 4, stream));
     stream.wait();
   };
-  spoils([&] { return cudaStreamSynchronize(stream); }, cudaErrorStreamCaptureUnsupported);
-  spoils([&] { return cudaStreamQuery(stream); }, cudaErrorStreamCaptureUnsupported);
-  spoils([&] { return cudaDeviceSynchronize(); }, cudaErrorStreamCaptureUnsupported);
-  spoils([&] { return cudaMalloc(&block, 4); }, cudaErrorStreamCaptureUnsupported);
-  spoils([&] { return cudaFree(x.data); }, cudaErrorStreamCaptureUnsupported);
-  spoils([&] { return cudaMallocHost(&block, 4); }, cudaErrorStreamCaptureUnsupported);
-  spoils([&] { return cudaMemcpyAsync(&pageable, x.data, 4, cudaMemcpyDeviceToHost, stream); },
-         cudaErrorStreamCaptureUnsupported);
+  const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
+  spoils(
+      "stream", [&] { return cudaStreamSynchronize(stream); }, unsupported);
+  spoils(
+      "query", [&] { return cudaStreamQuery(stream); }, unsupported);
+  spoils(
+      "device", [&] { return cudaDeviceSynchronize(); }, unsupported);
+  spoils(
+      "malloc", [&] { return cudaMalloc(&block, 4); }, unsupported);
+  spoils(
+      "free", [&] { return cudaFree(x.data); }, unsupported);
+  spoils(
+      "pinned", [&] { return cudaMallocHost(&block, 4); }, unsupported);
   Event outside;
   OK(cudaEventRecord(outside, stream));
-  spoils([&] { return cudaStreamWaitEvent(stream, outside, 0); }, cudaErrorStreamCaptureIsolation);
+  spoils(
+      "event", [&] { return cudaStreamWaitEvent(stream, outside, 0); },
+      cudaErrorStreamCaptureIsolation);
+  ONLY_SIMULATED();  // a card may capture a copy to memory that is not page-locked
+  spoils(
+      "pageable",
+      [&] { return cudaMemcpyAsync(&pageable, x.data, 4, cudaMemcpyDeviceToHost, stream); },
+      unsupported);
+}
+
+// Runtime API, Event Management: a captured event has no status that could be asked or waited for.
+// The error, and what becomes of the capture, differ between drivers.
+TEST_P(Captures, ACapturedEventIsNotWaitedFor) {
+  Stream stream;
+  Event event;
+  OK(begin(stream));
+  OK(cudaEventRecord(event, stream));
+  EXPECT_NE(cudaEventQuery(event), cudaSuccess);
+  EXPECT_NE(cudaEventSynchronize(event), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) {
+    OK(cudaGraphDestroy(graph));
+  }
 }
 
 // Runtime API, Graph Management, cudaStreamEndCapture: a capture ends on the stream on which it
@@ -144,8 +172,6 @@ TEST_P(Captures, EndOnTheirOwnStream) {
   OK(begin(stream));
   EXPECT_EQ(begin(stream), cudaErrorIllegalState);
   OK(cudaEventRecord(event, stream));
-  EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
-  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
   OK(cudaStreamWaitEvent(beside, event, 0));
   EXPECT_EQ(cudaStreamEndCapture(beside, &graph), cudaErrorStreamCaptureUnmatched);
   OK(cudaStreamEndCapture(stream, &graph));

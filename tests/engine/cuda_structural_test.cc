@@ -87,15 +87,16 @@ TEST_F(CudaStructural, SumsOverEveryRun) {
     return [to](const Tensors& in) { return Tensors{sum_to(in[0], to)}; };
   };
   for (const int64_t n : {1, 31, 33, 4099, 8192, 100'000})
-    expect_gpu_matches(summed({}), {numbers({n})});
+    expect_gpu_matches(summed({}), {numbers({n})}, kComputedTypes);
   for (const int64_t c : {1, 3, 4, 10, 37, 64, 132})
-    for (const int64_t n : {2, 33, 700}) expect_gpu_matches(summed({c}), {numbers({n, c})});
-  expect_gpu_matches(summed({33'000, 1}), {numbers({33'000, 3})});
-  expect_gpu_matches(summed({5, 1}), {numbers({5, 5000})});
-  expect_gpu_matches(summed({5, 1, 8}), {numbers({5, 1000, 8})});
-  expect_gpu_matches(summed({3, 1, 1, 5}), {numbers({3, 4, 9, 5})});
-  expect_gpu_matches(summed({1, 4}), {numbers({0, 4})});
-  expect_gpu_matches(summed({0, 1}), {numbers({0, 4})});
+    for (const int64_t n : {2, 33, 700})
+      expect_gpu_matches(summed({c}), {numbers({n, c})}, kComputedTypes);
+  expect_gpu_matches(summed({33'000, 1}), {numbers({33'000, 3})}, kComputedTypes);
+  expect_gpu_matches(summed({5, 1}), {numbers({5, 5000})}, kComputedTypes);
+  expect_gpu_matches(summed({5, 1, 8}), {numbers({5, 1000, 8})}, kComputedTypes);
+  expect_gpu_matches(summed({3, 1, 1, 5}), {numbers({3, 4, 9, 5})}, kComputedTypes);
+  expect_gpu_matches(summed({1, 4}), {numbers({0, 4})}, kComputedTypes);
+  expect_gpu_matches(summed({0, 1}), {numbers({0, 4})}, kComputedTypes);
 }
 
 // A sum is accurate even if many terms cancel.

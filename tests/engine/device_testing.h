@@ -18,9 +18,10 @@ namespace tessera {
 
 using DeviceFunction = std::function<Tensors(const Tensors&)>;
 
-// A test that needs a GPU and is skipped if there is none.
+// A test that needs a GPU and is skipped if there is none. Products of float32 are exact.
 class OnGpu : public testing::Test {
  protected:
+  const SettingsScope exact_{{.gpu = {.tf32 = false}}};
   void SetUp() override {
     if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
   }
@@ -110,7 +111,15 @@ inline bool gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs, DTy
   return true;
 }
 
-inline double gpu_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : 1e-5; }
+// 16 bits: two roundings of a result, as of an op and of what it follows.
+inline double gpu_tolerance(DType dtype) {
+  if (is_half(dtype)) return dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  return dtype == DType::f64 ? 1e-13 : 1e-5;
+}
+
+// Those that ops compute in, and all that tensors have.
+inline constexpr DType kComputedTypes[] = {DType::f32, DType::f64},
+                       kGpuTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 // Returns f of all inputs but the last, followed by the gradients of its first result for the first
 // `tracked` inputs. The last input is the gradient of that result.
@@ -125,17 +134,22 @@ inline DeviceFunction with_gradients(const DeviceFunction& f, size_t tracked) {
   };
 }
 
-// Expects gpu_error() within gpu_tolerance() in both dtypes, with inputs aligned and off by one.
-inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs) {
-  for (const DType dtype : {DType::f32, DType::f64})
+// Expects gpu_error() within gpu_tolerance() in these dtypes, with inputs aligned and off by one;
+// `in_float64`: a larger tolerance, for results that are small next to their terms.
+inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs,
+                               std::span<const DType> types = kGpuTypes,
+                               double in_float64 = gpu_tolerance(DType::f64)) {
+  for (const DType dtype : types)
     for (const Placed placed : {Placed::aligned, Placed::off_by_one})
-      EXPECT_LE(gpu_error(f, inputs, dtype, placed), gpu_tolerance(dtype))
+      EXPECT_LE(gpu_error(f, inputs, dtype, placed),
+                dtype == DType::f64 ? in_float64 : gpu_tolerance(dtype))
           << name_of(dtype) << (placed == Placed::aligned ? "" : ", off by one");
 }
 
-// Expects gpu_has_cpu_bits() in both dtypes, with inputs aligned and off by one.
-inline void expect_gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs) {
-  for (const DType dtype : {DType::f32, DType::f64})
+// Expects gpu_has_cpu_bits() in these dtypes, with inputs aligned and off by one.
+inline void expect_gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs,
+                                    std::span<const DType> types = kGpuTypes) {
+  for (const DType dtype : types)
     for (const Placed placed : {Placed::aligned, Placed::off_by_one})
       EXPECT_TRUE(gpu_has_cpu_bits(f, inputs, dtype, placed))
           << name_of(dtype) << (placed == Placed::aligned ? "" : ", off by one");

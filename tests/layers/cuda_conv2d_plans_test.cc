@@ -73,7 +73,8 @@ TEST_F(CudaConv2dPlans, DeterministicUnlessAllowed) {
 }
 
 TEST_F(CudaConv2dPlans, TheCapIsKeptBeyondTheFirstProposals) {
-  const GpuSettings free{.workspace = SIZE_MAX}, capped{};
+  const GpuSettings free{.tf32 = false, .workspace = SIZE_MAX};
+  const GpuSettings capped{.tf32 = false, .workspace = size_t{256} << 20};
   size_t largest = 0;
   for (const ConvPass pass : kPasses) {
     const auto wanted = plan(stem_, pass, free), taken = plan(stem_, pass, capped);
@@ -158,7 +159,7 @@ TEST_F(CudaConv2dPlans, AreKeptForTheSameQuestionAlone) {
   unaligned.alignment = 4;
   int asked = 0;
   kept(request, {}, cache, &asked);
-  kept(request, {.tf32 = true}, cache, &asked);
+  kept(request, {.tf32 = false}, cache, &asked);
   kept(request, {.deterministic = false}, cache, &asked);
   kept(request, {.workspace = 1 << 20}, cache, &asked);
   kept(request, {}, cache, &asked, "A100");

@@ -75,17 +75,18 @@ TEST_F(CudaConv2d, Float64GivesWhatTheCpuGives) {
           << text_of(shape);
 }
 
-TEST_F(CudaConv2d, Float32GivesWhatTheCpuGives) {
+TEST_F(CudaConv2d, Float32AndSixteenBitsGiveWhatTheCpuGives) {
   try {
     dnn_description(0);
   } catch (const DeviceError& error) {
     GTEST_SKIP() << error.what();
   }
   for (const ConvShape& shape : kShapes)
-    for (const Placed placed : {Placed::aligned, Placed::off_by_one})
-      EXPECT_LE(gpu_error(all_passes(shape), inputs_of(shape), DType::f32, placed),
-                gpu_tolerance(DType::f32))
-          << text_of(shape);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const Placed placed : {Placed::aligned, Placed::off_by_one})
+        EXPECT_LE(gpu_error(all_passes(shape), inputs_of(shape), dtype, placed),
+                  gpu_tolerance(dtype))
+            << text_of(shape) << " " << name_of(dtype);
 }
 
 TEST_F(CudaConv2d, EachTimeTheSameBits) {
@@ -96,30 +97,38 @@ TEST_F(CudaConv2d, EachTimeTheSameBits) {
     EXPECT_EQ(first[i].to_vector<double>(), again[i].to_vector<double>());
 }
 
-// The direct kernel is the last resort of float32, used only if cuDNN has no plan.
-TEST_F(CudaConv2d, DirectComputesFloat32) {
+// The direct kernel is the last resort of all but float64, used only if cuDNN has no plan.
+TEST_F(CudaConv2d, DirectComputesFloat32AndSixteenBits) {
   const Device gpu{DeviceKind::gpu, 0};
   CudaContext& ctx = as_cuda(context(gpu));
-  for (const ConvShape& shape : kShapes) {
-    const Tensors in = inputs_of(shape), right = all_passes(shape)(in);
-    const Tensors pairs[] = {{in[0], in[1]}, {in[2], in[1]}, {in[0], in[2]}};
-    for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
-      const auto p = static_cast<size_t>(pass);
-      // The algorithm of float64, for which cuDNN is never used, has twice the scratch needed.
-      const Algorithm direct = dnn_algorithms({pass, shape, DType::f64}, *ctx.properties()).back();
-      const Tensor a = copy(pairs[p][0], gpu), b = copy(pairs[p][1], gpu);
-      const Tensor y = copy(in_dtype(noise(right[p].shape(), 4), DType::f32), gpu);
-      const Tensor scratch =
-          copy(noise({static_cast<int64_t>(direct.scratch_bytes / sizeof(float))}, 5), gpu);
-      const Buffer from[] = {{a.impl()->data(), a.spec()}, {b.impl()->data(), b.spec()}};
-      const Buffer to[] = {{y.impl()->data(), y.spec()}};
-      dnn_kernel({pass, shape}, direct, ctx)
-          ->run(ctx, from, to, {scratch.impl()->data(), scratch.spec()});
-      const auto found = as_doubles(copy(y, Device{})), expected = as_doubles(right[p]);
-      for (size_t i = 0; i < found.size(); ++i)
-        ASSERT_NEAR(found[i], expected[i], 1e-4) << conv_text({pass, shape}) << ", element " << i;
+  for (const ConvShape& shape : kShapes)
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      Tensors in;
+      for (const Tensor& x : inputs_of(shape)) in.push_back(cast(cast(x, dtype), DType::f32));
+      const Tensors right = all_passes(shape)(in);
+      const Tensors pairs[] = {{in[0], in[1]}, {in[2], in[1]}, {in[0], in[2]}};
+      for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
+        const auto p = static_cast<size_t>(pass);
+        const ConvRequest request{pass, shape, dtype};
+        // The algorithm of float64, for which cuDNN is never used, has twice the scratch needed.
+        const Algorithm direct =
+            dnn_algorithms({pass, shape, DType::f64}, *ctx.properties()).back();
+        const Tensor a = copy(cast(pairs[p][0], dtype), gpu),
+                     b = copy(cast(pairs[p][1], dtype), gpu);
+        const Tensor y = copy(cast(noise(right[p].shape(), 4), request.result()), gpu);
+        const Tensor scratch =
+            copy(noise({static_cast<int64_t>(direct.scratch_bytes / sizeof(float))}, 5), gpu);
+        const Buffer from[] = {{a.impl()->data(), a.spec()}, {b.impl()->data(), b.spec()}};
+        const Buffer to[] = {{y.impl()->data(), y.spec()}};
+        dnn_kernel(request, direct, ctx)
+            ->run(ctx, from, to, {scratch.impl()->data(), scratch.spec()});
+        const auto found = as_doubles(copy(y, Device{})), expected = as_doubles(right[p]);
+        const double unit = is_half(request.result()) ? gpu_tolerance(dtype) : 0;
+        for (size_t i = 0; i < found.size(); ++i)
+          ASSERT_NEAR(found[i], expected[i], 1e-4 + unit * std::abs(expected[i]))
+              << conv_text(request) << " " << name_of(dtype) << ", element " << i;
+      }
     }
-  }
 }
 
 }  // namespace

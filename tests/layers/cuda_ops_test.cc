@@ -16,6 +16,7 @@ namespace {
 
 class CudaOps : public testing::TestWithParam<DType> {
  protected:
+  const SettingsScope exact_{{.gpu = {.tf32 = false}}};
   void SetUp() override {
     if (std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
   }

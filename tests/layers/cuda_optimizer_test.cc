@@ -184,8 +184,8 @@ TEST_F(CudaOptimizer, TheLearningRateOfAllOrNothing) {
     return Tensors{lr_if_finite(in[0], {in.begin() + 1, in.end()})};
   };
   tensors.insert(tensors.begin(), from_vector<float>({1}, {0.5f}));
-  expect_gpu_has_cpu_bits(rate, tensors);
-  expect_gpu_has_cpu_bits(rate, {tensors[0]});
+  expect_gpu_has_cpu_bits(rate, tensors, kComputedTypes);
+  expect_gpu_has_cpu_bits(rate, {tensors[0]}, kComputedTypes);
   tensors[6] = tensors[6] * from_vector<float>({1}, {HUGE_VALF});
   EXPECT_TRUE(std::isnan(as_doubles(run_on_gpu(rate, tensors, DType::f32)[0])[0]));
   EXPECT_TRUE(std::isnan(as_doubles(run_on_gpu(rate, tensors, DType::f64)[0])[0]));

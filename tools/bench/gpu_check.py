@@ -9,6 +9,7 @@ and PART.log in the folder, and table.md of all parts there. Exits with 1 where 
 """
 
 import argparse
+import concurrent.futures
 import glob
 import hashlib
 import json
@@ -26,10 +27,12 @@ import gpu_report
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUDGET = {"correctness": 380, "sanitizer": 420, "bench": 540, "tune": 150}  # seconds: 25 minutes
 CONFIG = ROOT / "models/configs/resnet50_224.yaml"
+PRECISIONS = {"tf32": ["gpu.tf32=true"], "bf16": ["precision=bf16"], "float32": ["gpu.tf32=false"]}
 NETWORKS = {  # for bench: the trainer's settings, the peer's name for it, the batch
+    "ResNet-50 224": (["data.batch=128"], "resnet50", 128),
     "ResNet-18-CIFAR": (["model.name=resnet18_cifar", "model.classes=10", "data.image_size=32",
-                         "data.batch=512"], "resnet18_cifar", 512),
-    "ResNet-50 224": (["data.batch=128"], "resnet50", 128)}
+                         "data.batch=512"], "resnet18_cifar", 512)}
+PROCESSES = 8  # of a test program at a time
 # Our small kernels; NVIDIA checks those of cuDNN.
 SANITIZED = ("CudaRows.*:CudaNorms.*:CudaPool2d.*:CudaOptimizer.*:CudaSlice.*:CudaIndexing.*:"
              "CudaElementwise.*:CudaStructural.*:CudaInputLayers.*:CudaKnown*")
@@ -100,29 +103,62 @@ def pytorch_libraries():
                    for folder in glob.glob(os.path.join(site, "nvidia", "*", "lib"))})
 
 
-def tests(machine, name, *arguments, seconds):
-    """Returns the counts of a test program, the names of failed tests, and the recorded properties."""
+def suites(machine, name, accepted):
+    """Returns the names of a test program's suites."""
+    _, output, _ = machine.run(machine.program(name), "--gtest_list_tests",
+                               f"--gtest_filter={accepted}", seconds=30)
+    return [line.split(".")[0] for line in output.splitlines()
+            if line.partition("  #")[0].rstrip().endswith(".") and not line.startswith(" ")]
+
+
+def suite(machine, name, accepted, seconds, **more):
+    """Runs the tests of a filter in one process. Returns their counts, the names of the failed ones, and
+    recorded properties."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "tests.json"
-        code, output, took = machine.run(machine.program(name), f"--gtest_output=json:{path}",
-                                         "--gtest_brief=1", *arguments, seconds=seconds,
-                                         TESSERA_CACHE="off")
+        code, output, _ = machine.run(machine.program(name), f"--gtest_output=json:{path}",
+                                      "--gtest_brief=1", f"--gtest_filter={accepted}",
+                                      seconds=seconds, TESSERA_CACHE="off", **more)
         try:
             written = json.loads(path.read_text())
         except (OSError, ValueError):
-            return {"name": name, "code": code, "seconds": took, "passed": 0, "skipped": 0,
-                    "failed": [f"ended before its report: {output.strip()[-200:]}"]}
-    found = {"name": name, "code": code, "seconds": took, "passed": 0, "skipped": 0, "failed": []}
-    for suite in written["testsuites"]:
-        for test in suite["testsuite"]:
+            last = output.strip()[-200:]
+            return {"code": code, "passed": 0, "skipped": 0,
+                    "failed": [f"{accepted}: ended before its report, exit {code}: {last}"]}
+    found = {"code": code, "passed": 0, "skipped": 0, "failed": []}
+    for part in written["testsuites"]:
+        for test in part["testsuite"]:
             if "failures" in test:
-                found["failed"].append(f"{suite['name']}.{test['name']}")
+                found["failed"].append(f"{part['name']}.{test['name']}")
             elif test["result"] == "SKIPPED":
                 found["skipped"] += 1
             else:
                 found["passed"] += 1
             found |= {key: test[key] for key in ("description",) if key in test}
     return found
+
+
+def tests(machine, name, left_out, seconds):
+    """Runs each suite in a process of its own, several at a time: an error that a context does not
+    survive ends one suite. A suite that fails runs again alone, with synchronous launches, so that the
+    log names the kernel."""
+    start = time.monotonic()
+    names = suites(machine, name, left_out or "*")
+    # A filter of gtest: accepted patterns, then excluded ones after a minus.
+    filters = [f"{word}.*{left_out}" for word in names]
+    with concurrent.futures.ThreadPoolExecutor(PROCESSES) as pool:
+        results = list(pool.map(lambda accepted: suite(
+            machine, name, accepted, seconds - (time.monotonic() - start)), filters))
+    for number, accepted in enumerate(filters):
+        left = seconds - (time.monotonic() - start)
+        if results[number]["code"] != 0 and left > 10:
+            results[number] = suite(machine, name, accepted, min(left, 60), CUDA_LAUNCH_BLOCKING="1")
+    found = {"name": name, "code": max((r["code"] for r in results), key=abs, default=1),
+             "seconds": time.monotonic() - start,
+             "passed": sum(r["passed"] for r in results),
+             "skipped": sum(r["skipped"] for r in results),
+             "failed": [test for r in results for test in r["failed"]]}
+    return found | {key: r[key] for r in results for key in ("description",) if key in r}
 
 
 def same_bits(machine, runs, steps):
@@ -150,8 +186,8 @@ def correctness(machine, options):
     code, doctor, _ = machine.run(trainer, "doctor", seconds=60)
     found = {"doctor": {"code": code, "text": doctor.strip()},
              "devices": machine.json_of(trainer, "devices", "--json", seconds=30),
-             "tests": [tests(machine, "promise_tests", seconds=60),
-                       tests(machine, "gpu_tests", f"--gtest_filter={ELSEWHERE}", seconds=240)]}
+             "tests": [tests(machine, "promise_tests", "", seconds=60),
+                       tests(machine, "gpu_tests", ELSEWHERE, seconds=240)]}
     description = found["tests"][1].pop("description", None)
     if description:
         profile = {"profile": "NAME", "origin": "read off a card by cuDNN",
@@ -191,51 +227,52 @@ def sanitizer(machine, options):
     return {"tools": found}
 
 
-def settings_of(network, tf32):
-    return ["device=gpu", f"gpu.tf32={str(tf32).lower()}", *NETWORKS[network][0]]
+def settings_of(network, precision):
+    return ["device=gpu", *PRECISIONS[precision], *NETWORKS[network][0]]
 
 
-def bench_ours(machine, network, tf32, steps, *settings, **environment):
+def bench_ours(machine, network, precision, steps, *settings, **environment):
     return machine.json_of(machine.program("trainer"), "bench", "--config", CONFIG, "--json",
-                           "--steps", steps, *settings_of(network, tf32), *settings, **environment)
+                           "--steps", steps, *settings_of(network, precision), *settings, **environment)
 
 
-def bench_peer(machine, network, tf32, options, variant):
+def bench_peer(machine, network, precision, options, variant):
     _, name, batch = NETWORKS[network]
     return machine.json_of(sys.executable, options.peer, "--model", name, "--batch", batch,
                            "--variant", variant, "--steps", options.bench_steps, "--json",
-                           *["--tf32"] * tf32, ours=False)
+                           "--precision", precision, ours=False)
 
 
 def bench(machine, options):
     """Alternates ours with PyTorch: the first round runs every variant, later ones the fastest."""
     cases = []
-    for network in NETWORKS:
-        for tf32 in (True, False):
-            case = {"network": network, "tf32": tf32, "ours": [], "peers": {}}
+    for precision in options.precisions:
+        for network in NETWORKS:
+            case = {"network": network, "precision": precision, "ours": [], "peers": {}}
             cases.append(case)
-            share, start = machine.left() / (2 * len(NETWORKS) + 1 - len(cases)), time.monotonic()
+            count = len(NETWORKS) * len(options.precisions)
+            share, start = machine.left() / (count + 1 - len(cases)), time.monotonic()
             variants, longest = list(options.variants), 0.0
             for _ in range(options.rounds):
                 begun = time.monotonic()
                 if case["ours"] and begun - start + longest > share:
                     break
-                case["ours"].append(bench_ours(machine, network, tf32, options.bench_steps))
+                case["ours"].append(bench_ours(machine, network, precision, options.bench_steps))
                 for variant in variants:
                     case["peers"].setdefault(variant, []).append(
-                        bench_peer(machine, network, tf32, options, variant))
+                        bench_peer(machine, network, precision, options, variant))
                 longest = max(longest if len(variants) == 1 else 0, time.monotonic() - begun)
                 variants = gpu_report.fastest(case["peers"])[:1]
     return {"cases": cases}
 
 
-def tune_case(machine, network, tf32, options, share, **cache):
+def tune_case(machine, network, precision, options, share, **cache):
     """Measures the plans, in half of the case's share of the time; then alternates both settings."""
     start = time.monotonic()
     code, said, took = machine.run(machine.program("trainer"), "tune", "--config", CONFIG,
-                                   *settings_of(network, tf32), seconds=share / 2, **cache)
+                                   *settings_of(network, precision), seconds=share / 2, **cache)
     last = said.strip().splitlines()[-1:] or [""]
-    case = {"network": network, "tf32": tf32, "code": code, "seconds": took, "said": last[0],
+    case = {"network": network, "precision": precision, "code": code, "seconds": took, "said": last[0],
             "settings": {"gpu.plans=heuristic": [], "gpu.plans=autotuned": []}}
     longest = 0.0
     for number in range(options.rounds):
@@ -243,7 +280,8 @@ def tune_case(machine, network, tf32, options, share, **cache):
         if number > 0 and begun - start + longest > share:
             break
         for setting, results in case["settings"].items():
-            results.append(bench_ours(machine, network, tf32, options.tune_steps, setting, **cache))
+            results.append(bench_ours(machine, network, precision, options.tune_steps, setting,
+                                      **cache))
         longest = max(longest, time.monotonic() - begun)
     case["longest"] = longest / 2
     return case
@@ -255,15 +293,15 @@ def tune(machine, options):
     others = ("gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=1GiB")
     cases = []
     with tempfile.TemporaryDirectory() as cache:
-        for network in NETWORKS:
-            for tf32 in (True, False):
-                share = machine.left() / (2 * len(NETWORKS) - len(cases))
-                cases.append(tune_case(machine, network, tf32, options, share, TESSERA_CACHE=cache))
+        for precision in options.precisions:
+            for network in NETWORKS:
+                share = machine.left() / (len(NETWORKS) * len(options.precisions) - len(cases))
+                cases.append(tune_case(machine, network, precision, options, share, TESSERA_CACHE=cache))
         for setting in others:
             for case in cases:
                 fits = machine.left() > 1.5 * case["longest"]
                 case["settings"][setting] = [
-                    bench_ours(machine, case["network"], case["tf32"], options.tune_steps, setting,
+                    bench_ours(machine, case["network"], case["precision"], options.tune_steps, setting,
                                TESSERA_CACHE=cache)] if fits else []
     return {"cases": cases}
 
@@ -289,7 +327,7 @@ def run(options):
         return 3
     for part in options.parts:
         start = time.monotonic()
-        machine.end = start + BUDGET[part]
+        machine.end = start + (options.seconds or BUDGET[part])
         with open(out / f"{part}.log", "w") as machine.log:
             found = PARTS[part](machine, options)
         found["seconds"] = time.monotonic() - start
@@ -318,11 +356,14 @@ def main():
     runner.add_argument("parts", nargs="+", choices=PARTS)
     runner.add_argument("--out", default=os.environ.get("OUT", "gpu_check_out"))
     runner.add_argument("--folder", default=ROOT / "build/gpu_check", help="the prepared folder")
+    runner.add_argument("--seconds", type=int, help="time for each part, instead of its own")
     runner.add_argument("--runs", type=int, default=20, help="number of runs, which must end with the same bits")
     runner.add_argument("--steps", type=int, default=100, help="steps of each run")
     runner.add_argument("--sanitized", default=SANITIZED, help="tests under the sanitizer")
     runner.add_argument("--peer", default=ROOT / "tools/bench/gpu_peer.py", help="the peer program of the bench")
     runner.add_argument("--rounds", type=int, default=3, help="limit of rounds of bench and of tune")
+    runner.add_argument("--precisions", type=lambda text: text.split(","),
+                        default=list(PRECISIONS), help="of bench and tune")
     runner.add_argument("--bench-steps", type=int, default=100)
     runner.add_argument("--tune-steps", type=int, default=40, help="steps of each bench in tune")
     runner.add_argument("--variants", type=lambda text: text.split(","),

@@ -1,6 +1,6 @@
 """The peer of `trainer bench device=gpu`: PyTorch's training step on a GPU, timed the same way.
 
-    python gpu_peer.py --model resnet18_cifar --batch 512 --variant graph --tf32 --json
+    python gpu_peer.py --model resnet18_cifar --batch 512 --variant graph --precision tf32 --json
 
 The networks and the step are those of peer.py, the data random, already on the GPU: PyTorch copies
 no images. A step ends when its loss was read. Variants, all channels_last: eager, compile
@@ -15,6 +15,7 @@ import time
 import peer
 
 VARIANTS = ("eager", "compile", "graph")
+PRECISIONS = ("float32", "tf32", "bf16")
 
 
 def step_of(torch, arguments):
@@ -26,7 +27,8 @@ def step_of(torch, arguments):
     x = torch.randn(arguments.batch, *image, device="cuda")
     x = x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(peer.MODELS[arguments.model], (arguments.batch,), device="cuda")
-    step = peer.step_of(torch, model, x, y, arguments.variant, 0.01, "fused")
+    step = peer.step_of(torch, model, x, y, arguments.variant, 0.01, "fused",
+                        arguments.precision == "bf16")
     if arguments.variant != "graph":
         return step
     beside = torch.cuda.Stream()  # warm-up before the capture, as in PyTorch's manual
@@ -51,8 +53,8 @@ def measure(arguments):
 
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True  # PyTorch at its best
-    torch.backends.cudnn.allow_tf32 = arguments.tf32
-    torch.backends.cuda.matmul.allow_tf32 = arguments.tf32
+    torch.backends.cudnn.allow_tf32 = arguments.precision != "float32"
+    torch.backends.cuda.matmul.allow_tf32 = arguments.precision != "float32"
     step = step_of(torch, arguments)
     for _ in range(arguments.warmup):
         step().item()
@@ -63,7 +65,7 @@ def measure(arguments):
         times.append(1e3 * (time.perf_counter() - start))
     middle = statistics.median(times)
     return {"model": arguments.model, "variant": arguments.variant, "batch": arguments.batch,
-            "tf32": arguments.tf32, "torch": torch.__version__,
+            "precision": arguments.precision, "torch": torch.__version__,
             "cudnn": torch.backends.cudnn.version(),
             "images_per_second": 1e3 * arguments.batch / middle, "step_ms_p50": middle,
             "step_ms_p95": sorted(times)[min(len(times) - 1, int(0.95 * len(times)))],
@@ -75,7 +77,8 @@ def main():
     parser.add_argument("--model", choices=peer.MODELS, required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--variant", choices=VARIANTS, default="eager")
-    parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32",
+                        help="bf16: with autocast; otherwise of float32 products and convolutions")
     parser.add_argument("--steps", type=int, default=50, help="timed steps")
     parser.add_argument("--warmup", type=int, default=10, help="untimed steps before them")
     parser.add_argument("--json", action="store_true", help="one JSON object on one line")

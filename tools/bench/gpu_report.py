@@ -2,6 +2,8 @@
 
 import statistics
 
+PRECISIONS = {"tf32": "TF32"}  # as they are written
+
 
 def speeds(results):
     return [result["images_per_second"] for result in results if "images_per_second" in result]
@@ -68,7 +70,7 @@ def median(results, key):
 def bench(found):
     lines, notes, good = [], [], True
     for case in found["cases"]:
-        name = f"{case['network']}, {'TF32' if case['tf32'] else 'float32'}"
+        name = f"{case['network']}, {PRECISIONS.get(case['precision'], case['precision'])}"
         ours, best = speeds(case["ours"]), fastest(case["peers"])
         good &= bool(ours)
         for who, results in [("ours", case["ours"]), *case["peers"].items()]:
@@ -90,7 +92,7 @@ def bench(found):
 def tune(found):
     tunings, lines, notes, good = [], [], [], True
     for case in found["cases"]:
-        name = f"{case['network']}, {'TF32' if case['tf32'] else 'float32'}"
+        name = f"{case['network']}, {PRECISIONS.get(case['precision'], case['precision'])}"
         good &= case["code"] == 0
         said = case["said"].partition("; kept in ")[0] if case["code"] == 0 else \
             "timed out" if case["code"] == 124 else f"exit {case['code']}: {case['said'][:200]}"

@@ -28,9 +28,9 @@ MODELS = {name: classes for name, (_, _, classes) in NETWORKS.items()}
 SHOWN = 4  # losses of the first steps
 
 
-def step_of(torch, model, x, y, variant, lr, sgd):
+def step_of(torch, model, x, y, variant, lr, sgd, bf16=False):
     """Returns a function that trains one step and returns the loss on the model's device. Without
-    arguments it trains on x and y."""
+    arguments it trains on x and y. `bf16`: with autocast."""
     loss_of = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr, 0.9, nesterov=True, weight_decay=5e-4,
                                 fused=sgd == "fused", foreach=sgd == "foreach")
@@ -38,7 +38,7 @@ def step_of(torch, model, x, y, variant, lr, sgd):
 
     def step(images=x, labels=y):
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=variant.startswith("bf16")):
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=bf16):
             loss = loss_of(network(images), labels)
         loss.backward()
         optimizer.step()
@@ -88,7 +88,8 @@ def measure(arguments):
         model = torch.nn.parallel.DistributedDataParallel(model)
         own = slice(arguments.batch * RANK // PROCESSES, arguments.batch * (RANK + 1) // PROCESSES)
         data = [(x[own], y[own]) for x, y in data]
-    train = step_of(torch, model, None, None, arguments.variant, arguments.lr, arguments.sgd)
+    train = step_of(torch, model, None, None, arguments.variant, arguments.lr, arguments.sgd,
+                    arguments.variant.startswith("bf16"))
     return timed(lambda number: train(*data[number % len(data)]).item(), arguments) | {
         "sgd": arguments.sgd, "processes": PROCESSES, "version": f"PyTorch {torch.__version__}",
         "parameters": sum(p.numel() for p in model.parameters())}

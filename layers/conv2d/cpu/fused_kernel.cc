@@ -266,7 +266,7 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
       op->blocks().rows * result.shape.back() != result.shape.elements())
     return std::nullopt;
   const auto half = [](const TensorSpec& spec) { return is_half(spec.dtype); };
-  if (std::ranges::any_of(consumer_in, half) && !consumer->takes_half(DeviceKind::cpu))
+  if (std::ranges::any_of(consumer_in, half) && !consumer->takes_half(DeviceKind::cpu, consumer_in))
     return std::nullopt;
   ExtendedFusion extended{own, {}};
   const int inputs = static_cast<int>(consumer_in.size());

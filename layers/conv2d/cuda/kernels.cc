@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_log.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/integers.h"
 #include "tessera/runtime/log.h"
 
 namespace tessera {
@@ -45,7 +47,8 @@ void note_unmeasured(const ConvRequest& request) {
 
 // Returns the plans for a request, possibly none; caches them for this process.
 PlansPtr answer(const ConvRequest& request, const DeviceProperties& properties,
-                const GpuSettings& settings) {
+                const GpuSettings& given) {
+  const GpuSettings settings = conv_settings(request, given);
   static std::mutex mutex;
   static auto* answers = new std::map<std::string, PlansPtr>;
   const std::string what = conv_plan_text(request);
@@ -61,6 +64,14 @@ PlansPtr answer(const ConvRequest& request, const DeviceProperties& properties,
     found = std::make_shared<CachedPlans>(std::move(plans));
   }
   return found;
+}
+
+// Returns the bytes at the beginning of scratch for the gradient of filters of 16 bits as cuDNN
+// writes it, in 16 bits; else 0.
+size_t rounded_result(const ConvRequest& request) {
+  if (request.result() == request.dtype) return 0;
+  const int64_t bytes = request.shape.weights() * static_cast<int64_t>(size_of(request.dtype));
+  return static_cast<size_t>(round_up(bytes, 256));
 }
 
 // Returns the plans that need no more scratch than was planned.
@@ -106,6 +117,7 @@ class DnnConvKernel final : public Kernel {
  public:
   DnnConvKernel(const ConvRequest& request, CachedPlans plans, const Target& target)
       : request_(request),
+        rounded_(rounded_result(request)),
         plans_(std::move(plans)),
         properties_(*target.properties),
         autotuned_(target.gpu.plans == GpuPlans::autotuned),
@@ -115,20 +127,29 @@ class DnnConvKernel final : public Kernel {
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     CudaContext& gpu = as_cuda(ctx);
-    const ConvPointers now{in[0].data, in[1].data, out[0].data, scratch.data};
-    while (plan_ && aligned(now)) {
-      if (has_run_) return plan_->run(gpu, now);
-      const std::string fault = fault_of([&] { plan_->run(gpu, now); });
-      has_run_ = fault.empty();
-      if (has_run_ && autotuned_ && !measured(plans_.front())) note_unmeasured(request_);
-      if (has_run_) return;
-      give_up(fault);
-      make_plan();
-    }
-    direct_conv(request_, gpu, now.a, now.b, now.out, now.scratch);
+    char* workspace = scratch.as<char>() + rounded_;
+    Buffer written = out[0];
+    if (rounded_ > 0) written.data = scratch.data, written.spec.dtype = request_.dtype;
+    const ConvPointers now{in[0].data, in[1].data, written.data, workspace};
+    if (!runs(gpu, now)) return direct_conv(request_, gpu, now.a, now.b, out[0].data, workspace);
+    if (rounded_ > 0) cast_elements(ctx, written, out[0]);
   }
 
  private:
+  // Runs the plan; returns false if there is none, or none that works.
+  bool runs(CudaContext& gpu, const ConvPointers& now) {
+    while (plan_ && aligned(now)) {
+      if (has_run_) return plan_->run(gpu, now), true;
+      const std::string fault = fault_of([&] { plan_->run(gpu, now); });
+      has_run_ = fault.empty();
+      if (has_run_ && autotuned_ && !measured(plans_.front())) note_unmeasured(request_);
+      if (has_run_) return true;
+      give_up(fault);
+      make_plan();
+    }
+    return false;
+  }
+
   // Makes the first plan that cuDNN accepts on this GPU.
   void make_plan() {
     for (; !plan_ && !plans_.empty();) {
@@ -157,6 +178,7 @@ class DnnConvKernel final : public Kernel {
   }
 
   const ConvRequest request_;
+  const size_t rounded_;
   CachedPlans plans_;  // plans not given up; plan_ is made from the first
   const DeviceProperties& properties_;
   const bool autotuned_;
@@ -174,7 +196,9 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request,
   std::vector<Algorithm> all;
   if (conv_may_have_plan(request))
     if (const PlansPtr plans = answer(request, properties, settings); !plans->empty())
-      all.push_back({kDnn, std::max(static_cast<size_t>(plans->front().workspace_bytes), direct)});
+      all.push_back(
+          {kDnn, rounded_result(request) +
+                     std::max(static_cast<size_t>(plans->front().workspace_bytes), direct)});
   all.push_back({kDirect, direct});
   return all;
 }
@@ -183,8 +207,8 @@ std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& 
                                    CudaContext& ctx) {
   if (chosen.name == kDirect) return std::make_unique<DirectConvKernel>(request);
   const Target target = ctx.target();
-  CachedPlans plans =
-      within(*answer(request, *target.properties, target.gpu), chosen.scratch_bytes);
+  CachedPlans plans = within(*answer(request, *target.properties, target.gpu),
+                             chosen.scratch_bytes - rounded_result(request));
   if (plans.empty()) throw InternalError("a cuDNN plan was chosen that does not exist");
   ctx.dnn();  // created now, as capture does not allow it
   return std::make_unique<DnnConvKernel>(request, std::move(plans), target);

@@ -12,13 +12,17 @@ namespace tessera {
 namespace {
 
 // cuDNN orders axes as n, c, h, w; the strides give their order in memory.
-DnnDescriptor tensor(int64_t id, int64_t n, int64_t h, int64_t w, int64_t c, int64_t alignment) {
+DnnDescriptor tensor(const ConvRequest& request, int64_t id, int64_t n, int64_t h, int64_t w,
+                     int64_t c) {
+  const cudnnDataType_t type = request.dtype == DType::bf16  ? CUDNN_DATA_BFLOAT16
+                               : request.dtype == DType::f16 ? CUDNN_DATA_HALF
+                                                             : CUDNN_DATA_FLOAT;
   DnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT)
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w})
       .set(CUDNN_ATTR_TENSOR_STRIDES, {h * w * c, 1, w * c, c})
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id})
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {alignment})
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {request.alignment})
       .finalize();
   return made;
 }
@@ -77,27 +81,33 @@ Names names_of(ConvPass pass) {
 
 bool conv_may_have_plan(const ConvRequest& request) {
   const ConvShape& s = request.shape;
-  return request.dtype == DType::f32 &&
+  return request.dtype != DType::f64 &&
          std::min({s.n, s.h, s.w, s.c, s.o, s.out_h(), s.out_w()}) > 0;
 }
 
+GpuSettings conv_settings(const ConvRequest& request, const GpuSettings& settings) {
+  GpuSettings of = settings;
+  of.tf32 = settings.tf32 || is_half(request.dtype);
+  return of;
+}
+
 std::string conv_plan_text(const ConvRequest& request) {
-  return fmt::format("{} float32 alignment {}", conv_text(request), request.alignment);
+  return fmt::format("{} {} alignment {}", conv_text(request), name_of(request.dtype),
+                     request.alignment);
 }
 
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
   const ConvShape& s = request.shape;
   if (!conv_may_have_plan(request)) return std::nullopt;
-  const int64_t aligned = request.alignment;
   const Names names = names_of(request.pass);
   const float one = 1, zero = 0;
   DnnDescriptor operation(names.type);
   operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one)
       .set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero)
       .set(names.convolution, convolution(s))
-      .set(names.x, tensor(kConvX, s.n, s.h, s.w, s.c, aligned))
-      .set(names.w, tensor(kConvW, s.o, s.kh, s.kw, s.c / s.groups, aligned))
-      .set(names.y, tensor(kConvY, s.n, s.out_h(), s.out_w(), s.o, aligned));
+      .set(names.x, tensor(request, kConvX, s.n, s.h, s.w, s.c))
+      .set(names.w, tensor(request, kConvW, s.o, s.kh, s.kw, s.c / s.groups))
+      .set(names.y, tensor(request, kConvY, s.n, s.out_h(), s.out_w(), s.o));
   if (!operation.try_finalize()) return std::nullopt;
   DnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
@@ -109,7 +119,7 @@ std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DevicePropert
                                  const GpuSettings& settings) {
   const std::optional<DnnDescriptor> graph = conv_graph(request);
   if (!graph) return std::nullopt;
-  std::vector<DnnPlan> plans = dnn_plans(*graph, properties, settings);
+  std::vector<DnnPlan> plans = dnn_plans(*graph, properties, conv_settings(request, settings));
   if (plans.empty()) return std::nullopt;
   return std::move(plans.front());
 }

@@ -15,9 +15,13 @@ enum ConvTensor : int64_t { kConvX = 'x', kConvW = 'w', kConvY = 'y' };
 
 // Returns false for requests that cuDNN never gets: float64, and tensors without elements.
 bool conv_may_have_plan(const ConvRequest& request);
+// Returns the settings under which cuDNN is asked: products of 16-bit numbers may use tensor cores
+// whatever GpuSettings::tf32 says of those of float32, as nothing is rounded.
+GpuSettings conv_settings(const ConvRequest& request, const GpuSettings& settings);
 // Returns the text of conv_graph() in the key of a cached plan.
 std::string conv_plan_text(const ConvRequest& request);
-// Returns the request as a finalised graph of one operation; nullopt if conv_may_have_plan() is
+// Returns the request as a finalised graph of one operation, whose tensors all have request.dtype
+// and whose sums are float32's; nullopt if conv_may_have_plan() is
 // false or cuDNN has no such operation.
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request);
 // Returns the plan to use under the rules, or nullopt. Reads no cache.

@@ -32,10 +32,10 @@ class TimingEvent {
 
 // Returns one image or filter of random values, repeated, on the GPU. Values matter, as they change
 // the power.
-Tensor noise(Shape shape, uint64_t seed, Device gpu) {
+Tensor noise(Shape shape, uint64_t seed, DType dtype, Device gpu) {
   const Shape whole = shape;
   shape[0] = 1;
-  const Tensor one = copy(random_uniform(shape, seed, -1, 1), gpu);
+  const Tensor one = copy(random_uniform(shape, seed, -1, 1, dtype), gpu);
   return expand(one, whole);
 }
 
@@ -47,9 +47,12 @@ class Measurement {
     const Shape x{s.n, s.h, s.w, s.c}, w{s.o, s.kh, s.kw, s.c / s.groups},
         y{s.n, s.out_h(), s.out_w(), s.o};
     const ConvPass pass = request.pass;
-    a_ = noise(pass == ConvPass::input_grad ? y : x, 1, ctx.device());
-    b_ = noise(pass == ConvPass::weight_grad ? y : w, 2, ctx.device());
-    out_ = full(pass == ConvPass::forward ? y : pass == ConvPass::input_grad ? x : w, 0);
+    a_ = noise(pass == ConvPass::input_grad ? y : x, 1, request.dtype, ctx.device());
+    b_ = noise(pass == ConvPass::weight_grad ? y : w, 2, request.dtype, ctx.device());
+    out_ = full(pass == ConvPass::forward      ? y
+                : pass == ConvPass::input_grad ? x
+                                               : w,
+                0, request.dtype);
   }
 
   // Returns the measured time; 0 if the plan does not run.
@@ -101,7 +104,7 @@ class Measurement {
 
 CachedPlans tune_conv(const ConvRequest& request, CudaContext& ctx, PlanCache& cache) {
   const DeviceProperties& properties = *ctx.properties();
-  const GpuSettings settings = ctx.target().gpu;
+  const GpuSettings settings = conv_settings(request, ctx.target().gpu);
   CachedPlans plans = dnn_plan_texts(conv_graph(request), properties, settings, kMaxPlans);
   if (plans.empty()) return plans;
   const DeviceScope scope(ctx.device());

@@ -26,6 +26,7 @@ class CudaTraining : public OnGpu {
     Config config;
     config.seed = 3;
     config.threads = 2;
+    config.gpu.tf32 = false;
     config.model.name = model;
     config.data.image_size = 16;
     config.data.batch = 4;

@@ -22,7 +22,8 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kDevices[] = {"A100", "RTX3090", "RTX4090", "H100", "B200", "RTX5090"};
+constexpr const char* kDevices[] = {"A100", "RTX3090", "RTX4090", "H100",
+                                    "H200", "B200",    "RTX5090"};
 constexpr const char* kTable = TESSERA_SOURCE_DIR "/tests/golden/conv_plans.txt";
 constexpr const char* kMade = TESSERA_BINARY_DIR "/conv_plans.txt";
 
@@ -53,10 +54,14 @@ struct Table {
 
   void add(const std::string& text, const ConvRequest& request) {
     rows += text + "\n ";
-    for (const bool tf32 : {false, true}) {
-      rows += tf32 ? "; tf32" : " f32";
+    constexpr std::pair<const char*, DType> kPrecisions[] = {
+        {"f32", DType::f32}, {"; tf32", DType::f32}, {"; bf16", DType::bf16}};
+    for (const auto& [precision, dtype] : kPrecisions) {
+      rows += precision;
+      ConvRequest asked = request;
+      asked.dtype = dtype;
       for (const char* device : kDevices) {
-        const auto plan = conv_plan(request, gpu_profile(device), {.tf32 = tf32});
+        const auto plan = conv_plan(asked, gpu_profile(device), {.tf32 = *precision == ';'});
         if (!plan) without_plan.push_back(fmt::format("{} on {}", text, device));
         rows += plan ? fmt::format(" {}:{}{}", plan->engine, plan->workspace_bytes,
                                    letter(plan->notes_text()))
@@ -68,8 +73,8 @@ struct Table {
   std::string text() const {
     std::string all = fmt::format(
         "{}\nThe plan for each convolution of the zoo, batch 32, and of ResNet-50, batch 256,\n"
-        "as engine:workspace bytes and a letter for what is noted of its numbers, in float32 and\n"
-        "TF32, deterministic, at most 256 MiB, on {},\n"
+        "as engine:workspace bytes and a letter for what is noted of its numbers, in float32,\n"
+        "TF32 and bfloat16, deterministic, at most 1 GiB, on {},\n"
         "as they are described in runtime/cuda/profiles/.\n\n",
         version(), fmt::join(kDevices, " "));
     for (const auto& [notes, name] : letters) all += fmt::format("{}: {}\n", name, notes);
@@ -118,7 +123,7 @@ TEST(CudaConvPlans, OpsPlanWithTheTrueWorkspace) {
   testing_zoo::ZooStep step("resnet20", testing_zoo::natural_options("resnet20"), 32);
   const Graph graph = capture(step.function(), step.specs());
   for (const GpuSettings& settings :
-       {GpuSettings{}, GpuSettings{.tf32 = true}, GpuSettings{.workspace = 0}}) {
+       {GpuSettings{}, GpuSettings{.tf32 = false}, GpuSettings{.workspace = 0}}) {
     size_t convolutions = 0;
     const DeviceProperties& properties = gpu_profile("A100");
     const Target target{.device = {DeviceKind::gpu, 0}, .properties = &properties, .gpu = settings};

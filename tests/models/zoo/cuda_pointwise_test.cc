@@ -46,7 +46,8 @@ ScalarProgram program_of(const PrecompiledProgram& known) {
 
 using CudaKnown = OnGpu;
 
-// exp, erf and sigmoid round differently on each device.
+// exp, erf and sigmoid round differently on each device. 1 + erf(x) cancels for x far below 0,
+// where the error is large next to the result.
 bool is_exact(const ScalarProgram& program) {
   return std::none_of(program.code.begin(), program.code.end(), [](const Instruction& step) {
     return step.op == ScalarOp::exp || step.op == ScalarOp::erf || step.op == ScalarOp::sigmoid;
@@ -55,7 +56,10 @@ bool is_exact(const ScalarProgram& program) {
 
 void expect_gpu_like_cpu(const ScalarProgram& program, const DeviceFunction& f,
                          const Tensors& inputs) {
-  is_exact(program) ? expect_gpu_has_cpu_bits(f, inputs) : expect_gpu_matches(f, inputs);
+  if (is_exact(program)) return expect_gpu_has_cpu_bits(f, inputs);
+  const bool cancels = std::ranges::any_of(
+      program.code, [](const Instruction& step) { return step.op == ScalarOp::erf; });
+  expect_gpu_matches(f, inputs, kGpuTypes, cancels ? 1e-8 : gpu_tolerance(DType::f64));
 }
 
 // Input k has shape k of `shapes`, or the first shape if there are fewer.
