@@ -1,6 +1,5 @@
 // 16-bit floating-point numbers in kernels, which compute with them in float32. For .cu files. The
-// conversions give the numbers of engine/dtype.h, by the GPU's instructions; only bits of NaNs
-// differ.
+// conversions are those of engine/dtype.h; the GPU's own instructions change the bits of NaNs.
 #pragma once
 
 #include "tessera/engine/dtype.h"
@@ -18,10 +17,9 @@ __device__ inline double to_float(double x) { return x; }
 __device__ inline float to_float(bfloat16 x) { return x; }
 __device__ inline float to_float(float16 x) {
 #if defined(__CUDA_ARCH__)
-  return __half2float(__ushort_as_half(x.bits));
-#else
-  return x;
+  if ((x.bits & 0x7fff) <= 0x7c00) return __half2float(__ushort_as_half(x.bits));
 #endif
+  return x;
 }
 
 // Rounds once to the stored type S; float and double stay as they are.
@@ -29,9 +27,9 @@ template <class S, class T>
 __device__ S to_stored(T x) {
 #if defined(__CUDA_ARCH__)
   if constexpr (std::is_same_v<T, float> && std::is_same_v<S, float16>)
-    return __builtin_bit_cast(float16, __half_as_ushort(__float2half_rn(x)));
+    if (x == x) return __builtin_bit_cast(float16, __half_as_ushort(__float2half_rn(x)));
   if constexpr (std::is_same_v<T, float> && std::is_same_v<S, bfloat16> && __CUDA_ARCH__ >= 800)
-    return __builtin_bit_cast(bfloat16, __bfloat16_as_ushort(__float2bfloat16_rn(x)));
+    if (x == x) return __builtin_bit_cast(bfloat16, __bfloat16_as_ushort(__float2bfloat16_rn(x)));
 #endif
   return S(x);
 }

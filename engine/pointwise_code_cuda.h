@@ -32,8 +32,15 @@ __device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i
   return at;
 }
 
-// Changes the sign alone; the instruction that subtracts from 0 changes the bits of a NaN.
-__device__ inline float negative(float x) { return half::float_of(half::bits_of(x) ^ 0x80000000u); }
+// Changes the sign alone. The compiler's negation, also of bits, changes those of a NaN.
+__device__ inline float negative(float x) {
+#if defined(__CUDA_ARCH__)
+  asm("xor.b32 %0, %0, 0x80000000;" : "+f"(x));
+  return x;
+#else
+  return -x;
+#endif
+}
 __device__ inline double negative(double x) { return -x; }
 
 // Returns the same results as the CPU, also for NaN.

@@ -15,8 +15,14 @@ namespace tessera {
 struct PrecompiledProgram {
   static constexpr int kLongest = 24;
   int inputs = 0, length = 0;
+  uint32_t channels = 0;  // as of stages::Draft; not compared
   Instruction code[kLongest] = {};
-  constexpr bool operator==(const PrecompiledProgram&) const = default;
+  constexpr bool operator==(const PrecompiledProgram& other) const {
+    if (inputs != other.inputs || length != other.length) return false;
+    for (int j = 0; j < length; ++j)
+      if (!(code[j] == other.code[j])) return false;
+    return true;
+  }
 };
 
 // Removes roundings to 16 bits that change no bit from a program: of a value that is such a number
@@ -99,9 +105,9 @@ enum class Constants : uint8_t { constants, inputs };
 // Converts a program to that form; constants stay constants or become inputs.
 class CanonicalForm {
  public:
-  // Registers below `inputs` are inputs; the code writes the others.
+  // Registers below `inputs` are inputs; the code writes the others. `channels`: stages::Draft.
   constexpr CanonicalForm(const Instruction* code, int inputs, int result,
-                          Constants constants = Constants::constants)
+                          Constants constants = Constants::constants, uint32_t channels = 0)
       : code_(code), inputs_(inputs), constants_(constants) {
     for (int& at : place_) at = -1;
     visit(result);
@@ -109,6 +115,9 @@ class CanonicalForm {
       Instruction& in = program.code[j];
       in.a = numbered(in.a), in.b = numbered(in.b), in.c = numbered(in.c);
     }
+    for (int k = 0; k < program.inputs; ++k)
+      if (source[k] < inputs && (channels >> source[k] & 1) != 0)
+        program.channels |= uint32_t{1} << k;
   }
 
   PrecompiledProgram program;
@@ -182,12 +191,15 @@ struct PrecompiledPrograms {
     stages::Draft draft{.inputs = 1};
     Scalar y(&draft, 0);
     ((y = stored(stages(y))), ...);
-    if (!rounds) return add(CanonicalForm(draft.code, kMaxScalarRegisters, y.at));
+    if (!rounds)
+      return add(CanonicalForm(draft.code, kMaxScalarRegisters, y.at, Constants::constants,
+                               draft.channels));
     bool is_half[kMaxScalarRegisters];
     for (bool& half : is_half) half = true;
     const NeededRoundings needed(draft.code, draft.length, kMaxScalarRegisters, y.at,
                                  ScalarOp::bfloat16, is_half, true);
-    add(CanonicalForm(needed.code, kMaxScalarRegisters, needed.result));
+    add(CanonicalForm(needed.code, kMaxScalarRegisters, needed.result, Constants::constants,
+                      draft.channels));
   }
   constexpr void add(const CanonicalForm& form) {
     if (!form.fits) throw "a precompiled program is too long";

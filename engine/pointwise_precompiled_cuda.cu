@@ -1,5 +1,9 @@
 // A kernel for each precompiled program of GPUs, which keeps values in registers and reads and
 // writes 16 bytes at a time.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "tessera/engine/pointwise_code_cuda.h"
@@ -56,6 +60,19 @@ __device__ void load_input(const PrecompiledCall& known, int k, int64_t i, int c
   }
 }
 
+// Executes the program on the registers that follow the inputs.
+template <int kProgram, int... J>
+__device__ void compute(Values* r, std::integer_sequence<int, J...>) {
+  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
+  const auto step = [&]<int kStep>(std::integral_constant<int, kStep>) {
+    constexpr Instruction s = kPrecompiledPrograms.list[kProgram].code[kStep];
+    for (int j = 0; j < kVectorWidth; ++j)
+      r[kInputs + kStep][j] =
+          evaluate(s.op, static_cast<float>(s.value), r[s.a][j], r[s.b][j], r[s.c][j]);
+  };
+  (step(std::integral_constant<int, J>()), ...);
+}
+
 template <int kProgram>
 __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
     run_precompiled(const __grid_constant__ PrecompiledCall known) {
@@ -70,16 +87,7 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
       (load_input(known, K, i, count, at, r[K]), ...);
     }
     (std::make_integer_sequence<int, program.inputs>());
-    const auto step = [&]<int J>(std::integral_constant<int, J>) {
-      constexpr Instruction s = kPrecompiledPrograms.list[kProgram].code[J];
-      for (int j = 0; j < N; ++j)
-        r[program.inputs + J][j] =
-            evaluate(s.op, static_cast<float>(s.value), r[s.a][j], r[s.b][j], r[s.c][j]);
-    };
-    [&]<int... J>(std::integer_sequence<int, J...>) {
-      (step(std::integral_constant<int, J>()), ...);
-    }
-    (std::make_integer_sequence<int, program.length>());
+    compute<kProgram>(r, std::make_integer_sequence<int, program.length>());
     const Values& result = r[program.inputs + program.length - 1];
     if (count == N && known.aligned)
       with_stored(known.call.result, [&]<class S>(S) {
@@ -93,6 +101,73 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
   }
 }
 
+// Return one of two numbers of 16 bits, and two together.
+__device__ inline float half_of(uint32_t two, int which, bool bf16) {
+  if (bf16) return half::float_of(which == 0 ? two << 16 : two & 0xffff0000);
+  return to_float(__builtin_bit_cast(float16, static_cast<uint16_t>(two >> 16 * which)));
+}
+__device__ inline uint32_t halves_of(float low, float high, bool bf16) {
+  const auto bits = [&](float x) {
+    return uint32_t{bf16 ? to_stored<bfloat16>(x).bits : to_stored<float16>(x).bits};
+  };
+  return bits(high) << 16 | bits(low);
+}
+
+// A regular call: inputs with one value per channel, float32, are so for the same channels, and all
+// others have the shape and the type of the output, whose elements are whole packs. The grid's
+// stride is a multiple of the channels, so that a thread meets the same ones again: it loads their
+// values once. It loads several packs before it computes, which keeps enough bytes in flight.
+//
+// kHalf: numbers of 16 bits, of call.result's type.
+template <int kProgram, bool kHalf>
+__global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
+    run_regular(const __grid_constant__ PointwiseCall<float> call, int64_t channels) {
+  constexpr PrecompiledProgram program = kPrecompiledPrograms.list[kProgram];
+  constexpr int N = kVectorWidth, kWhole = program.inputs - std::popcount(program.channels);
+  constexpr int kAtOnce = kHalf && kWhole <= 2 ? 4 : 2;
+  using Stored = std::conditional_t<kHalf, Pack<uint32_t, N / 2>, Pack<float, N>>;
+  const bool bf16 = call.result == DType::bf16;
+  const int64_t packs = call.total / N, stride = index_stride();
+  Values r[program.inputs + program.length];
+  const int64_t element = first_index() * N, at = element - quotient(element, channels) * channels;
+  TESSERA_UNROLL
+  for (int k = 0; k < program.inputs; ++k)
+    if ((program.channels >> k & 1) != 0) {
+      const Pack<float, N> values = load_pack<N>(static_cast<const float*>(call.in[k]) + at);
+      for (int j = 0; j < N; ++j) r[k][j] = values[j];
+    }
+  for (int64_t first = first_index(); first < packs; first += kAtOnce * stride) {
+    Stored loaded[kAtOnce][program.inputs];
+    TESSERA_UNROLL
+    for (int u = 0; u < kAtOnce; ++u)
+      TESSERA_UNROLL
+      for (int k = 0; k < program.inputs; ++k)
+        if ((program.channels >> k & 1) == 0 && first + u * stride < packs)
+          loaded[u][k] = static_cast<const Stored*>(call.in[k])[first + u * stride];
+    TESSERA_UNROLL
+    for (int u = 0; u < kAtOnce; ++u) {
+      if (first + u * stride >= packs) continue;
+      TESSERA_UNROLL
+      for (int k = 0; k < program.inputs; ++k) {
+        if ((program.channels >> k & 1) != 0) continue;
+        for (int j = 0; j < N; ++j)
+          if constexpr (!kHalf)
+            r[k][j] = loaded[u][k][j];
+          else
+            r[k][j] = half_of(loaded[u][k][j / 2], j % 2, bf16);
+      }
+      compute<kProgram>(r, std::make_integer_sequence<int, program.length>());
+      const Values& result = r[program.inputs + program.length - 1];
+      Stored written;
+      if constexpr (!kHalf)
+        for (int j = 0; j < N; ++j) written[j] = result[j];
+      else
+        for (int j = 0; j < N; j += 2) written[j / 2] = halves_of(result[j], result[j + 1], bf16);
+      static_cast<Stored*>(call.out)[first + u * stride] = written;
+    }
+  }
+}
+
 Access access_of(const PointwiseCall<float>& call, int k) {
   constexpr int64_t N = kVectorWidth;
   const PointwiseRead& read = call.reads[k];
@@ -101,6 +176,37 @@ Access access_of(const PointwiseCall<float>& call, int k) {
   if (read.stride == 0 && read.period == call.total) return Access::whole;
   const bool samples = read.stride == 0 || (read.sample % N == 0 && read.stride % N == 0);
   return read.period % N == 0 && samples ? Access::packs : Access::single;
+}
+
+// Returns the channels of a regular call, 1 if it has none; 0 if it is not regular.
+int64_t channels_if_regular(int program, const PrecompiledCall& known) {
+  const PrecompiledProgram& of = kPrecompiledPrograms.list[program];
+  if (!known.aligned || known.call.total % kVectorWidth != 0) return 0;
+  if (!is_half(known.call.result) && program >= kPrecompiledPrograms.common) return 0;
+  int64_t channels = 1;
+  for (int k = 0; k < of.inputs; ++k) {
+    const PointwiseRead& read = known.call.reads[k];
+    if ((of.channels >> k & 1) == 0) {
+      if (known.access[k] != Access::whole || read.type != known.call.result) return 0;
+      continue;
+    }
+    const bool fits = known.access[k] == Access::packs && read.stride == 0 &&
+                      read.type == DType::f32 && (channels == 1 || channels == read.period);
+    if (!fits) return 0;
+    channels = read.period;
+  }
+  return channels;
+}
+
+// Returns the blocks of a regular call, whose threads have packs in steps of whole channels.
+int64_t regular_blocks(const CudaContext& ctx, int64_t total, int64_t channels) {
+  constexpr int64_t kThreadPacks = 8, kBlocksPerMultiprocessor = 32;
+  const int64_t packs = std::max<int64_t>(channels / kVectorWidth, 1);
+  const int64_t step = packs / std::gcd(packs, int64_t{kPrecompiledThreads});
+  const int64_t wanted =
+      std::min(ceil_div<int64_t>(total / kVectorWidth, kPrecompiledThreads * kThreadPacks),
+               int64_t{ctx.multiprocessors()} * kBlocksPerMultiprocessor);
+  return ceil_div(std::max<int64_t>(wanted, 1), step) * step;
 }
 
 }  // namespace
@@ -119,13 +225,22 @@ void run_precompiled_program(CudaContext& ctx, int program, const PointwiseCall<
     known.like_last[k] = last >= 0 && call.reads[k] == call.reads[last];
     last = k;
   }
-  const dim3 grid =
-      grid_for(ceil_div<int64_t>(call.total, kVectorWidth), kPrecompiledThreads, kMaxBlocks);
+  const int64_t channels = channels_if_regular(program, known);
+  const int64_t blocks = channels > 0 ? regular_blocks(ctx, call.total, channels) : 0;
+  const bool regular = blocks > 0 && blocks <= kMaxBlocks;
+  const dim3 grid = regular ? dim3(static_cast<unsigned>(blocks))
+                            : grid_for(ceil_div<int64_t>(call.total, kVectorWidth),
+                                       kPrecompiledThreads, kMaxBlocks);
   const auto run = [&]<int P>(std::integral_constant<int, P>) {
-    if constexpr (kPrecompiledPrograms.is_for_gpus(P))
-      if (P == program)
-        launch("pointwise", run_precompiled<P>, grid, kPrecompiledThreads, 0, ctx.cuda_stream(),
-               known);
+    const auto start = [&](auto kernel, const auto&... arguments) {
+      launch("pointwise", kernel, grid, kPrecompiledThreads, 0, ctx.cuda_stream(), arguments...);
+    };
+    if constexpr (kPrecompiledPrograms.is_for_gpus(P)) {
+      if (P != program) return;
+      if (!regular) return start(run_precompiled<P>, known);
+      if (is_half(call.result)) return start(run_regular<P, true>, call, channels);
+      if constexpr (P < kPrecompiledPrograms.common) start(run_regular<P, false>, call, channels);
+    }
   };
   [&]<int... P>(std::integer_sequence<int, P...>) { (run(std::integral_constant<int, P>()), ...); }
   (std::make_integer_sequence<int, kPrecompiledPrograms.count>());

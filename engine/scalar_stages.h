@@ -14,6 +14,7 @@ namespace tessera::stages {
 // kMaxScalarRegisters + j.
 struct Draft {
   int inputs = 0, length = 0;
+  uint32_t channels = 0;  // bit k: input k usually has one value per channel
   Instruction code[kMaxScalarRegisters] = {};
 
   constexpr int append(const Instruction& instruction) {
@@ -31,6 +32,10 @@ struct Scalar {
   constexpr Scalar(double constant) : constant(constant) {}
   constexpr Scalar(Draft* draft, int at) : draft(draft), at(at) {}
   constexpr Scalar input() const { return {draft, draft->inputs++}; }  // the next one
+  constexpr Scalar channel() const {
+    draft->channels |= uint32_t{1} << draft->inputs;
+    return input();
+  }
   constexpr Scalar value(double v) const {
     return {draft, draft->append({ScalarOp::constant, 0, 0, 0, v})};
   }
@@ -83,7 +88,12 @@ constexpr Scalar times(Scalar x) { return x * x.input(); }
 constexpr Scalar minus(Scalar x) { return x - x.input(); }
 
 // (x - mean) inverse gamma + beta, where inverse = 1 / std
-constexpr Scalar norm(Scalar x) { return plus(times(times(minus(x)))); }
+constexpr Scalar centred(Scalar x) { return x - x.channel(); }
+constexpr Scalar scaled(Scalar x) { return x * x.channel(); }
+constexpr Scalar norm(Scalar x) {
+  const Scalar xhat_gamma = scaled(scaled(centred(x)));
+  return xhat_gamma + x.channel();
+}
 constexpr Scalar plus_norm(Scalar x) { return x + norm(x.input()); }
 // dx = (dy gamma - first - (x - mean) inverse second) inverse; first and second are the means of dy
 // gamma and of dy gamma xhat over the elements that share a mean
@@ -93,7 +103,9 @@ constexpr Scalar norm_grad(Scalar dy, Scalar x) {
   return (dy * gamma - first - xhat * second) * inverse;
 }
 // dx = (dy - (x - mean) slope - offset) scale
-constexpr Scalar batch_norm_grad(Scalar dy, Scalar x) { return times(minus(dy - times(minus(x)))); }
+constexpr Scalar batch_norm_grad(Scalar dy, Scalar x) {
+  return scaled(centred(dy - scaled(centred(x))));
+}
 
 // Quotients are named because nvcc mistakes one within an expression for a quotient of Scalars.
 inline constexpr double kThird = 1.0 / 3, kSixth = 1.0 / 6, kRootHalf = 1 / std::numbers::sqrt2,

@@ -13,6 +13,13 @@
 
 namespace tessera {
 
+// Before a loop over an array that is to stay in registers.
+#if defined(__CUDACC__)
+#define TESSERA_UNROLL _Pragma("unroll")
+#else
+#define TESSERA_UNROLL
+#endif
+
 inline constexpr int kWarp = 32;
 // Threads of a block, and maximum blocks of a grid whose threads take several elements, unless a
 // kernel has its own numbers.
