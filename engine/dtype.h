@@ -136,7 +136,7 @@ template <class F>
 constexpr auto visit_float(DType type, F&& fn) {
   return visit_types(FloatTypes(), type, fn);
 }
-// The same for all floating-point dtypes.
+// Calls fn with a value of the C++ type of any floating-point dtype, those of 16 bits included.
 template <class F>
 constexpr auto visit_any_float(DType type, F&& fn) {
   return visit_types(joined(FloatTypes(), HalfTypes(), TypeList<>()), type, fn);

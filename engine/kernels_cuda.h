@@ -115,7 +115,7 @@ void sum_run_cuda(CudaContext& ctx, const SumRunShape& shape, const Buffer& in, 
 // How an input is read for element i of the output: x[(i / repeat) % period + (i / sample) stride].
 struct PointwiseRead {
   int64_t repeat = 1, period = 1, sample = 1, stride = 0;
-  DType type = DType::f32;  // of x: 16 bits are converted to float32 as they are read
+  DType type = DType::f32;  // 16 bits are converted to float32 as they are read
   bool operator==(const PointwiseRead&) const = default;
 };
 

@@ -15,7 +15,7 @@ namespace tessera {
 struct PrecompiledProgram {
   static constexpr int kLongest = 24;
   int inputs = 0, length = 0;
-  uint32_t channels = 0;  // as of stages::Draft; not compared
+  uint32_t channels = 0;  // see stages::Draft; not compared
   Instruction code[kLongest] = {};
   constexpr bool operator==(const PrecompiledProgram& other) const {
     if (inputs != other.inputs || length != other.length) return false;

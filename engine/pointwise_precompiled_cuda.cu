@@ -37,6 +37,12 @@ __device__ void with_stored(DType type, F&& fn) {
   type == DType::bf16 ? fn(bfloat16{}) : fn(float16{});
 }
 
+// Returns input k for element i of the output. A call, as it is compiled at many places.
+__device__ __noinline__ float load_element(const PrecompiledCall& known, int k, int64_t i) {
+  return read_element(known.call, k,
+                      known.access[k] == Access::whole ? i : read_index(known.call, k, i));
+}
+
 // Loads kVectorWidth elements of input k from i on, `count` of which exist. `at` is the index at
 // which the last broadcast input was read.
 __device__ void load_input(const PrecompiledCall& known, int k, int64_t i, int count, int64_t& at,
@@ -51,12 +57,10 @@ __device__ void load_input(const PrecompiledCall& known, int k, int64_t i, int c
       const auto pack = load_pack<N>(x + (access == Access::whole ? i : at));
       for (int j = 0; j < N; ++j) values[j] = to_float(pack[j]);
     });
+  const float one = access == Access::one ? read_element(known.call, k, 0) : 0;
   for (int j = 0; j < N; ++j) {
     if (j >= count) continue;
-    values[j] = read_element(known.call, k,
-                             access == Access::one     ? 0
-                             : access == Access::whole ? i + j
-                                                       : read_index(known.call, k, i + j));
+    values[j] = access == Access::one ? one : load_element(known, k, i + j);
   }
 }
 
@@ -139,11 +143,10 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
   for (int64_t first = first_index(); first < packs; first += kAtOnce * stride) {
     Stored loaded[kAtOnce][program.inputs];
     TESSERA_UNROLL
-    for (int u = 0; u < kAtOnce; ++u)
-      TESSERA_UNROLL
-      for (int k = 0; k < program.inputs; ++k)
-        if ((program.channels >> k & 1) == 0 && first + u * stride < packs)
-          loaded[u][k] = static_cast<const Stored*>(call.in[k])[first + u * stride];
+    for (int u = 0; u < kAtOnce; ++u) TESSERA_UNROLL
+    for (int k = 0; k < program.inputs; ++k)
+      if ((program.channels >> k & 1) == 0 && first + u * stride < packs)
+        loaded[u][k] = static_cast<const Stored*>(call.in[k])[first + u * stride];
     TESSERA_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       if (first + u * stride >= packs) continue;
@@ -178,11 +181,21 @@ Access access_of(const PointwiseCall<float>& call, int k) {
   return read.period % N == 0 && samples ? Access::packs : Access::single;
 }
 
+// Programs of a few instructions wait for memory. For others the loads do not matter.
+constexpr bool has_regular_code(int program, bool half) {
+  const PrecompiledProgram& of = kPrecompiledPrograms.list[program];
+  for (int j = 0; j < of.length; ++j) {
+    const ScalarOp op = of.code[j].op;
+    if (op == ScalarOp::exp || op == ScalarOp::erf || op == ScalarOp::sigmoid) return false;
+  }
+  return half || program < kPrecompiledPrograms.common;
+}
+
 // Returns the channels of a regular call, 1 if it has none; 0 if it is not regular.
 int64_t channels_if_regular(int program, const PrecompiledCall& known) {
   const PrecompiledProgram& of = kPrecompiledPrograms.list[program];
   if (!known.aligned || known.call.total % kVectorWidth != 0) return 0;
-  if (!is_half(known.call.result) && program >= kPrecompiledPrograms.common) return 0;
+  if (!has_regular_code(program, is_half(known.call.result))) return 0;
   int64_t channels = 1;
   for (int k = 0; k < of.inputs; ++k) {
     const PointwiseRead& read = known.call.reads[k];
@@ -238,8 +251,10 @@ void run_precompiled_program(CudaContext& ctx, int program, const PointwiseCall<
     if constexpr (kPrecompiledPrograms.is_for_gpus(P)) {
       if (P != program) return;
       if (!regular) return start(run_precompiled<P>, known);
-      if (is_half(call.result)) return start(run_regular<P, true>, call, channels);
-      if constexpr (P < kPrecompiledPrograms.common) start(run_regular<P, false>, call, channels);
+      if constexpr (has_regular_code(P, true))
+        if (is_half(call.result)) start(run_regular<P, true>, call, channels);
+      if constexpr (has_regular_code(P, false))
+        if (!is_half(call.result)) start(run_regular<P, false>, call, channels);
     }
   };
   [&]<int... P>(std::integer_sequence<int, P...>) { (run(std::integral_constant<int, P>()), ...); }

@@ -322,6 +322,9 @@ class SmokeTest {
   // Runs the tests that have GPU kernels.
   std::vector<Smoke> run_on(Device gpu) {
     Smoke there{"copies of 32 MiB to the GPU and back"};
+    Settings exact = settings();
+    exact.gpu.tf32 = false;
+    const SettingsScope products(exact);
     const std::vector<float> values(size_t{8} << 20, 1.5f);
     std::vector<float> back;
     const DeviceScope scope(gpu);

@@ -140,7 +140,7 @@ TEST_P(Captures, ForbiddenCallsSpoilTheCapture) {
   spoils(
       "event", [&] { return cudaStreamWaitEvent(stream, outside, 0); },
       cudaErrorStreamCaptureIsolation);
-  ONLY_SIMULATED();  // a card may capture a copy to memory that is not page-locked
+  ONLY_SIMULATED();  // a card may capture a copy to pageable memory
   spoils(
       "pageable",
       [&] { return cudaMemcpyAsync(&pageable, x.data, 4, cudaMemcpyDeviceToHost, stream); },
@@ -172,11 +172,14 @@ TEST_P(Captures, EndOnTheirOwnStream) {
   OK(begin(stream));
   EXPECT_EQ(begin(stream), cudaErrorIllegalState);
   OK(cudaEventRecord(event, stream));
-  OK(cudaStreamWaitEvent(beside, event, 0));
-  EXPECT_EQ(cudaStreamEndCapture(beside, &graph), cudaErrorStreamCaptureUnmatched);
   OK(cudaStreamEndCapture(stream, &graph));
   EXPECT_EQ(cudaStreamWaitEvent(beside, event, 0), cudaErrorCapturedEvent);
   OK(cudaGraphDestroy(graph));
+  OK(begin(stream));
+  OK(cudaEventRecord(event, stream));
+  OK(cudaStreamWaitEvent(beside, event, 0));
+  EXPECT_EQ(cudaStreamEndCapture(beside, &graph), cudaErrorStreamCaptureUnmatched);
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
 }
 
 // Programming Guide, Graph Structure: unordered nodes run in any order; the random schedule shows

@@ -73,7 +73,7 @@ cudaError_t end_capture(CUstream_st& stream, cudaGraph_t* made) {
   *made = nullptr;
   CUgraph_st* const graph = stream.capture;
   if (graph == nullptr) return cudaErrorIllegalState;
-  if (graph->origin != &stream) return cudaErrorStreamCaptureUnmatched;
+  if (graph->origin != &stream) return graph->invalid = true, cudaErrorStreamCaptureUnmatched;
   if (graph->thread != std::this_thread::get_id()) return cudaErrorStreamCaptureWrongThread;
   cudaError_t code = cudaSuccess;
   if (graph->invalid)

@@ -31,6 +31,7 @@
 #endif
 #undef __grid_constant__
 #define __grid_constant__
+#define __noinline__
 
 inline constexpr int warpSize = 32;
 

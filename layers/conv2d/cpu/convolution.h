@@ -52,7 +52,7 @@ enum class ConvPass {
 struct ConvRequest {
   ConvPass pass = ConvPass::forward;
   ConvShape shape;
-  DType dtype = DType::f32;  // of the inputs: f32 or f64, on GPUs also of 16 bits
+  DType dtype = DType::f32;  // f32 or f64, of inputs; on GPUs also 16 bits
   int64_t alignment = 16;    // bytes, for inputs and output; read only for GPUs
   // The output has the dtype of the inputs; but the gradient of filters has no 16 bits.
   DType result() const { return pass == ConvPass::weight_grad ? compute_type(dtype) : dtype; }

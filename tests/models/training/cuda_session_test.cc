@@ -87,7 +87,9 @@ TEST_F(CudaSession, WhatIsAskedOfTheGpuIsWhatIsPlannedToTheByte) {
     const size_t free = memory.available();
     session->bind();
     EXPECT_EQ(live(gpu) - before, bytes_of(*session)) << model;
-    EXPECT_GE(free - memory.available(), bytes_of(*session)) << model;
+    // A GPU takes 2 MiB at a time, and a block may fit into what an earlier one left of them.
+    EXPECT_GE(free - memory.available() + names.size() * (size_t{2} << 20), bytes_of(*session))
+        << model;
 
     const uint64_t calls = memory.statistics().allocations;
     EXPECT_TRUE(std::isfinite(third_loss(*session, 4)));
