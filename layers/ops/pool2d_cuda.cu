@@ -178,7 +178,7 @@ void with_pool(CudaContext& ctx, const PoolShape& s, int64_t results, Run&& run)
   CudaDeviceGuard guard(ctx.index());
   const int64_t largest = s.n * std::max(s.h + 2 * s.pad_h + s.stride_h, s.out_h()) *
                           std::max(s.w + 2 * s.pad_w + s.stride_w, s.out_w()) * s.c;
-  with_pack<Computed<T>>(s.c, [&](auto pack) {
+  with_pack<T>(s.c, [&](auto pack) {
     with_index(largest, [&](auto index) {
       using I = decltype(index);
       const int64_t total = results / pack();

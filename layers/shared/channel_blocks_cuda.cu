@@ -9,7 +9,26 @@
 namespace tessera {
 namespace {
 
-// Reads four rows at a time: four loads are in flight together and share one division.
+// Rows that a thread loads before it computes: 64 bytes, which are in flight together.
+template <int N, class S>
+inline constexpr int kRowsAtOnce = static_cast<int>(64 / (N * sizeof(S)) < 8 ? 4 : 8);
+
+// Returns the moments of four rows.
+template <class T, int N, class S>
+__device__ ColumnMoments<T, N> moments_of_four(const Pack<S, N>* rows) {
+  const Pack<T, N> a = widened(rows[0]), b = widened(rows[1]);
+  const Pack<T, N> d = widened(rows[2]), e = widened(rows[3]);
+  ColumnMoments<T, N> four;
+  four.count = 4;
+  for (int k = 0; k < N; ++k) {
+    const T mean = ((a[k] + b[k]) + (d[k] + e[k])) / 4;
+    const T da = a[k] - mean, db = b[k] - mean, dd = d[k] - mean, de = e[k] - mean;
+    four.mean[k] = mean;
+    four.m2[k] = (da * da + db * db) + (dd * dd + de * de);
+  }
+  return four;
+}
+
 template <int N, class S, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
     moments_of_blocks(ChannelBlocks blocks, int64_t c, const S* x, T* moments, ColumnThread place) {
@@ -19,21 +38,17 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   ColumnMoments<T, N> mine;
   int64_t r = place.line();
   x += (blocks.begin(block) + r) * c + at;
-  for (; r + 3 * place.lines() < rows; r += 4 * place.lines(), x += 4 * step) {
-    const Pack<T, N> a = widened(load_vector<N>(x, vectorized));
-    const Pack<T, N> b = widened(load_vector<N>(x + step, vectorized));
-    const Pack<T, N> d = widened(load_vector<N>(x + 2 * step, vectorized));
-    const Pack<T, N> e = widened(load_vector<N>(x + 3 * step, vectorized));
-    ColumnMoments<T, N> four;
-    four.count = 4;
-    for (int k = 0; k < N; ++k) {
-      const T mean = ((a[k] + b[k]) + (d[k] + e[k])) / 4;
-      const T da = a[k] - mean, db = b[k] - mean, dd = d[k] - mean, de = e[k] - mean;
-      four.mean[k] = mean;
-      four.m2[k] = (da * da + db * db) + (dd * dd + de * de);
+  const auto merge = [&]<int kRows>(std::integral_constant<int, kRows>) {
+    for (; r + (kRows - 1) * place.lines() < rows; r += kRows * place.lines(), x += kRows * step) {
+      Pack<S, N> loaded[kRows];
+      TESSERA_UNROLL
+      for (int k = 0; k < kRows; ++k) loaded[k] = load_vector<N>(x + k * step, vectorized);
+      TESSERA_UNROLL
+      for (int k = 0; k < kRows; k += 4) mine.merge(moments_of_four<T>(loaded + k));
     }
-    mine.merge(four);
-  }
+  };
+  merge(std::integral_constant<int, kRowsAtOnce<N, S>>());
+  if constexpr (kRowsAtOnce < N, S >> 4) merge(std::integral_constant<int, 4>());
   for (; r < rows; r += place.lines(), x += step) {
     const Pack<T, N> value = widened(load_vector<N>(x, vectorized));
     ColumnMoments<T, N> one;
@@ -58,7 +73,7 @@ __device__ void add_row(ColumnSums<T, 2 * N>& sums, const Pack<T, N>& dy, const 
 }
 
 template <int N, class S, class T>
-__global__ void __launch_bounds__(kColumnThreads, 4)
+__global__ void __launch_bounds__(kColumnThreads, sizeof(S) == 2 ? 3 : 4)
     gradient_sums_of_blocks(ChannelBlocks blocks, int64_t c, const S* dy, const S* x, const T* mean,
                             const T* scale, int64_t stats_stride, T* sums, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N, stats = block * stats_stride + at;
@@ -72,13 +87,19 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   const int64_t first = (blocks.begin(block) + r) * c + at;
   dy += first;
   x += first;
-  for (; r + place.lines() < rows; r += 2 * place.lines(), dy += 2 * step, x += 2 * step) {
-    const auto g0 = load_vector<N>(dy, vectorized), g1 = load_vector<N>(dy + step, vectorized);
-    const auto x0 = load_vector<N>(x, vectorized), x1 = load_vector<N>(x + step, vectorized);
-    add_row(mine, widened(g0), widened(x0), mean_of);
-    add_row(mine, widened(g1), widened(x1), mean_of);
+  constexpr int kRows = kRowsAtOnce<N, S> / 2;  // of two tensors
+  for (; r + (kRows - 1) * place.lines() < rows;
+       r += kRows * place.lines(), dy += kRows * step, x += kRows * step) {
+    Pack<S, N> g[kRows], v[kRows];
+    TESSERA_UNROLL
+    for (int k = 0; k < kRows; ++k) {
+      g[k] = load_vector<N>(dy + k * step, vectorized);
+      v[k] = load_vector<N>(x + k * step, vectorized);
+    }
+    TESSERA_UNROLL
+    for (int k = 0; k < kRows; ++k) add_row(mine, widened(g[k]), widened(v[k]), mean_of);
   }
-  if (r < rows)
+  for (; r < rows; r += place.lines(), dy += step, x += step)
     add_row(mine, widened(load_vector<N>(dy, vectorized)), widened(load_vector<N>(x, vectorized)),
             mean_of);
   merge_lines(mine, place);

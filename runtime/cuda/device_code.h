@@ -58,7 +58,7 @@ __device__ inline int64_t quotient(int64_t a, int64_t b) {
 // multiple of the size.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
-  static_assert(sizeof(T) * N <= 16 && (sizeof(T) * N & (sizeof(T) * N - 1)) == 0);
+  static_assert((sizeof(T) * N & (sizeof(T) * N - 1)) == 0);
   T at[N];
   __device__ T& operator[](int i) { return at[i]; }
   __device__ const T& operator[](int i) const { return at[i]; }

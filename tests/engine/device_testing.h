@@ -96,19 +96,28 @@ inline double gpu_error(const DeviceFunction& f, const Tensors& inputs, DType dt
 
 // Returns true if the GPU gives the bits of the CPU in `dtype`, which is required if only + - * /
 // sqrt and choices occur, each in the CPU's order.
-inline bool gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs, DType dtype,
-                             Placed placed = Placed::aligned) {
+inline testing::AssertionResult gpu_has_cpu_bits(const DeviceFunction& f, const Tensors& inputs,
+                                                 DType dtype, Placed placed = Placed::aligned) {
   Tensors rounded;
   for (const Tensor& x : inputs) rounded.push_back(in_dtype(x, dtype));
   const Tensors right = f(rounded), found = run_on_gpu(f, inputs, dtype, placed);
-  if (right.size() != found.size()) return false;
+  if (right.size() != found.size()) return testing::AssertionFailure() << "other results";
   for (size_t r = 0; r < right.size(); ++r) {
     const Tensor mine = copy(right[r]);
-    if (mine.spec() != found[r].spec() ||
-        std::memcmp(mine.impl()->data(), found[r].impl()->data(), mine.spec().bytes()) != 0)
-      return false;
+    if (mine.spec() != found[r].spec())
+      return testing::AssertionFailure()
+             << mine.spec().text() << ", on the GPU " << found[r].spec().text();
+    const size_t size = size_of(mine.dtype());
+    const auto* a = static_cast<const char*>(mine.impl()->data());
+    const auto* b = static_cast<const char*>(found[r].impl()->data());
+    for (int64_t i = 0; i < mine.elements(); ++i, a += size, b += size)
+      if (std::memcmp(a, b, size) != 0)
+        return testing::AssertionFailure()
+               << "result " << r << ", element " << i << ": "
+               << testing::PrintToString(std::vector<char>(a, a + size)) << ", on the GPU "
+               << testing::PrintToString(std::vector<char>(b, b + size));
   }
-  return true;
+  return testing::AssertionSuccess();
 }
 
 // 16 bits: two roundings of a result, as of an op and of what it follows.

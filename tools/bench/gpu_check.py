@@ -247,10 +247,10 @@ def bench(machine, options):
     """Alternates ours with PyTorch: the first round runs every variant, later ones the fastest."""
     cases = []
     for precision in options.precisions:
-        for network in NETWORKS:
+        for network in options.networks:
             case = {"network": network, "precision": precision, "ours": [], "peers": {}}
             cases.append(case)
-            count = len(NETWORKS) * len(options.precisions)
+            count = len(options.networks) * len(options.precisions)
             share, start = machine.left() / (count + 1 - len(cases)), time.monotonic()
             variants, longest = list(options.variants), 0.0
             for _ in range(options.rounds):
@@ -294,8 +294,9 @@ def tune(machine, options):
     cases = []
     with tempfile.TemporaryDirectory() as cache:
         for precision in options.precisions:
-            for network in NETWORKS:
-                share = machine.left() / (len(NETWORKS) * len(options.precisions) - len(cases))
+            for network in options.networks:
+                count = len(options.networks) * len(options.precisions)
+                share = machine.left() / (count - len(cases))
                 cases.append(tune_case(machine, network, precision, options, share, TESSERA_CACHE=cache))
         for setting in others:
             for case in cases:
@@ -362,6 +363,8 @@ def main():
     runner.add_argument("--sanitized", default=SANITIZED, help="tests under the sanitizer")
     runner.add_argument("--peer", default=ROOT / "tools/bench/gpu_peer.py", help="the peer program of the bench")
     runner.add_argument("--rounds", type=int, default=3, help="limit of rounds of bench and of tune")
+    runner.add_argument("--networks", type=lambda text: text.split(","), default=list(NETWORKS),
+                        help="of bench and tune")
     runner.add_argument("--precisions", type=lambda text: text.split(","),
                         default=list(PRECISIONS), help="of bench and tune")
     runner.add_argument("--bench-steps", type=int, default=100)
