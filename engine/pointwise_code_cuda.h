@@ -32,18 +32,7 @@ __device__ int64_t read_index(const PointwiseCall<T>& call, int input, int64_t i
   return at;
 }
 
-// Changes the sign alone. The compiler's negation, also of bits, changes those of a NaN.
-__device__ inline float negative(float x) {
-#if defined(__CUDA_ARCH__)
-  asm("xor.b32 %0, %0, 0x80000000;" : "+f"(x));
-  return x;
-#else
-  return -x;
-#endif
-}
-__device__ inline double negative(double x) { return -x; }
-
-// Returns the same results as the CPU, also for NaN.
+// Returns the same results as the CPU. What is NaN is NaN in both, with other bits.
 template <class T>
 __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
   switch (op) {
@@ -70,7 +59,7 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
     case ScalarOp::select:
       return a != T(0) ? b : c;
     case ScalarOp::neg:
-      return negative(a);
+      return -a;
     case ScalarOp::abs:
       return a < T(0) ? -a : a;
     case ScalarOp::exp:

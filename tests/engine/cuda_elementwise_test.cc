@@ -119,8 +119,9 @@ TEST_F(CudaElementwise, WhereKeepsEveryBit) {
   const Tensor condition = from_vector<uint8_t>({3, 1}, {0, 1, 255});
   expect_gpu_has_cpu_bits([](const Tensors& in) { return Tensors{where(in[0], in[1], in[2])}; },
                           {condition, x, full({}, -0.0)});
-  expect_gpu_has_cpu_bits([](const Tensors& in) { return Tensors{where(in[0], in[1], -in[1])}; },
-                          {condition, x});
+  const Tensor other = from_vector<float>({7}, {kSpecial.rbegin(), kSpecial.rend()});
+  expect_gpu_has_cpu_bits([](const Tensors& in) { return Tensors{where(in[0], in[1], in[2])}; },
+                          {condition, x, other});
 }
 
 TEST_F(CudaElementwise, GradientsOfWhere) {
