@@ -70,7 +70,7 @@ elseif(NOT TESSERA_CUDA STREQUAL OFF)
   if(NOT CMAKE_CUDA_ARCHITECTURES)  # TESSERA_CUDA_ALL for packages: every common generation
     find_program(NVIDIA_SMI nvidia-smi)
     if(TESSERA_CUDA_ALL)
-      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)  # newer: from the last PTX
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90-real 100-real 120)  # 8.6 and 8.9 run code of 8.0; newer: from the last PTX
     elseif(NVIDIA_SMI)
       set(CMAKE_CUDA_ARCHITECTURES native)
     else()

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kColumnThreads, sizeof(S) == 2 ? 3 : 4)
   const int64_t first = (blocks.begin(block) + r) * c + at;
   dy += first;
   x += first;
-  constexpr int kRows = kRowsAtOnce<N, S> / 2;  // of two tensors
+  constexpr int kRows = kRowsAtOnce<N, S> / 2;  // two tensors
   for (; r + (kRows - 1) * place.lines() < rows;
        r += kRows * place.lines(), dy += kRows * step, x += kRows * step) {
     Pack<S, N> g[kRows], v[kRows];
