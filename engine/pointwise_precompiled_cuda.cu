@@ -143,10 +143,12 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
   for (int64_t first = first_index(); first < packs; first += kAtOnce * stride) {
     Stored loaded[kAtOnce][program.inputs];
     TESSERA_UNROLL
-    for (int u = 0; u < kAtOnce; ++u) TESSERA_UNROLL
-    for (int k = 0; k < program.inputs; ++k)
-      if ((program.channels >> k & 1) == 0 && first + u * stride < packs)
-        loaded[u][k] = static_cast<const Stored*>(call.in[k])[first + u * stride];
+    for (int u = 0; u < kAtOnce; ++u) {
+      TESSERA_UNROLL
+      for (int k = 0; k < program.inputs; ++k)
+        if ((program.channels >> k & 1) == 0 && first + u * stride < packs)
+          loaded[u][k] = static_cast<const Stored*>(call.in[k])[first + u * stride];
+    }
     TESSERA_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       if (first + u * stride >= packs) continue;
