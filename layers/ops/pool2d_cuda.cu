@@ -244,7 +244,7 @@ void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, 
                                    const T* dy, T* dx) {
   if (n * pixels * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_pack<Computed<T>>(c, [&](auto pack) {
+  with_pack<T>(c, [&](auto pack) {
     with_index(n * pixels * c, [&](auto index) {
       using I = decltype(index);
       const int64_t total = n * pixels * c / pack();

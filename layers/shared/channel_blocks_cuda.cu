@@ -9,9 +9,9 @@
 namespace tessera {
 namespace {
 
-// Rows that a thread loads before it computes: 64 bytes, which are in flight together.
-template <int N, class S>
-inline constexpr int kRowsAtOnce = static_cast<int>(64 / (N * sizeof(S)) < 8 ? 4 : 8);
+// Rows that a thread loads before it computes, so that enough bytes are in flight.
+template <class S>
+inline constexpr int kRowsAtOnce = sizeof(S) == 2 ? 8 : 4;
 
 // Returns the moments of four rows.
 template <class T, int N, class S>
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
       for (int k = 0; k < kRows; k += 4) mine.merge(moments_of_four<T>(loaded + k));
     }
   };
-  merge(std::integral_constant<int, kRowsAtOnce<N, S>>());
-  if constexpr (kRowsAtOnce < N, S >> 4) merge(std::integral_constant<int, 4>());
+  merge(std::integral_constant<int, kRowsAtOnce<S>>());
+  if constexpr (sizeof(S) == 2) merge(std::integral_constant<int, 4>());
   for (; r < rows; r += place.lines(), x += step) {
     const Pack<T, N> value = widened(load_vector<N>(x, vectorized));
     ColumnMoments<T, N> one;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kColumnThreads, sizeof(S) == 2 ? 3 : 4)
   const int64_t first = (blocks.begin(block) + r) * c + at;
   dy += first;
   x += first;
-  constexpr int kRows = kRowsAtOnce<N, S> / 2;  // two tensors
+  constexpr int kRows = kRowsAtOnce<S> / 2;  // two tensors
   for (; r + (kRows - 1) * place.lines() < rows;
        r += kRows * place.lines(), dy += kRows * step, x += kRows * step) {
     Pack<S, N> g[kRows], v[kRows];
@@ -99,9 +99,15 @@ __global__ void __launch_bounds__(kColumnThreads, sizeof(S) == 2 ? 3 : 4)
     TESSERA_UNROLL
     for (int k = 0; k < kRows; ++k) add_row(mine, widened(g[k]), widened(v[k]), mean_of);
   }
-  for (; r < rows; r += place.lines(), dy += step, x += step)
+  const auto add_one = [&] {
     add_row(mine, widened(load_vector<N>(dy, vectorized)), widened(load_vector<N>(x, vectorized)),
             mean_of);
+  };
+  if constexpr (kRows == 2) {
+    if (r < rows) add_one();
+  } else {
+    for (; r < rows; r += place.lines(), dy += step, x += step) add_one();
+  }
   merge_lines(mine, place);
   if (at >= c || place.line() != 0) return;
   sums += block * 2 * c + at;
