@@ -4,6 +4,7 @@
 
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/runtime/context.h"
@@ -118,6 +119,16 @@ TEST(BatchNorm, ManyBlocksFollowTheFormulas) {
   }
   expect_near(y, ys, 1e-10);
   expect_near(gradients(y, std::span(&x, 1), dy)[0], dxs, 1e-10);
+}
+
+// A norm's own statistics are float32; sums take others, too.
+TEST(BatchNorm, SumsReadStatisticsOfSixteenBits) {
+  const ChannelBlocks blocks{6, 3};
+  const Tensor dy = normal({6, 4}, 1, DType::bf16), x = normal({6, 4}, 2, DType::bf16);
+  const Tensor mean = normal({4}, 3, DType::bf16), scale = normal({4}, 4, DType::bf16);
+  EXPECT_EQ(block_gradient_sums(dy, x, mean, scale, blocks).to_vector<float>(),
+            block_gradient_sums(dy, x, cast(mean, DType::f32), cast(scale, DType::f32), blocks)
+                .to_vector<float>());
 }
 
 TEST(BatchNorm, GradientsInEvaluationMatchDifferences) {
