@@ -88,25 +88,32 @@ __device__ T evaluate(ScalarOp op, T value, T a, T b, T c) {
   return T(0);
 }
 
+// Calls fn with a value of the type that elements of a program in float32 have in memory.
+template <class F>
+__device__ void with_stored(DType type, F&& fn) {
+  if (type == DType::f32) return fn(0.0f);
+  type == DType::bf16 ? fn(bfloat16{}) : fn(float16{});
+}
+
 // Returns element `at` of input k.
 template <class T>
 __device__ T read_element(const PointwiseCall<T>& call, int k, int64_t at) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    const DType type = call.reads[k].type;
-    if (type == DType::bf16) return to_float(static_cast<const bfloat16*>(call.in[k])[at]);
-    if (type == DType::f16) return to_float(static_cast<const float16*>(call.in[k])[at]);
+  if constexpr (std::is_same_v<T, double>) {
+    return static_cast<const double*>(call.in[k])[at];
+  } else {
+    float value = 0;
+    with_stored(call.reads[k].type,
+                [&]<class S>(S) { value = to_float(static_cast<const S*>(call.in[k])[at]); });
+    return value;
   }
-  return static_cast<const T*>(call.in[k])[at];
 }
 template <class T>
 __device__ void write_element(const PointwiseCall<T>& call, int64_t at, T value) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (call.result == DType::bf16)
-      return void(static_cast<bfloat16*>(call.out)[at] = to_stored<bfloat16>(value));
-    if (call.result == DType::f16)
-      return void(static_cast<float16*>(call.out)[at] = to_stored<float16>(value));
-  }
-  static_cast<T*>(call.out)[at] = value;
+  if constexpr (std::is_same_v<T, double>)
+    static_cast<double*>(call.out)[at] = value;
+  else
+    with_stored(call.result,
+                [&]<class S>(S) { static_cast<S*>(call.out)[at] = to_stored<S>(value); });
 }
 
 // Runs a program of kPrecompiledPrograms. float32 only, as float64 is for checking gradients.

@@ -56,21 +56,14 @@ PrecompiledMatch compiled_program(const ScalarProgram& p) {
 }
 
 // Returns the program without the roundings that storing the result in 16 bits makes superfluous.
-ScalarProgram with_needed_roundings(const ScalarProgram& p, DType result,
+ScalarProgram without_last_rounding(const ScalarProgram& p, DType result,
                                     std::span<const PointwiseRead> reads) {
   if (!is_half(result) || p.registers() > kMaxScalarRegisters) return p;
+  const ScalarOp other = result == DType::f16 ? ScalarOp::bfloat16 : ScalarOp::float16;
+  if (std::ranges::any_of(p.code, [&](const Instruction& in) { return in.op == other; })) return p;
   bool numbers[kMaxScalarRegisters] = {};
   for (size_t k = 0; k < reads.size(); ++k) numbers[k] = reads[k].type == result;
-  const auto other = [&](const Instruction& in) {
-    return in.op == (result == DType::f16 ? ScalarOp::bfloat16 : ScalarOp::float16);
-  };
-  if (std::ranges::any_of(p.code, other)) return p;
-  const NeededRoundings needed(p.code.data(), static_cast<int>(p.code.size()), p.inputs, p.result(),
-                               result == DType::f16 ? ScalarOp::float16 : ScalarOp::bfloat16,
-                               numbers, true);
-  if (needed.result > 0 && needed.result < p.inputs) return p;  // another input as it is
-  if (needed.result == 0) return {p.inputs, {}};
-  return live_part({p.inputs, {needed.code, needed.code + p.code.size()}}, needed.result);
+  return with_needed_roundings(p, p.result(), result, numbers, true).value_or(p);
 }
 
 template <class T>
@@ -116,7 +109,7 @@ class PointwiseCudaKernel final : public Kernel {
 
 std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& given, DType result, int64_t total,
                                        std::span<const PointwiseRead> reads) {
-  const ScalarProgram program = with_needed_roundings(given, result, reads);
+  const ScalarProgram program = without_last_rounding(given, result, reads);
   if (program.registers() > kMaxScalarRegisters)
     throw InternalError("a scalar program has more registers than kernels hold");
   if (reads[0].type == DType::f64)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <bit>
+#include <optional>
 
 #include "tessera/engine/dtype.h"
 #include "tessera/engine/scalar_stages.h"
@@ -99,6 +100,12 @@ class NeededRoundings {
   const bool* is_half_;
   int uses_[2 * kMaxScalarRegisters] = {};
 };
+
+// Returns the part of `p` that computes register `result` with the roundings to `type` that are
+// needed, as NeededRoundings says; nothing if that is an input other than the first, which no
+// program returns as it is.
+std::optional<ScalarProgram> with_needed_roundings(const ScalarProgram& p, int result, DType type,
+                                                   const bool* is_half, bool rounded);
 
 enum class Constants : uint8_t { constants, inputs };
 

@@ -30,13 +30,6 @@ struct PrecompiledCall {
   bool aligned;                         // all packs are aligned
 };
 
-// Calls fn with a value of the type of elements in memory.
-template <class F>
-__device__ void with_stored(DType type, F&& fn) {
-  if (type == DType::f32) return fn(0.0f);
-  type == DType::bf16 ? fn(bfloat16{}) : fn(float16{});
-}
-
 // Returns input k for element i of the output. A call, as it is compiled at many places.
 __device__ __noinline__ float load_element(const PrecompiledCall& known, int k, int64_t i) {
   return read_element(known.call, k,

@@ -152,15 +152,11 @@ ScalarProgram PointwisePlan::without_outer_roundings(const ScalarProgram& p,
         if ((o == 0 ? in.a : o == 1 ? in.b : in.c) == k) read = true, only = only && in.op == op;
     if (only && read) numbers[k] = true, round_inputs_ |= 1u << k, round_inputs_to_ = type;
   }
-  const NeededRoundings needed(p.code.data(), static_cast<int>(p.code.size()), p.inputs,
-                               last ? p.code.back().a : p.result(), op, numbers,
-                               last || result_ == type);
-  if (needed.result > 0 && needed.result < p.inputs) {  // no program: another input as it is
-    rounded_ = DType::f32, round_inputs_ = 0;
-    return p;
-  }
-  if (needed.result == 0) return {p.inputs, {}};
-  return live_part({p.inputs, {needed.code, needed.code + p.code.size()}}, needed.result);
+  auto needed = with_needed_roundings(p, last ? p.code.back().a : p.result(), type, numbers,
+                                      last || result_ == type);
+  if (needed) return *std::move(needed);
+  rounded_ = DType::f32, round_inputs_ = 0;
+  return p;
 }
 
 // Decides how an input is read.
@@ -453,6 +449,16 @@ void PointwiseRun::apply_to(void* to, int64_t first, int64_t count) const {
     Segments<float>(*this, first, count, to).run();
   else
     Segments<double>(*this, first, count, to).run();
+}
+
+std::optional<ScalarProgram> with_needed_roundings(const ScalarProgram& p, int result, DType type,
+                                                   const bool* is_half, bool rounded) {
+  const NeededRoundings needed(p.code.data(), static_cast<int>(p.code.size()), p.inputs, result,
+                               type == DType::f16 ? ScalarOp::float16 : ScalarOp::bfloat16, is_half,
+                               rounded);
+  if (needed.result == 0) return ScalarProgram{p.inputs, {}};
+  if (needed.result < p.inputs) return std::nullopt;
+  return live_part({p.inputs, {needed.code, needed.code + p.code.size()}}, needed.result);
 }
 
 PrecompiledMatch precompiled_program(const ScalarProgram& program, Constants constants) {

@@ -114,9 +114,9 @@ __global__ void __launch_bounds__(kColumnThreads, sizeof(S) == 2 ? 3 : 4)
   for (int k = 0; k < N; ++k) sums[k] = mine.at[k], sums[c + k] = mine.at[N + k] * scale[stats + k];
 }
 
-template <int N, class S, class T>
+template <int N, class T>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const S* dy, const S* x, const T* mean,
+    gradient_sums_of_rows(ChannelBlocks blocks, int64_t c, const T* dy, const T* x, const T* mean,
                           const T* scale, T* sums, ColumnThread place) {
   const int64_t block = place.block(), at = place.column() * N;
   const bool vectorized = takes_packs<N>(dy) && takes_packs<N>(x);
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   ColumnSums<T, 2 * N> mine;
   for (int64_t r = place.line(); r < rows; r += place.lines()) {
     const int64_t row = blocks.begin(block) + r, from = row * c + at;
-    const Pack<T, N> g = widened(load_vector<N>(dy + from, vectorized)),
-                     v = widened(load_vector<N>(x + from, vectorized));
+    const Pack<T, N> g = load_vector<N>(dy + from, vectorized),
+                     v = load_vector<N>(x + from, vectorized);
     const T middle = mean[row], inverse = scale[row];
     for (int k = 0; k < N; ++k) {
       mine.at[k] += g[k];
@@ -178,15 +178,15 @@ void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c,
   });
 }
 
-template <class S, class T>
-void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* dy,
-                            const S* x, const T* mean, const T* scale, T* sums) {
+template <class T>
+void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
+                            const T* x, const T* mean, const T* scale, T* sums) {
   if (blocks.count() * c == 0) return;
   CudaDeviceGuard guard(ctx.index());
   with_pack<T>(c, [&](auto pack) {
-    launch_columns<ColumnSums<T, 2 * pack()>>(
-        "row_gradient_sums", gradient_sums_of_rows<pack(), S, T>, blocks.count(), c, pack(), kWarp,
-        ctx.cuda_stream(), blocks, c, dy, x, mean, scale, sums);
+    launch_columns<ColumnSums<T, 2 * pack()>>("row_gradient_sums", gradient_sums_of_rows<pack(), T>,
+                                              blocks.count(), c, pack(), kWarp, ctx.cuda_stream(),
+                                              blocks, c, dy, x, mean, scale, sums);
   });
 }
 
@@ -199,18 +199,21 @@ void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums
                                    ctx.cuda_stream(), blocks, c, sums, first, second);
 }
 
-#define TESSERA_CHANNEL_BLOCKS(S, T)                                                               \
+#define TESSERA_BLOCKS(S, T)                                                                       \
   template void block_moments_cuda(CudaContext&, ChannelBlocks, int64_t, const S*, T*);            \
   template void block_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const S*, const S*, \
-                                         const T*, const T*, int64_t, T*);                         \
-  template void row_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const S*, const S*,   \
-                                       const T*, const T*, T*);
-TESSERA_CHANNEL_BLOCKS(float, float)
-TESSERA_CHANNEL_BLOCKS(double, double)
-TESSERA_CHANNEL_BLOCKS(bfloat16, float)
-TESSERA_CHANNEL_BLOCKS(float16, float)
-#undef TESSERA_CHANNEL_BLOCKS
-template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const float*, float*, float*);
-template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const double*, double*, double*);
+                                         const T*, const T*, int64_t, T*);
+#define TESSERA_ROWS(T)                                                                          \
+  template void row_gradient_sums_cuda(CudaContext&, ChannelBlocks, int64_t, const T*, const T*, \
+                                       const T*, const T*, T*);                                  \
+  template void fold_blocks_cuda(CudaContext&, int64_t, int64_t, const T*, T*, T*);
+TESSERA_BLOCKS(float, float)
+TESSERA_BLOCKS(double, double)
+TESSERA_BLOCKS(bfloat16, float)
+TESSERA_BLOCKS(float16, float)
+TESSERA_ROWS(float)
+TESSERA_ROWS(double)
+#undef TESSERA_BLOCKS
+#undef TESSERA_ROWS
 
 }  // namespace tessera

@@ -73,9 +73,9 @@ void block_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c,
                               const S* x, const T* mean, const T* scale, int64_t stats_stride,
                               T* sums);
 // Like block_gradient_sums_cuda(), with a mean and a scale for each row.
-template <class S, class T>
-void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* dy,
-                            const S* x, const T* mean, const T* scale, T* sums);
+template <class T>
+void row_gradient_sums_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const T* dy,
+                            const T* x, const T* mean, const T* scale, T* sums);
 template <class T>
 void fold_blocks_cuda(CudaContext& ctx, int64_t blocks, int64_t c, const T* sums, T* first,
                       T* second);

@@ -42,7 +42,7 @@ WIDE = {
     "flag_parts": (LOADS, None),
     "gradient_means_of_rows": (LOADS, ONE_AT_A_TIME),
     "gradient_sums_of_blocks": (LOADS, SUMS),
-    "gradient_sums_of_rows": (LOADS, SUMS),
+    "gradient_sums_of_rows": (LOADS, ONE_AT_A_TIME),
     "multi_tensor_update": (BOTH, None),
     "logits_grad_rows": (BOTH, ONE_AT_A_TIME),
     "loss_rows": (LOADS, ONE_AT_A_TIME),

@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import glob
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -243,26 +244,28 @@ def bench_peer(machine, network, precision, options, variant):
                            "--precision", precision, ours=False)
 
 
+def pairs(options):
+    return list(itertools.product(options.precisions, options.networks))
+
+
 def bench(machine, options):
     """Alternates ours with PyTorch: the first round runs every variant, later ones the fastest."""
     cases = []
-    for precision in options.precisions:
-        for network in options.networks:
-            case = {"network": network, "precision": precision, "ours": [], "peers": {}}
-            cases.append(case)
-            count = len(options.networks) * len(options.precisions)
-            share, start = machine.left() / (count + 1 - len(cases)), time.monotonic()
-            variants, longest = list(options.variants), 0.0
-            for _ in range(options.rounds):
-                begun = time.monotonic()
-                if case["ours"] and begun - start + longest > share:
-                    break
-                case["ours"].append(bench_ours(machine, network, precision, options.bench_steps))
-                for variant in variants:
-                    case["peers"].setdefault(variant, []).append(
-                        bench_peer(machine, network, precision, options, variant))
-                longest = max(longest if len(variants) == 1 else 0, time.monotonic() - begun)
-                variants = gpu_report.fastest(case["peers"])[:1]
+    for number, (precision, network) in enumerate(pairs(options)):
+        case = {"network": network, "precision": precision, "ours": [], "peers": {}}
+        cases.append(case)
+        share, start = machine.left() / (len(pairs(options)) - number), time.monotonic()
+        variants, longest = list(options.variants), 0.0
+        for _ in range(options.rounds):
+            begun = time.monotonic()
+            if case["ours"] and begun - start + longest > share:
+                break
+            case["ours"].append(bench_ours(machine, network, precision, options.bench_steps))
+            for variant in variants:
+                case["peers"].setdefault(variant, []).append(
+                    bench_peer(machine, network, precision, options, variant))
+            longest = max(longest if len(variants) == 1 else 0, time.monotonic() - begun)
+            variants = gpu_report.fastest(case["peers"])[:1]
     return {"cases": cases}
 
 
@@ -290,14 +293,13 @@ def tune_case(machine, network, precision, options, share, **cache):
 def tune(machine, options):
     """Measures the benefit of trainer tune; then, in the time that is left, that of other settings,
     such as limits of cuDNN's workspace."""
-    others = ("gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=1GiB")
+    others = ("gpu.cuda_graph=false", "gpu.workspace=32MiB", "gpu.workspace=256MiB")
     cases = []
     with tempfile.TemporaryDirectory() as cache:
-        for precision in options.precisions:
-            for network in options.networks:
-                count = len(options.networks) * len(options.precisions)
-                share = machine.left() / (count - len(cases))
-                cases.append(tune_case(machine, network, precision, options, share, TESSERA_CACHE=cache))
+        for number, (precision, network) in enumerate(pairs(options)):
+            share = machine.left() / (len(pairs(options)) - number)
+            cases.append(tune_case(machine, network, precision, options, share,
+                                   TESSERA_CACHE=cache))
         for setting in others:
             for case in cases:
                 fits = machine.left() > 1.5 * case["longest"]

@@ -17,7 +17,6 @@ constexpr int kBlocksAtOnce = 4;  // per multiprocessor: 64 registers for each t
 // Passed to the kernels by value. S is the type of the inputs, R that of the output.
 template <class S, class R>
 struct Direct {
-  using T = Computed<S>;
   ConvShape s;
   int64_t out_h, out_w;
   int64_t group_c, group_o;  // channels and filters of a group

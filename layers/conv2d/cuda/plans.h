@@ -21,8 +21,8 @@ GpuSettings conv_settings(const ConvRequest& request, const GpuSettings& setting
 // Returns the text of conv_graph() in the key of a cached plan.
 std::string conv_plan_text(const ConvRequest& request);
 // Returns the request as a finalised graph of one operation, whose tensors all have request.dtype
-// and whose sums are float32's; nullopt if conv_may_have_plan() is
-// false or cuDNN has no such operation.
+// and whose sums are float32's; nullopt if conv_may_have_plan() is false or cuDNN has no such
+// operation.
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request);
 // Returns the plan to use under the rules, or nullopt. Reads no cache.
 std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceProperties& properties,
