@@ -62,11 +62,12 @@ function(tessera_join_kernels result)
   set(${result} ${joined} PARENT_SCOPE)
 endfunction()
 
-# Adds a tier. SIMD sources are compiled once per instruction set; AVX sources have no baseline. AVX and
-# NATIVE sources, which call them, exist only on x86-64.
+# Adds a tier. SIMD sources are compiled once per instruction set; AVX sources have no baseline; BF16
+# sources, with products of bfloat16, are also compiled with VDPBF16PS. AVX, BF16 and NATIVE sources,
+# which call them, exist only on x86-64.
 function(tessera_tier name)
   cmake_parse_arguments(TIER "FAST" "FOLDER"
-    "HEADERS;CUDA_HEADERS;SOURCES;SIMD;NATIVE;AVX;CUDA;LINK;PRIVATE" ${ARGN})
+    "HEADERS;CUDA_HEADERS;SOURCES;SIMD;NATIVE;AVX;BF16;CUDA;LINK;PRIVATE" ${ARGN})
   set(target tessera_${name})
   if(NOT TIER_FOLDER)
     set(TIER_FOLDER ${name})
@@ -114,6 +115,9 @@ function(tessera_tier name)
     foreach(source IN LISTS TIER_AVX)
       tessera_simd_source(${target} ${source} "${TESSERA_AVX_ISAS}")
     endforeach()
+    foreach(source IN LISTS TIER_BF16)
+      tessera_simd_source(${target} ${source} "${TESSERA_AVX_ISAS};avx512_bf16")
+    endforeach()
   endif()
 endfunction()
 
@@ -128,6 +132,7 @@ set(TESSERA_FLAGS_baseline "")
 set(TESSERA_FLAGS_avx2 -mavx2 -mfma -mtune=haswell)
 set(TESSERA_FLAGS_avx512 -mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl
     -mtune=skylake-avx512 -mprefer-vector-width=512)
+set(TESSERA_FLAGS_avx512_bf16 ${TESSERA_FLAGS_avx512} -mavx512bf16)
 
 set(TESSERA_SIMD_LEVEL -O3)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")

@@ -73,7 +73,7 @@ constexpr float as_float(T x) {
 }  // namespace half
 
 struct bfloat16 {
-  uint16_t bits = 0;
+  uint16_t bits;
   bfloat16() = default;
   template <class T, class = std::enable_if_t<std::is_convertible_v<T, float>>>
   constexpr explicit bfloat16(T x) : bits(half::to_bfloat16(half::as_float(x))) {}
@@ -81,7 +81,7 @@ struct bfloat16 {
 };
 
 struct float16 {
-  uint16_t bits = 0;
+  uint16_t bits;
   float16() = default;
   template <class T, class = std::enable_if_t<std::is_convertible_v<T, float>>>
   constexpr explicit float16(T x) : bits(half::to_float16(half::as_float(x))) {}

@@ -294,13 +294,14 @@ bool PointwiseRun::single_segment(int64_t first) const {
   return plan_.periods_[0].period % kPointwiseStep == 0 && first % kPointwiseStep == 0;
 }
 
-void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to) const {
+void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to, const void* rows) const {
   using Read = PointwisePlan::Read;
   const float* in[kMaxScalarRegisters];
   PointwiseAccess access[kMaxScalarRegisters];
   for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
     const Read read = plan_.inputs_[k].read;
     in[k] = static_cast<const float*>(inputs_[k]) + (read == Read::full ? first : 0);
+    if (rows != nullptr && plan_.inputs_[k].source == 0) in[k] = static_cast<const float*>(rows);
     access[k] = read == Read::full     ? PointwiseAccess::linear
                 : read == Read::scalar ? PointwiseAccess::broadcast
                                        : PointwiseAccess::cyclic;
@@ -313,9 +314,10 @@ void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to) const
 template <class T>
 class PointwiseRun::Segments {
  public:
-  Segments(const PointwiseRun& run, int64_t first, int64_t count, void* to)
+  Segments(const PointwiseRun& run, int64_t first, int64_t count, void* to, const void* rows)
       : run_(run),
         plan_(run.plan_),
+        rows_(static_cast<const T*>(rows)),
         first_(first),
         end_(first + count),
         longest_(count),
@@ -384,10 +386,15 @@ class PointwiseRun::Segments {
       return visit_stored<T>(input.stored, run_.inputs_[k], [&](const auto* x) { fill(k, x, n); });
     if constexpr (std::is_same_v<T, float>)
       if (input.read == Read::converted || input.read == Read::rounded) return convert(k, n);
+    if (input.read == Read::full) return void(in_[k] = own_elements(k));
     const T* x = static_cast<const T*>(run_.inputs_[k]);
-    in_[k] = x + (input.read == Read::full     ? first_
-                  : input.read == Read::scalar ? 0
-                                               : phase_[input.period]);
+    in_[k] = x + (input.read == Read::scalar ? 0 : phase_[input.period]);
+  }
+
+  // Returns the elements of a full-size input from first_ on.
+  const T* own_elements(size_t k) const {
+    if (rows_ != nullptr && plan_.inputs_[k].source == 0) return rows_;
+    return static_cast<const T*>(run_.inputs_[k]) + first_;
   }
 
   void convert(size_t k, int64_t n) {
@@ -395,8 +402,7 @@ class PointwiseRun::Segments {
     if (input.read == Read::converted)
       widen_half(input.stored, run_.inputs_[k], first_, n, gathered_[k]);
     else
-      round_to_half(plan_.round_inputs_to_, static_cast<const float*>(run_.inputs_[k]) + first_, n,
-                    gathered_[k]);
+      round_to_half(plan_.round_inputs_to_, own_elements(k), n, gathered_[k]);
     in_[k] = gathered_[k];
   }
 
@@ -418,6 +424,7 @@ class PointwiseRun::Segments {
 
   void move_on(int64_t n) {
     first_ += n, out_ += n * static_cast<int64_t>(size_of(plan_.result_));
+    if (rows_ != nullptr) rows_ += n;
     for (size_t g = 0; g < plan_.periods_.size(); ++g) {
       phase_[g] += n;
       if (phase_[g] >= plan_.periods_[g].period) phase_[g] -= plan_.periods_[g].period;
@@ -426,6 +433,7 @@ class PointwiseRun::Segments {
 
   const PointwiseRun& run_;
   const PointwisePlan& plan_;
+  const T* rows_;  // elements of input 0 from first_ on, if not in memory at its index
   int64_t first_, end_, longest_;
   std::byte* out_;                      // element first_
   int64_t phase_[kMaxScalarRegisters];  // for each period
@@ -438,17 +446,17 @@ class PointwiseRun::Segments {
   alignas(64) T unrounded_[kPointwiseBlock<T>];                // the result, if it has 16 bits
 };
 
-void PointwiseRun::apply(int64_t first, int64_t count) const {
+void PointwiseRun::apply(int64_t first, int64_t count, const void* rows) const {
   apply_to(static_cast<char*>(out_) + first * static_cast<int64_t>(size_of(plan_.result_)), first,
-           count);
+           count, rows);
 }
 
-void PointwiseRun::apply_to(void* to, int64_t first, int64_t count) const {
-  if (single_segment(first)) return run_precompiled(first, count, to);
+void PointwiseRun::apply_to(void* to, int64_t first, int64_t count, const void* rows) const {
+  if (single_segment(first)) return run_precompiled(first, count, to, rows);
   if (plan_.dtype_ == DType::f32)
-    Segments<float>(*this, first, count, to).run();
+    Segments<float>(*this, first, count, to, rows).run();
   else
-    Segments<double>(*this, first, count, to).run();
+    Segments<double>(*this, first, count, to, rows).run();
 }
 
 std::optional<ScalarProgram> with_needed_roundings(const ScalarProgram& p, int result, DType type,

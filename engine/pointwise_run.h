@@ -109,10 +109,11 @@ class PointwiseRun {
   PointwiseRun(const PointwiseRun&) = delete;
   PointwiseRun& operator=(const PointwiseRun&) = delete;
   // Computes elements [first, first + count) of the output. Fastest if `first` is a multiple of
-  // kPointwiseStep.
-  void apply(int64_t first, int64_t count) const;
+  // kPointwiseStep. `rows`, if set, are the elements of input 0 in this range, in the dtype that is
+  // computed in.
+  void apply(int64_t first, int64_t count, const void* rows = nullptr) const;
   // Computes the same range and writes it to `to`.
-  void apply_to(void* to, int64_t first, int64_t count) const;
+  void apply_to(void* to, int64_t first, int64_t count, const void* rows = nullptr) const;
 
   static constexpr int64_t kPatternBytes = 32 << 10;
 
@@ -125,7 +126,7 @@ class PointwiseRun {
   template <class T, class S>
   void repeat_pattern(size_t k, const S* x);
   bool single_segment(int64_t first) const;
-  void run_precompiled(int64_t first, int64_t count, void* to) const;
+  void run_precompiled(int64_t first, int64_t count, void* to, const void* rows) const;
 
   const PointwisePlan& plan_;
   const void* inputs_[kMaxScalarRegisters];  // in the order of PointwisePlan::inputs_

@@ -81,10 +81,13 @@ class PackFilters final : public OpBase<PackFilters> {
     const auto convolution = params.algorithm->make(params.request, {.packed = true});
     return {{params.request.dtype, {convolution->packed_elements()}, {}}};
   }
+  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override {
+    return is_half(params.request.dtype);
+  }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const auto any = shared_convolution(*params.algorithm, params.request, {.packed = true});
-    visit_float(params.request.dtype, [&]<class T>(T) {
+    visit_any_float(params.request.dtype, [&]<class T>(T) {
       static_cast<const Convolution<T>&>(*any).pack(ctx.pool(), in[0].as<T>(), out[0].as<T>());
     });
   }
@@ -157,7 +160,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
     return kind == DeviceKind::cpu ||
-           (in[0].dtype == in[1].dtype && infer(in)[0].dtype == request(in, kind).result());
+           (in[0].dtype == in[1].dtype && infer(in)[0].dtype == request(in).result());
   }
 
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
@@ -165,15 +168,14 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     if (!target.device.is_cpu()) {
       if constexpr (kCuda)
         if (target.properties != nullptr)
-          return dnn_algorithms(request(in, DeviceKind::gpu), *target.properties, target.gpu);
+          return dnn_algorithms(request(in), *target.properties, target.gpu);
       return {{}};  // GPU with unknown properties: planned without scratch
     }
-    const ConvRequest asked = request(in);
-    const TensorSpec out = infer(in)[0];
     std::vector<Algorithm> all;
     for (const ConvAlgorithm* algorithm : applying(in, target)) {
+      const ConvRequest asked = algorithm->as_taken(request(in));
       const ConvVariant form = form_for(*algorithm, asked, in);
-      all.push_back({algorithm->name, fused_scratch(params.fusion, form.prologue, in, out) +
+      all.push_back({algorithm->name, fused_scratch(params.fusion, asked.dtype, form, in) +
                                           algorithm->make(asked, form)->scratch(target.threads)});
     }
     return all;
@@ -182,18 +184,21 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if constexpr (kCuda)
-      if (!ctx.device().is_cpu())
-        return dnn_kernel(request(in, DeviceKind::gpu), chosen, as_cuda(ctx));
-    const ConvRequest asked = request(in);
+      if (!ctx.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(ctx));
     const ConvAlgorithm& algorithm = conv_algorithm(chosen.name);
+    const ConvRequest asked = algorithm.as_taken(request(in));
     const ConvVariant form = form_for(algorithm, asked, in);
-    return fused_kernel(shared_convolution(algorithm, asked, form), form.prologue, params.fusion,
-                        in, infer(in)[0]);
+    return fused_kernel(shared_convolution(algorithm, asked, form), asked.dtype, form,
+                        params.fusion, in, infer(in)[0]);
   }
 
-  ConvRequest request(std::span<const TensorSpec> in, DeviceKind kind = DeviceKind::cpu) const {
+  // 16 bits are multiplied as such if both inputs have the same.
+  ConvRequest request(std::span<const TensorSpec> in) const {
+    const ScalarProgram& made = params.fusion.prologue;
+    const DType first =
+        made.code.empty() ? in[0].dtype : result_type(made, compute_type(in[0].dtype));
     return {params.pass, conv_shape(params.conv, x_shape(in), w_shape(in)),
-            kind == DeviceKind::cpu ? compute_type(in[0].dtype) : in[0].dtype};
+            first == in[1].dtype ? first : compute_type(first)};
   }
 
   const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
@@ -260,10 +265,11 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     if (params.pass != ConvPass::forward || params.packed || !in[0].device.is_cpu())
       return std::nullopt;
     const ConvAlgorithm& algorithm = *applying(in, target)[0];
-    if (!algorithm.packs_filters(request(in))) return std::nullopt;
+    const ConvRequest asked = algorithm.as_taken(request(in));
+    if (!algorithm.packs_filters(asked)) return std::nullopt;
     ConvOpParams packed = params;
     packed.packed = {in[1].shape, &algorithm};
-    return PackedInput{1, std::make_shared<PackFilters>(PackParams{&algorithm, request(in)}),
+    return PackedInput{1, std::make_shared<PackFilters>(PackParams{&algorithm, asked}),
                        std::make_shared<ConvOp>(std::move(packed))};
   }
 
@@ -289,8 +295,9 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   }
   ConvVariant form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked,
                        std::span<const TensorSpec> in) const {
-    const bool prologue = computes_input(params.fusion, in);
-    return {prologue && algorithm.takes_prologue(asked), params.packed.has_value()};
+    const bool prologue = computes_input(params.fusion, asked.dtype, in);
+    return {prologue && algorithm.takes_prologue(asked), params.packed.has_value(),
+            is_half(infer(in)[0].dtype)};
   }
 
   std::optional<FusedOp> fused(std::optional<ExtendedFusion> extended) const {
@@ -306,7 +313,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
 std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in) {
   const auto* convolution = dynamic_cast<const ConvOp*>(&op);
   if (convolution == nullptr) return std::nullopt;
-  return convolution->request(in, in[0].device.kind);
+  return convolution->request(in);
 }
 
 std::string conv_text(const ConvRequest& request) {

@@ -59,9 +59,10 @@ class EpilogueRun {
   // Reads the result in `from` and writes to `to`.
   EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& from, const Buffer& to);
   // Applies the program to elements [first, first + count) of the result, which have just been
-  // written: in place, unless it is written elsewhere. Does nothing for the identity program.
-  void apply(int64_t first, int64_t count) const {
-    if (run_) run_->apply(first, count);
+  // written: to the buffer of the result or, if set, to `rows`. Does nothing for the identity
+  // program.
+  void apply(int64_t first, int64_t count, const void* rows = nullptr) const {
+    if (run_) run_->apply(first, count, rows);
   }
   // Reads the same range of the result, which stays unchanged, and writes the program's values to
   // `to`. Requires a program that is not the identity.

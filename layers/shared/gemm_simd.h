@@ -4,9 +4,15 @@
 
 #include <cstdint>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
+
+// Elements of the summed index that are multiplied at once: pairs of bfloat16, whose products are
+// exact in float32. They are summed in float32, in which denormal numbers count as 0.
+template <class T>
+inline constexpr int kDepthStep = std::is_same_v<T, bfloat16> ? 2 : 1;
 
 // A segment of the summed index: `length` elements, beginning `offset` elements after the row's
 // start.
@@ -16,7 +22,9 @@ struct Segment {
 
 // C[c_rows[i] + j] (+)= sum over the segments s and their elements l of
 //                       A[a_rows[i] + s.offset + l] * B[k * b_stride + j],   k counting all (s, l)
-// for i < rows and j < columns. Reads `vectors` full vectors of B, whatever `columns` is.
+// for i < rows and j < columns. Reads `vectors` full vectors of B, whatever `columns` is. Pairs: k
+// counts steps, those of a segment of odd length with one more; B's row k holds the elements of a
+// step next to each other, B[k * b_stride + 2 j + element], 0 past the end of a segment.
 template <class T>
 struct ImplicitGemmProduct {
   const T* a;
@@ -28,7 +36,7 @@ struct ImplicitGemmProduct {
   int64_t b_stride;
   int vectors;  // 1 or 2
   int64_t columns;
-  T* c;
+  Computed<T>* c;
   const int64_t* c_rows;
   bool accumulate;
   const T* next;    // B of the next product, to prefetch; or null
@@ -40,7 +48,8 @@ struct ImplicitGemmProduct {
 // of kMicroPanelRows rows, a_panel elements apart. B(p) is b + line * b_line + point * b_point.
 // Reads full micro-panels of A and `vectors` full vectors of B, of kWideLanes each. Prefetches A
 // a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b and next_b2,
-// unless null, whose lines and points are next_b_line and next_b_point apart.
+// unless null, whose lines and points are next_b_line and next_b_point apart. Pairs: a point is a
+// step, A(p)[2 i + element] and B(p)[2 j + element].
 inline constexpr int kMicroPanelRows = 8;
 template <class T>
 struct OuterProduct {
@@ -50,7 +59,7 @@ struct OuterProduct {
   int64_t b_line, b_point, lines, points;
   int vectors;  // 1, 2 or 3
   int64_t columns;
-  T* c;
+  Computed<T>* c;
   int64_t c_stride;
   bool accumulate;
   const T* next_b;
@@ -73,21 +82,27 @@ struct DotProduct {
 
 template <class T>
 struct GemmMicrokernelsOf {
-  int lanes;  // elements of a vector of gather()
+  int lanes;  // sums of a vector of gather()
   void (*gather)(const ImplicitGemmProduct<T>&);
   void (*outer)(const OuterProduct<T>&);
-  void (*dots)(const DotProduct<T>&);
-  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1
-  void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumulate);
-  // to[i / kMicroPanelRows][p][i % kMicroPanelRows] = from[p * stride + i], i < count padded with
-  // zeros
+  // The packing functions put the elements of a step, k = kDepthStep<T> points, next to each other,
+  // zero past the last point.
+  //
+  // to[i / kMicroPanelRows][p / k][i % kMicroPanelRows][p % k] = from[p * stride + i], i < count
+  // padded with zeros
   void (*pack_micro_panels)(const T* from, int64_t stride, int64_t points, int64_t count, T* to);
-  // to[p * width + j] = from[j * stride + p] for j < count, zero for count <= j < width
+  // to[(p / k * width + j) * k + p % k] = from[j * stride + p] for j < count, zero for count <= j <
+  // width
   void (*pack_transposed)(const T* from, int64_t stride, int64_t points, int64_t count,
                           int64_t width, T* to);
-  // to[p * to_stride + j] = from[p * from_stride + j], j < length
+  // to[p / k * to_stride + j * k + p % k] = from[p * from_stride + j], j < length
   void (*copy_points)(const T* from, int64_t from_stride, int64_t points, int64_t length, T* to,
                       int64_t to_stride);
+  // Not for pairs.
+  void (*dots)(const DotProduct<T>&) = nullptr;
+  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1
+  void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c,
+                      bool accumulate) = nullptr;
 };
 
 struct GemmMicrokernels {
@@ -96,5 +111,6 @@ struct GemmMicrokernels {
 };
 
 TESSERA_DECLARE_AVX_MICROKERNELS(GemmMicrokernels, gemm_microkernels)
+TESSERA_DECLARE_BF16_MICROKERNELS(GemmMicrokernelsOf<bfloat16>, bf16_gemm_microkernels)
 
 }  // namespace tessera

@@ -87,10 +87,10 @@ std::map<std::string, std::string> facts_of_bits(const std::string& environment)
   for (const auto& [name, value] : Json::parse(environment).members())
     if (std::ranges::find(kOfBits, name) != std::end(kOfBits))
       facts[name] = value.text().substr(0, 100);
-  // These two have native kernels, which give the same bits with both.
+  // Native kernels give the same bits with all of these.
   const auto kernels = facts.find("kernels"), isa = facts.find("instruction_set");
   if (kernels != facts.end() && isa != facts.end() && kernels->second == "\"native\"")
-    isa->second = "\"avx2\" or \"avx512\"";
+    isa->second = "\"avx2\" or \"avx512\" or \"avx512_bf16\"";
   return facts;
 }
 

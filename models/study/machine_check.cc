@@ -138,7 +138,7 @@ std::string cpu_features() {
     std::istringstream words(line.substr(line.find(':') + 1));
     for (std::string word; words >> word;)
       for (const char* known : {"sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq",
-                                "avx512bw", "avx512vl", "asimd", "sve"})
+                                "avx512bw", "avx512vl", "avx512_bf16", "asimd", "sve"})
         if (word == known) found += (found.empty() ? "" : " ") + word;
     break;
   }

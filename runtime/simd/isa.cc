@@ -14,11 +14,11 @@ Isa detect() {
   if (best == Isa::avx2 && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl"))
-    best = Isa::avx512;
+    best = __builtin_cpu_supports("avx512bf16") ? Isa::avx512_bf16 : Isa::avx512;
 #endif
   const char* limit = std::getenv("TESSERA_MAX_ISA");
   if (limit == nullptr) return best;
-  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512})
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
     if (std::string_view(limit) == isa_name(isa) && isa < best) return isa;
   return best;
 }
@@ -38,6 +38,8 @@ const char* isa_name(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::avx512_bf16:
+      return "avx512_bf16";
   }
   return "?";
 }

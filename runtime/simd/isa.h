@@ -11,10 +11,11 @@
 
 namespace tessera {
 
-enum class Isa { baseline, avx2, avx512 };
+// avx512_bf16 is avx512 with products of bfloat16 (VDPBF16PS).
+enum class Isa { baseline, avx2, avx512, avx512_bf16 };
 
 // Returns the best set of this CPU and build. The environment variable
-// TESSERA_MAX_ISA=baseline|avx2|avx512 lowers it (for tests and measurements). Read once.
+// TESSERA_MAX_ISA, one of these names, lowers it (for tests and measurements). Read once.
 Isa current_isa();
 const char* isa_name(Isa isa);
 
@@ -57,7 +58,7 @@ const auto& microkernels_for(const Microkernels& table) {
   extern const Type table;                        \
   }
 #define TESSERA_SELECT_MICROKERNELS(table)                                       \
-  (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
+  (::tessera::current_isa() >= ::tessera::Isa::avx512 ? ::tessera::avx512::table \
    : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
                                                       : ::tessera::baseline::table)
 // Macros for native kernels, without baseline. Require has_native_kernels().
@@ -69,8 +70,18 @@ const auto& microkernels_for(const Microkernels& table) {
   extern const Type table;                            \
   }
 #define TESSERA_SELECT_AVX_MICROKERNELS(table)                                   \
-  (::tessera::current_isa() == ::tessera::Isa::avx512 ? ::tessera::avx512::table \
+  (::tessera::current_isa() >= ::tessera::Isa::avx512 ? ::tessera::avx512::table \
                                                       : ::tessera::avx2::table)
+// Macros for native kernels that multiply bfloat16.
+#define TESSERA_DECLARE_BF16_MICROKERNELS(Type, table) \
+  TESSERA_DECLARE_AVX_MICROKERNELS(Type, table)        \
+  namespace avx512_bf16 {                              \
+  extern const Type table;                             \
+  }
+#define TESSERA_SELECT_BF16_MICROKERNELS(table)            \
+  (::tessera::current_isa() == ::tessera::Isa::avx512_bf16 \
+       ? ::tessera::avx512_bf16::table                     \
+       : TESSERA_SELECT_AVX_MICROKERNELS(table))
 #else
 #define TESSERA_DECLARE_MICROKERNELS(Type, table) \
   namespace baseline {                            \

@@ -130,7 +130,7 @@ class Resuming(ProgramTest):
         self.assertTrue(whole == (self.run_folder / "weights.safetensors").read_bytes())
 
     def test_another_machine_is_said_or_refused(self):
-        elsewhere = r"instruction_set is .baseline. and was .avx2. or .avx512., kernels is .eigen. and was .native."
+        elsewhere = r"instruction_set is .baseline. and was .avx2. or .avx512. or .avx512_bf16., kernels is .eigen. and was .native."
         self.trainer("train.steps=3")
         self.assertEqual(self.trainer("train.steps=3", "--resume", "resume.exact=true")[1], "")
         self.assertEqual(self.trainer_plain("eval", "--run", "run", code=0)[1], "")

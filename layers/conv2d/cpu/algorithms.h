@@ -27,8 +27,15 @@ struct ConvAlgorithm {
   bool (*absorbs_prologue)(const ConvRequest& request) = never;
   // Returns true if constant filters should be prepacked.
   bool (*packs_filters)(const ConvRequest& request) = never;
+  // Returns true if the algorithm multiplies inputs of 16 bits; others get them in float32.
+  bool (*takes_half)(const ConvRequest& request) = never;
 
   static bool never(const ConvRequest&) { return false; }
+  // Returns the request with the dtype of the inputs that the algorithm gets.
+  ConvRequest as_taken(ConvRequest request) const {
+    if (!takes_half(request)) request.dtype = compute_type(request.dtype);
+    return request;
+  }
 
   // Best first; each is defined in the file that implements it.
   static const ConvAlgorithm winograd4, winograd2, depthwise3x3, image_lanes, column_lanes, direct,

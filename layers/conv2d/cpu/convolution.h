@@ -1,5 +1,5 @@
-// Convolution: a convolution or one of its two gradients on the CPU, over raw memory, for float and
-// double, prepared once for a shape. Activations are NHWC, filters OHWI, both dense:
+// Convolution: a convolution or one of its two gradients on the CPU, over raw memory, for float,
+// double and bfloat16, prepared once for a shape. Activations are NHWC, filters OHWI, both dense:
 //
 //   x [n, h, w, c]   f [o, kh, kw, c/groups]   y [n, out_h, out_w, o]
 //   y[b,i,j,q] = sum over u, v, k of x[b, i*stride_h - pad_h + u*dilation_h,
@@ -33,6 +33,7 @@ struct ConvShape {
   int64_t out_w() const { return (w + 2 * pad_w - dilation_w * (kw - 1) - 1) / stride_w + 1; }
   int64_t pixels() const { return n * out_h() * out_w(); }  // pixels of y
   int64_t weights() const { return o * kh * kw * (c / groups); }
+  int64_t inputs() const { return n * h * w * c; }
   // Returns true if each channel has its own filter.
   bool depthwise() const { return groups > 1 && groups == c && groups == o; }
   // Returns true if each pixel of y depends only on the same pixel of x.
@@ -52,7 +53,7 @@ enum class ConvPass {
 struct ConvRequest {
   ConvPass pass = ConvPass::forward;
   ConvShape shape;
-  DType dtype = DType::f32;  // f32 or f64, of inputs; on GPUs also 16 bits
+  DType dtype = DType::f32;  // of inputs
   int64_t alignment = 16;    // bytes, for inputs and output; read only for GPUs
   // The output has the dtype of the inputs; but the gradient of filters has no 16 bits.
   DType result() const { return pass == ConvPass::weight_grad ? compute_type(dtype) : dtype; }
@@ -64,13 +65,14 @@ struct ConvRequest {
 template <class T>
 struct ConvHooks {
   Prologue<T> prologue;
-  Epilogue<T> epilogue;
+  Epilogue<Computed<T>> epilogue;
 };
 
-// The form of the inputs of run().
+// The form of the inputs and the result of run().
 struct ConvVariant {
-  bool prologue = false;  // maybe with a prologue; requires takes_prologue()
-  bool packed = false;    // filters from pack(); forward only, requires packs_filters()
+  bool prologue = false;   // maybe with a prologue; requires takes_prologue()
+  bool packed = false;     // filters from pack(); forward only, requires packs_filters()
+  bool in_ranges = false;  // `out` is null: only the epilogue gets the result; not for df
   bool operator==(const ConvVariant&) const = default;
 };
 
@@ -88,6 +90,7 @@ class AnyConvolution {
 };
 
 // One pass for one shape. The constructor and prepare() compute all that depends only on the shape.
+// bfloat16 is multiplied exactly and summed in float.
 template <class T>
 class Convolution : public AnyConvolution {
  public:
@@ -96,7 +99,7 @@ class Convolution : public AnyConvolution {
   // scratch(pool.size()) bytes with 64-byte alignment, used by one call at a time. The result
   // depends only on the shape, the algorithm and the instruction set, not on the number of threads.
   // Allocates nothing.
-  virtual void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
+  virtual void run(ThreadPool& pool, const T* a, const T* b, Computed<T>* out, void* scratch,
                    const ConvHooks<T>& hooks) const = 0;
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
 };
@@ -106,6 +109,45 @@ template <template <class> class C, class... Args>
 std::unique_ptr<AnyConvolution> make_convolution(DType dtype, const Args&... args) {
   return visit_float(dtype, [&]<class T>(T) -> std::unique_ptr<AnyConvolution> {
     return std::make_unique<C<T>>(args...);
+  });
+}
+
+// The result of another convolution, kept as a whole in scratch until the epilogue has it.
+template <class T>
+class InOneRange final : public Convolution<T> {
+ public:
+  // `elements`: of the result.
+  InOneRange(std::unique_ptr<AnyConvolution>& whole, int64_t elements)
+      : whole_(std::move(whole)), elements_(elements) {}
+  size_t scratch(int threads) const override { return result_bytes() + whole_->scratch(threads); }
+  int64_t packed_elements() const override { return whole_->packed_elements(); }
+  void prepare() override { whole_->prepare(); }
+  void run(ThreadPool& pool, const T* a, const T* b, Computed<T>*, void* scratch,
+           const ConvHooks<T>& hooks) const override {
+    auto* own = static_cast<std::byte*>(scratch);
+    whole().run(pool, a, b, reinterpret_cast<Computed<T>*>(own), own + result_bytes(), hooks);
+  }
+  void pack(ThreadPool& pool, const T* filters, T* packed) const override {
+    whole().pack(pool, filters, packed);
+  }
+
+ private:
+  const Convolution<T>& whole() const { return static_cast<const Convolution<T>&>(*whole_); }
+  size_t result_bytes() const {
+    return (static_cast<size_t>(elements_) * sizeof(Computed<T>) + 63) / 64 * 64;
+  }
+
+  const std::unique_ptr<AnyConvolution> whole_;
+  const int64_t elements_;
+};
+
+// Returns the form with in_ranges of a convolution without.
+inline std::unique_ptr<AnyConvolution> in_one_range(std::unique_ptr<AnyConvolution> whole,
+                                                    const ConvRequest& request) {
+  const ConvShape& s = request.shape;
+  const int64_t elements = request.pass == ConvPass::forward ? s.pixels() * s.o : s.inputs();
+  return visit_float(request.dtype, [&]<class T>(T) -> std::unique_ptr<AnyConvolution> {
+    return std::make_unique<InOneRange<T>>(whole, elements);
   });
 }
 

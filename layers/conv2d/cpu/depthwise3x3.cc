@@ -52,11 +52,12 @@ RowBlocks row_blocks(const ConvGeometry& g, DType dtype) {
 template <class T>
 struct Scratch {
   T *zeros, *filters, *sums;
+  T* result;  // blocks of the result, if it is passed on in ranges
   size_t size;
 };
 
 template <class T>
-Scratch<T> lay_out(const ConvShape& s, int64_t runs, void* scratch) {
+Scratch<T> lay_out(const ConvShape& s, int64_t runs, int64_t result, void* scratch) {
   ScratchLayout layout(scratch);
   Scratch<T> all{};
   all.zeros = layout.take<T>(kDepthwiseColumns * s.c);
@@ -65,6 +66,7 @@ Scratch<T> lay_out(const ConvShape& s, int64_t runs, void* scratch) {
   } else {
     all.filters = layout.take<T>(s.weights());
   }
+  all.result = layout.take<T>(result);
   all.size = layout.size();
   if (scratch) std::memset(all.zeros, 0, kDepthwiseColumns * s.c * sizeof(T));
   return all;
@@ -86,22 +88,27 @@ DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, 
 template <class T>
 class Depthwise3x3 final : public Convolution<T> {
  public:
-  explicit Depthwise3x3(const ConvRequest& request)
+  Depthwise3x3(const ConvRequest& request, bool in_ranges)
       : g_(request.shape, request.pass == ConvPass::input_grad),
-        blocks_(row_blocks(g_, request.dtype)) {}
-  size_t scratch(int) const override { return lay_out<T>(g_.shape, 0, nullptr).size; }
+        blocks_(row_blocks(g_, request.dtype)),
+        in_ranges_(in_ranges) {}
+  size_t scratch(int threads) const override {
+    return lay_out<T>(g_.shape, 0, threads * block_elements(), nullptr).size;
+  }
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
 
  private:
   void run_rows(const T* image, int64_t i, int64_t rows, T* out, const Scratch<T>& own) const;
   void run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const;
+  int64_t block_elements() const { return in_ranges_ ? blocks_.rows * g_.out_w * g_.out_c : 0; }
 
   const ConvGeometry g_;
   const RowBlocks blocks_;
+  const bool in_ranges_;
 };
 
-// Computes output rows [i, i + rows) of an image, one or two.
+// Computes output rows [i, i + rows) of an image, one or two, at `out`.
 template <class T>
 void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
                                const Scratch<T>& own) const {
@@ -110,7 +117,7 @@ void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
   p.in = rows_for(g_, image, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3, own.zeros);
   p.in.base = h.base, p.in.columns = g_.out_w;
   p.f = own.filters, p.out_column = g_.out_c;
-  for (int64_t r = 0; r < rows; ++r) p.out[r] = out + (i + r) * g_.out_w * g_.out_c;
+  for (int64_t r = 0; r < rows; ++r) p.out[r] = out + r * g_.out_w * g_.out_c;
   depthwise_microkernels_of<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
 }
 
@@ -126,7 +133,7 @@ void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T
       p.in = rows_for(g_, image, i / 2 + v.base, v.taps, own.zeros);
       p.in.base = h.base, p.in.columns = h.count;
       p.f = packed, p.out_column = 2 * g_.out_c;
-      p.out[0] = out + (i * g_.out_w + h.first) * g_.out_c;
+      p.out[0] = out + h.first * g_.out_c;
       depthwise_microkernels_of<T>().products_of_taps[v.taps - 1][h.taps - 1](p);
     }
     packed += v.taps * h.taps * g_.in_c;
@@ -150,25 +157,26 @@ template <class T>
 void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
                           const ConvHooks<T>& hooks) const {
   if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
-  const Scratch<T> own = lay_out<T>(g_.shape, 0, scratch);
+  const Scratch<T> own = lay_out<T>(g_.shape, 0, pool.size() * block_elements(), scratch);
   pack(g_, filters, own.filters);
   const int64_t row = g_.out_w * g_.out_c;
-  pool.parallel_for(blocks_.count, [&](int64_t block) {
+  pool.parallel_for_thread(blocks_.count, [&](int64_t block, int thread) {
     const int64_t image = blocks_.image(block);
     const int64_t first = blocks_.first(block), last = blocks_.last(block);
+    const int64_t begin = (image * g_.out_h + first) * row;
     const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
-    T* to = out + image * g_.out_h * row;
+    T* const to = in_ranges_ ? own.result + thread * block_elements() : out + begin;
     for (int64_t i = first; i < last; i += 2) {
       const int64_t rows = std::min<int64_t>(2, last - i);
+      T* const row_pair = to + (i - first) * row;
       if (g_.phases == 1) {
-        run_rows(from, i, rows, to, own);
+        run_rows(from, i, rows, row_pair, own);
       } else {
-        for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, to, own);
+        for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
       }
     }
     if (hooks.epilogue.apply)
-      hooks.epilogue.apply(hooks.epilogue.context, to + first * row,
-                           (image * g_.out_h + first) * row, (last - first) * row);
+      hooks.epilogue.apply(hooks.epilogue.context, to, begin, (last - first) * row);
   });
 }
 
@@ -184,7 +192,7 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
   }
   void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
            const ConvHooks<T>&) const override;
-  size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, nullptr).size; }
+  size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, 0, nullptr).size; }
 
  private:
   void add_block(int64_t block, const T* x, const T* dy, const T* zeros, T* sum) const;
@@ -215,7 +223,7 @@ void Depthwise3x3WeightGrad<T>::add_block(int64_t block, const T* x, const T* dy
 template <class T>
 void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
                                     const ConvHooks<T>&) const {
-  const Scratch<T> own = lay_out<T>(g_.shape, runs_, scratch);
+  const Scratch<T> own = lay_out<T>(g_.shape, runs_, 0, scratch);
   const int64_t weights = g_.shape.weights();
   pool.parallel_for(runs_, [&](int64_t run) {
     T* sum = own.sums + run * weights;
@@ -237,10 +245,10 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
                  s.dilation_w == 1 && s.stride_h == s.stride_w && s.stride_h <= 2;
         },
     .make =
-        [](const ConvRequest& r, ConvVariant) {
+        [](const ConvRequest& r, ConvVariant form) {
           return r.pass == ConvPass::weight_grad
                      ? make_convolution<Depthwise3x3WeightGrad>(r.dtype, r)
-                     : make_convolution<Depthwise3x3>(r.dtype, r);
+                     : make_convolution<Depthwise3x3>(r.dtype, r, form.in_ranges);
         }};
 
 }  // namespace tessera

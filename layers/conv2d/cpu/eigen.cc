@@ -307,18 +307,22 @@ class EigenWeightGrad final : public Convolution<T> {
   const ThreadScratch<T> own_;
 };
 
+std::unique_ptr<AnyConvolution> make_whole(const ConvRequest& r) {
+  if (r.shape.depthwise()) return make_eigen_depthwise(r);
+  if (r.pass == ConvPass::weight_grad) return make_convolution<EigenWeightGrad>(r.dtype, r);
+  if (r.pass == ConvPass::forward || r.shape.pointwise())
+    return make_convolution<EigenForward>(r.dtype, r);
+  return make_convolution<EigenInputGrad>(r.dtype, r);
+}
+
 }  // namespace
 
 const ConvAlgorithm ConvAlgorithm::eigen = {
     .name = "eigen",
     .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
     .make =
-        [](const ConvRequest& r, ConvVariant) {
-          if (r.shape.depthwise()) return make_eigen_depthwise(r);
-          if (r.pass == ConvPass::weight_grad) return make_convolution<EigenWeightGrad>(r.dtype, r);
-          if (r.pass == ConvPass::forward || r.shape.pointwise())
-            return make_convolution<EigenForward>(r.dtype, r);
-          return make_convolution<EigenInputGrad>(r.dtype, r);
+        [](const ConvRequest& r, ConvVariant form) {
+          return form.in_ranges ? in_one_range(make_whole(r), r) : make_whole(r);
         }};
 
 }  // namespace tessera

@@ -61,9 +61,9 @@ std::optional<ExtendedFusion> prologue_of_epilogue(const ConvFusion& own, const 
   return extended;
 }
 
-size_t second_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
+size_t second_input(const ConvFusion& fusion, DType taken, std::span<const TensorSpec> in) {
   for (size_t k = 2; k < fusion.epilogue_begin(); ++k)
-    if (in[k].shape == in[0].shape) return k;
+    if (in[k].shape == in[0].shape && in[k].dtype == taken) return k;
   return 0;
 }
 
@@ -80,76 +80,71 @@ struct Readers {
   std::optional<BlocksAsWritten> all[kMax];
 };
 
-// The parts of scratch that precede the convolution's own: float32 copies of what has 16 bits and
-// is not converted on the way, and the counters of consumers. The same function counts and takes
-// them.
+// The parts of scratch that precede the convolution's own: copies of inputs that are computed and
+// of 16 bits that it does not take, and the counters of consumers. The same function counts and
+// takes them.
 struct FusedScratch {
-  FusedScratch(void* base, const ConvFusion& fusion, bool takes_prologue,
-               std::span<const TensorSpec> in, const TensorSpec& out)
+  FusedScratch(void* base, const ConvFusion& fusion, DType taken, ConvVariant form,
+               std::span<const TensorSpec> in)
       : layout(base) {
-    const auto floats = [&](const TensorSpec& spec) {
-      return layout.take<char>(static_cast<int64_t>(computed(spec).bytes()));
+    const auto copy = [&](const TensorSpec& spec) {
+      return layout.take<char>(spec.shape.elements() * bytes_of(taken));
     };
     for (size_t r = 0; r < fusion.consumers.size(); ++r)
       counters[r] = layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
-    if (computes_input(fusion, in) && !takes_prologue) first = floats(in[0]);
-    if (is_half(in[1].dtype)) second = floats(in[1]);
-    if (is_half(out.dtype)) result = floats(out);
-  }
-  static bool computes_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
-    return !fusion.prologue.code.empty() || is_half(in[0].dtype);
+    if (computes_input(fusion, taken, in) && !form.prologue) first = copy(in[0]);
+    if (in[1].dtype != taken) second = copy(in[1]);
   }
 
   ScratchLayout layout;
   int32_t* counters[Readers::kMax] = {};
-  char *first = nullptr, *second = nullptr, *result = nullptr;
+  char *first = nullptr, *second = nullptr;
 };
 
+// T: the type that the convolution takes.
 template <class T>
 class FusedKernel final : public Kernel {
+  using Sum = Computed<T>;
+
  public:
-  FusedKernel(std::shared_ptr<const Convolution<T>> convolution, bool takes_prologue,
+  FusedKernel(std::shared_ptr<const Convolution<T>> convolution, ConvVariant form,
               const ConvFusion& fusion, std::span<const TensorSpec> in, const TensorSpec& out)
       : convolution_(std::move(convolution)),
-        takes_prologue_(takes_prologue),
+        form_(form),
         fusion_(fusion),
         in_(in.begin(), in.end()),
-        out_(out),
         prologue_(epilogue_plan(fusion.prologue, inputs_from(in, 2, fusion.prologue), in[0],
-                                compute_type(in[0].dtype))),
-        epilogue_(epilogue_plan(
-            fusion.epilogue, inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
-            computed(out), fusion.consumers.empty() ? out.dtype : compute_type(out.dtype))),
-        store_(epilogue_plan(plain_epilogue(DType::f32), {}, computed(out), out.dtype)),
-        second_(second_input(fusion, in)) {}
+                                dtype_of<T>)),
+        epilogue_(epilogue_plan(fusion.epilogue,
+                                inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
+                                computed(out), out.dtype)),
+        second_(second_input(fusion, dtype_of<T>, in)) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
-    FusedScratch parts(scratch.data, fusion_, takes_prologue_, in_, out_);
-    const Buffer result = parts.result == nullptr ? out[0] : Buffer{parts.result, computed(out_)};
-    const Buffer& stored = fusion_.consumers.empty() ? out[0] : result;
+    FusedScratch parts(scratch.data, fusion_, dtype_of<T>, form_, in_);
     Call call{EpilogueRun(prologue_, in.subspan(2), in[0]),
-              EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), result, stored),
-              EpilogueRun(store_, {}, result, out[0]),
+              EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]),
               {},
               {}};
-    start_readers(call, in, out, result, parts);
+    start_readers(call, in, out, parts);
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
-    if (!prologue_.is_identity() && takes_prologue_) {
+    if (!prologue_.is_identity() && form_.prologue) {
       hooks.prologue = {read, &call, second_ == 0 ? nullptr : in[second_].as<T>()};
     } else if (!prologue_.is_identity()) {
       first = make_input(pool, call, in[0].elements(), reinterpret_cast<T*>(parts.first));
     }
-    const Buffer second = in_float32(ctx, in[1], parts.second);
+    const Buffer second = converted(ctx, in[1], parts.second);
     const bool reads = call.consumers.size > 0;
     if (!epilogue_.is_identity() || reads) hooks.epilogue = {reads ? read_by : written, &call};
-    convolution_->run(pool, first, second.as<T>(), result.as<T>(), parts.layout.rest(), hooks);
+    Sum* const whole = form_.in_ranges ? nullptr : out[0].as<Sum>();
+    convolution_->run(pool, first, second.as<T>(), whole, parts.layout.rest(), hooks);
   }
 
  private:
   struct Call {
-    EpilogueRun prologue, epilogue, store;
+    EpilogueRun prologue, epilogue;
     Buffer consumer_in[Readers::kMax][Readers::kMaxInputs];
     Readers consumers;
   };
@@ -157,26 +152,23 @@ class FusedKernel final : public Kernel {
   static void read(void* call, T* to, int64_t first, int64_t count) {
     static_cast<const Call*>(call)->prologue.apply_to(to, first, count);
   }
-  static void written(void* call, T*, int64_t first, int64_t count) {
-    static_cast<const Call*>(call)->epilogue.apply(first, count);
+  static void written(void* call, Sum* rows, int64_t first, int64_t count) {
+    static_cast<const Call*>(call)->epilogue.apply(first, count, rows);
   }
-  // Consumers read the result in float32, rounded if it is stored in 16 bits.
-  static void read_by(void* context, T*, int64_t first, int64_t count) {
+  static void read_by(void* context, Sum* rows, int64_t first, int64_t count) {
     const Call& call = *static_cast<const Call*>(context);
-    call.epilogue.apply(first, count);
-    call.store.apply(first, count);
+    call.epilogue.apply(first, count, rows);
     call.consumers.written(first, count);
   }
 
-  static Buffer in_float32(Context& ctx, const Buffer& buffer, char* copy) {
+  static Buffer converted(Context& ctx, const Buffer& buffer, char* copy) {
     if (copy == nullptr) return buffer;
-    const Buffer wide{copy, computed(buffer.spec)};
-    cast_elements(ctx, buffer, wide);
-    return wide;
+    const Buffer other{copy, {dtype_of<T>, buffer.spec.shape, buffer.spec.device}};
+    cast_elements(ctx, buffer, other);
+    return other;
   }
 
-  void start_readers(Call& call, Buffers in, Buffers out, const Buffer& result,
-                     const FusedScratch& parts) const {
+  void start_readers(Call& call, Buffers in, Buffers out, const FusedScratch& parts) const {
     call.consumers.size = fusion_.consumers.size();
     call.consumers.channels = out[0].spec.shape.back();
     size_t at = fusion_.consumers_begin();
@@ -184,7 +176,7 @@ class FusedKernel final : public Kernel {
       const BlockwiseOp& op = blockwise(fusion_.consumers[r]);
       const auto count = static_cast<size_t>(fusion_.consumers[r].inputs);
       Buffer* inputs = call.consumer_in[r];
-      inputs[0] = result;
+      inputs[0] = out[0];
       for (size_t k = 1; k < count; ++k) inputs[k] = in[at++];
       call.consumers.all[r].emplace(op, Buffers(inputs, count), out[1 + r], parts.counters[r]);
     }
@@ -199,13 +191,11 @@ class FusedKernel final : public Kernel {
   }
 
   const std::shared_ptr<const Convolution<T>> convolution_;
-  const bool takes_prologue_;
+  const ConvVariant form_;
   const ConvFusion fusion_;
   const Specs in_;
-  const TensorSpec out_;
   const PointwisePlan prologue_, epilogue_;
-  const PointwisePlan store_;  // rounds what consumers have read, if it has 16 bits
-  const size_t second_;        // another input of the prologue with the shape of the first; 0: none
+  const size_t second_;  // another input of the prologue with the shape of the first; 0: none
 };
 
 }  // namespace
@@ -276,22 +266,22 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
   return extended;
 }
 
-bool computes_input(const ConvFusion& fusion, std::span<const TensorSpec> in) {
-  return FusedScratch::computes_input(fusion, in);
+bool computes_input(const ConvFusion& fusion, DType taken, std::span<const TensorSpec> in) {
+  return !fusion.prologue.code.empty() || in[0].dtype != taken;
 }
 
-size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, std::span<const TensorSpec> in,
-                     const TensorSpec& out) {
-  return FusedScratch(nullptr, fusion, takes_prologue, in, out).layout.size();
+size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form,
+                     std::span<const TensorSpec> in) {
+  return FusedScratch(nullptr, fusion, taken, form, in).layout.size();
 }
 
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
-                                     bool takes_prologue, const ConvFusion& fusion,
+                                     DType taken, ConvVariant form, const ConvFusion& fusion,
                                      std::span<const TensorSpec> in, const TensorSpec& out) {
-  return visit_float(compute_type(out.dtype), [&]<class T>(T) -> std::unique_ptr<Kernel> {
+  using Taken = TypeList<float, double, bfloat16>;
+  return visit_types(Taken(), taken, [&]<class T>(T) -> std::unique_ptr<Kernel> {
     return std::make_unique<FusedKernel<T>>(
-        std::static_pointer_cast<const Convolution<T>>(convolution), takes_prologue, fusion, in,
-        out);
+        std::static_pointer_cast<const Convolution<T>>(convolution), form, fusion, in, out);
   });
 }
 

@@ -60,15 +60,16 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
                                             const TensorSpec& result,
                                             std::span<const TensorSpec> consumer_in);
 
-// Returns whether the convolution's first input is computed: by a prologue, or from 16 bits.
-bool computes_input(const ConvFusion& fusion, std::span<const TensorSpec> in);
-// Returns the bytes that the kernel needs in addition to the convolution's scratch. A convolution
-// that takes no prologue gets a first input that is computed there, as a whole.
-size_t fused_scratch(const ConvFusion& fusion, bool takes_prologue, std::span<const TensorSpec> in,
-                     const TensorSpec& out);
-// `convolution` computes in float32 if inputs or `out` have 16 bits.
+// Returns whether the first input of a convolution of `taken` is computed: by a prologue, or from
+// another dtype.
+bool computes_input(const ConvFusion& fusion, DType taken, std::span<const TensorSpec> in);
+// Returns the bytes that the kernel needs in addition to the scratch of a convolution of `taken`.
+// If that takes no prologue, a first input that is computed is there, as a whole.
+size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form,
+                     std::span<const TensorSpec> in);
+// `convolution` is one of `taken`, in ranges if `out` has 16 bits.
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
-                                     bool takes_prologue, const ConvFusion& fusion,
+                                     DType taken, ConvVariant form, const ConvFusion& fusion,
                                      std::span<const TensorSpec> in, const TensorSpec& out);
 
 }  // namespace tessera

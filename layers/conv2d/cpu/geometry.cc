@@ -126,7 +126,7 @@ constexpr int64_t kPackWork = 1 << 15;
 ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   const int64_t size = bytes_of(dtype), count = g.rows.count;
   const int64_t in_row = g.block_w * g.in_c * size;
-  const int64_t out_row = g.out_step_h * g.out_w * g.out_c * size;
+  const int64_t out_row = g.out_step_h * g.out_w * g.out_c * bytes_of(compute_type(dtype));
   const int64_t halo = std::max<int64_t>(0, g.rows.reach - g.rows.base - g.in_step_h) * in_row;
   const int64_t pixels_per_row = std::max<int64_t>(1, g.out_step_h * g.out_w);
 
@@ -161,7 +161,7 @@ int64_t chunk_count(int64_t depth, DType dtype) {
   return std::max<int64_t>(1, ceil_div(depth * bytes_of(dtype), kChunkBytes));
 }
 
-int64_t columns_together(DType dtype) { return kColumnsBytes / bytes_of(dtype); }
+int64_t columns_together(DType dtype) { return kColumnsBytes / bytes_of(compute_type(dtype)); }
 
 int64_t packing_tasks(int64_t elements, int64_t most) {
   return std::clamp<int64_t>(elements / kPackWork, 1, most);

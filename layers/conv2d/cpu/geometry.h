@@ -22,6 +22,7 @@
 // A convolution has one phase, its gradient stride_h * stride_w of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tessera/layers/conv2d/cpu/convolution.h"
@@ -83,6 +84,10 @@ struct ImplicitGemmTiling {
 
   int64_t block_elements(const ConvGeometry& g) const {
     return images * block_h * g.block_w * g.in_c;
+  }
+  // Returns the elements of the result of a task, which are contiguous.
+  int64_t result_elements(const ConvGeometry& g) const {
+    return images * std::min(rows * g.out_step_h, g.out_h) * g.out_w * g.out_c;
   }
 };
 

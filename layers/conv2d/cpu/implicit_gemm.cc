@@ -12,48 +12,34 @@
 #include "tessera/layers/conv2d/cpu/microkernels.h"
 #include "tessera/layers/conv2d/cpu/padded_copy.h"
 #include "tessera/layers/conv2d/cpu/weight_grad.h"
+#include "tessera/layers/shared/scratch_layout.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
 
-// Scratch, in elements of T: the packed filters phase by phase, then a block of input for each
-// thread. Every piece begins on a cache line.
+// Every piece of scratch begins on a cache line.
 template <class T>
 int64_t whole_lines(int64_t elements) {
   return round_up(elements, 64 / static_cast<int64_t>(sizeof(T)));
 }
 
-// Returns the elements of the packed filters of a group in a phase.
-template <class T>
-int64_t group_elements(const ConvGeometry& g, int64_t depth) {
-  if (g.shape.depthwise()) return depth * g.out_c;
-  return depth * round_up(g.out_c / g.shape.groups, microkernels<T>().lanes);
-}
-
-template <class T>
-int64_t filter_elements(const ConvGeometry& g, int64_t depth) {
-  return whole_lines<T>(group_elements<T>(g, depth) * (g.shape.depthwise() ? 1 : g.shape.groups));
-}
-
-template <class T>
-int64_t block_elements(const ConvGeometry& g, const ImplicitGemmTiling& tiling) {
-  return g.direct ? 0 : whole_lines<T>(tiling.block_elements(g));
-}
-
 struct Chunk {
-  int64_t first_segment, segments, k;  // k: start of the chunk in a filter panel
+  int64_t first_segment, segments, k;  // k: start of the chunk in a filter panel, in steps
 };
 
-// One phase's pixels as offsets and its taps as segments.
+// One phase's pixels as offsets and its taps as segments. Steps are of kDepthStep<T> elements of a
+// segment, the last one of fewer.
 struct Phase {
   ConvAxis v, h;
   int64_t depth;                 // length of a sum
-  int64_t group_stride;          // packed filters: [group][panel][depth][panel's width]
+  int64_t steps;                 // of all segments
+  int64_t group_stride;          // packed filters: [group][panel][step][panel's width][element]
   int64_t filters;               // start of the packed filters; depthwise: [tap][channel]
   std::vector<int64_t> in_rows;  // offsets of pixels [row][image][column] in the task's block
   std::vector<int64_t> out_rows;
   std::vector<int64_t> taps;  // offset of each tap
+  int64_t run;                // consecutive elements that segments are cut from
   std::vector<Segment> segments;
   std::vector<Chunk> chunks;
 };
@@ -76,18 +62,20 @@ void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, Phase
 }
 
 // Fills in runs of consecutive elements, cut at the ends of chunks.
-void fill_segments(const ConvGeometry& g, DType dtype, Phase& p) {
-  const int64_t per_run = g.joins_taps ? p.h.taps : 1;
-  const int64_t run = per_run * (g.in_c / g.shape.groups);
-  const int64_t count = chunk_count(p.depth, dtype);
-  int64_t k = 0;
+template <class T>
+void fill_segments(const ConvGeometry& g, Phase& p) {
+  const int64_t channels = g.in_c / g.shape.groups;
+  const int64_t count = chunk_count(p.depth, dtype_of<T>);
+  int64_t k = 0, steps = 0;
   for (int64_t c = 0; c < count; ++c) {
-    const int64_t end = p.depth * (c + 1) / count;
-    Chunk chunk{std::ssize(p.segments), 0, k};
+    int64_t end = p.depth * (c + 1) / count;
+    if constexpr (kDepthStep < T >> 1)
+      if (end < p.depth) end += end % p.run % kDepthStep<T>;  // between two steps
+    Chunk chunk{std::ssize(p.segments), 0, steps};
     while (k < end) {
-      const int64_t within = k % run, length = std::min(run - within, end - k);
-      p.segments.push_back({p.taps[k / run * per_run] + within, length});
-      k += length;
+      const int64_t within = k % p.run, length = std::min(p.run - within, end - k);
+      p.segments.push_back({p.taps[k / p.run * (p.run / channels)] + within, length});
+      k += length, steps += ceil_div(length, kDepthStep<T>);
     }
     chunk.segments = std::ssize(p.segments) - chunk.first_segment;
     p.chunks.push_back(chunk);
@@ -110,28 +98,40 @@ struct TaskRows {
 
 template <class T>
 class ImplicitGemm final : public Convolution<T> {
+  using Sum = Computed<T>;
+
  public:
   ImplicitGemm(const ConvRequest& request, ConvVariant form);
-  size_t scratch(int threads) const override {
-    const int64_t blocks = block_elements<T>(geometry_, tiling_) * threads;
-    return static_cast<size_t>(blocks + (packed_ ? 0 : filters_)) * sizeof(T);
-  }
+  size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void prepare() override;
-  void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+  void run(ThreadPool& pool, const T* in, const T* filters, Sum* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
   int64_t packed_elements() const override { return filters_; }
   void pack(ThreadPool& pool, const T* w, T* packed) const override;
 
  private:
+  struct Scratch {
+    T* filters;   // packed, phase by phase
+    T* blocks;    // per thread: the input of a task
+    Sum* result;  // per thread: the result of a task
+    size_t size;
+  };
+  Scratch lay_out(int threads, void* base) const;
+  int64_t block_elements() const {
+    return geometry_.direct ? 0 : whole_lines<T>(tiling_.block_elements(geometry_));
+  }
+  int64_t result_elements() const {
+    return in_ranges_ ? whole_lines<Sum>(tiling_.result_elements(geometry_)) : 0;
+  }
   void pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w, T* packed) const;
   void pack_depthwise(const Phase& p, const T* w, T* packed) const;
   int make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const;
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t chunk,
                       ImplicitGemmProduct<T> product) const;
-  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, T* out) const;
+  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, Sum* out) const;
   const T* input_of(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t images,
                     int64_t row, T* block) const;
-  void run_task(int64_t task, const T* in, const T* packed, T* out, T* block,
+  void run_task(int64_t task, const T* in, const T* packed, Sum* out, const Scratch& own,
                 const ConvHooks<T>& hooks) const;
   template <class Run>
   void for_pixels(int64_t columns, int64_t images, int64_t first_row, int64_t last_row,
@@ -140,31 +140,51 @@ class ImplicitGemm final : public Convolution<T> {
   const ConvGeometry geometry_;
   const ImplicitGemmTiling tiling_;
   std::vector<Phase> phases_;
-  const bool packed_;
-  int64_t filters_ = 0;  // elements of the packed filters; in scratch before the threads' blocks
+  const bool packed_, in_ranges_;
+  int64_t filters_ = 0;  // elements of the packed filters
 };
 
 template <class T>
 ImplicitGemm<T>::ImplicitGemm(const ConvRequest& request, ConvVariant form)
     : geometry_(request.shape, request.pass == ConvPass::input_grad, form.prologue),
       tiling_(geometry_, request.dtype),
-      packed_(form.packed) {
-  for (int64_t i = 0; i < geometry_.phases; ++i) {
+      packed_(form.packed),
+      in_ranges_(form.in_ranges) {
+  const ConvGeometry& g = geometry_;
+  const bool depthwise = g.shape.depthwise();
+  // The filters of the input gradient are packed tap by tap, so pairs do not go from tap to tap.
+  const bool joined = g.joins_taps && !(g.backward && kDepthStep<T> > 1);
+  for (int64_t i = 0; i < g.phases; ++i) {
     Phase p{};
-    p.v = geometry_.axis(true, i), p.h = geometry_.axis(false, i);
-    p.depth = geometry_.depth(i);
-    p.group_stride = group_elements<T>(geometry_, p.depth);
+    p.v = g.axis(true, i), p.h = g.axis(false, i);
+    p.depth = g.depth(i);
+    p.run = (joined ? p.h.taps : 1) * (g.in_c / g.shape.groups);
+    p.steps = depthwise || p.run == 0 ? p.depth : p.depth / p.run * ceil_div(p.run, kDepthStep<T>);
+    p.group_stride = depthwise ? p.steps * g.out_c
+                               : p.steps * kDepthStep<T> *
+                                     round_up(g.out_c / g.shape.groups, microkernels<T>().lanes);
     p.filters = filters_;
-    filters_ += filter_elements<T>(geometry_, p.depth);
+    filters_ += whole_lines<T>(p.group_stride * (depthwise ? 1 : g.shape.groups));
     phases_.push_back(std::move(p));
   }
+}
+
+template <class T>
+typename ImplicitGemm<T>::Scratch ImplicitGemm<T>::lay_out(int threads, void* base) const {
+  ScratchLayout layout(base);
+  Scratch s{};
+  s.filters = layout.take<T>(packed_ ? 0 : filters_);
+  s.blocks = layout.take<T>(block_elements() * threads);
+  s.result = layout.take<Sum>(result_elements() * threads);
+  s.size = layout.size();
+  return s;
 }
 
 template <class T>
 void ImplicitGemm<T>::prepare() {
   for (Phase& p : phases_) {
     fill_offsets(geometry_, tiling_, p);
-    if (!geometry_.shape.depthwise()) fill_segments(geometry_, dtype_of<T>, p);
+    if (!geometry_.shape.depthwise()) fill_segments<T>(geometry_, p);
   }
 }
 
@@ -179,18 +199,21 @@ void ImplicitGemm<T>::pack_panel(const Phase& p, int64_t group, int64_t panel, c
   const int64_t first = panel * 2 * microkernel.lanes;
   const int64_t count = std::min<int64_t>(2 * microkernel.lanes, out_c - first);
   const int64_t width = round_up(count, microkernel.lanes), filter = s.kh * s.kw * (s.c / s.groups);
-  T* to = packed + p.filters + group * p.group_stride + first * p.depth;
+  const int64_t row = width * kDepthStep<T>;  // elements of a step
+  T* to = packed + p.filters + group * p.group_stride + first * p.steps * kDepthStep<T>;
   if (!g.backward) {
-    microkernel.pack_transposed(w + (group * out_c + first) * filter, filter, p.depth, count, width,
-                                to);
+    const T* from = w + (group * out_c + first) * filter;
+    const int64_t run = kDepthStep<T> > 1 ? p.run : p.depth;  // steps end with runs
+    for (int64_t k = 0; k < p.depth; k += run, to += ceil_div(run, kDepthStep<T>) * row)
+      microkernel.pack_transposed(from + k, filter, run, count, width, to);
     return;
   }
-  if (count < width) std::memset(to, 0, p.depth * width * sizeof(T));
-  for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t, to += in_c * width) {
+  if (count < width) std::memset(to, 0, p.steps * row * sizeof(T));
+  for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t, to += ceil_div(in_c, kDepthStep<T>) * row) {
     const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
     const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
     const T* from = w + group * in_c * filter + (u * s.kw + v) * out_c + first;
-    microkernel.copy_points(from, filter, in_c, count, to, width);
+    microkernel.copy_points(from, filter, in_c, count, to, row);
   }
 }
 
@@ -266,15 +289,16 @@ void ImplicitGemm<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64
                                      ImplicitGemmProduct<T> product) const {
   const Chunk& chunk = p.chunks[index];
   const T* const panel = product.b;
-  const int64_t per_tap = p.v.taps ? p.depth / p.v.taps : 0;
+  const int64_t per_tap = p.v.taps ? p.steps / p.v.taps : 0;
   for (int i = 0; i < rows.count; ++i) {
     const Band& band = rows.bands[i];
     const int64_t begin = band.first_tap * per_tap, end = band.last_tap * per_tap;
     const Segment *first = p.segments.data() + chunk.first_segment, *last = first + chunk.segments;
     int64_t k = chunk.k;
-    int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.depth;
-    for (; first < last && k < begin; ++first) k += first->length;
-    for (; first < last && chunk_end > end; --last) chunk_end -= last[-1].length;
+    int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.steps;
+    const auto steps = [](const Segment& s) { return ceil_div(s.length, kDepthStep<T>); };
+    for (; first < last && k < begin; ++first) k += steps(*first);
+    for (; first < last && chunk_end > end; --last) chunk_end -= steps(last[-1]);
     // Skip a band without taps in this chunk. A band without any taps still gets zeros.
     if (first == last && (begin < end || index > 0)) continue;
     product.segments = first, product.segment_count = last - first;
@@ -291,7 +315,7 @@ void ImplicitGemm<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64
 
 template <class T>
 void ImplicitGemm<T>::multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed,
-                               T* out) const {
+                               Sum* out) const {
   const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   const int64_t groups = geometry_.shape.groups;
   const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
@@ -306,13 +330,14 @@ void ImplicitGemm<T>::multiply(const Phase& p, const TaskRows& rows, const T* in
         for (int64_t j = o; j < std::min(o + columns_per_block, out_c); j += panel) {
           product.columns = std::min(panel, out_c - j);
           product.vectors = product.columns > microkernel.lanes ? 2 : 1;
-          product.b_stride = product.vectors * microkernel.lanes;
-          product.b = filters + j * p.depth + p.chunks[i].k * product.b_stride;
+          product.b_stride = product.vectors * microkernel.lanes * kDepthStep<T>;
+          product.b = filters + j * p.steps * kDepthStep<T> + p.chunks[i].k * product.b_stride;
           product.c = out + g * out_c + j;
           // Prefetch the next panel, or the next chunk of the first panel.
-          product.next = j + panel < std::min(o + columns_per_block, out_c)
-                             ? product.b + p.depth * panel
-                             : filters + o * p.depth + p.chunks[(i + 1) % chunks].k * panel;
+          product.next =
+              j + panel < std::min(o + columns_per_block, out_c)
+                  ? product.b + p.steps * panel * kDepthStep<T>
+                  : filters + (o * p.steps + p.chunks[(i + 1) % chunks].k * panel) * kDepthStep<T>;
           // A single tap reads each input once, from memory.
           product.fetch_rows = geometry_.direct && p.taps.size() == 1 && j == 0;
           multiply_bands(p, rows, i, product);
@@ -340,23 +365,25 @@ const T* ImplicitGemm<T>::input_of(const ConvHooks<T>& hooks, const T* in, int64
 }
 
 template <class T>
-void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, T* out, T* block,
-                               const ConvHooks<T>& hooks) const {
+void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, Sum* out,
+                               const Scratch& own, const ConvHooks<T>& hooks) const {
   const ConvGeometry& g = geometry_;
   const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
   const int64_t row = task % tiling_.blocks_per_image * tiling_.rows;
   const int64_t images = std::min(tiling_.images, g.n - image);
-  in = input_of(hooks, in, image, images, row * g.in_step_h, block);
+  in = input_of(hooks, in, image, images, row * g.in_step_h, own.blocks);
   const int64_t out_row = row * g.out_step_h;
-  T* to = out + (image * g.out_h + out_row) * g.out_w * g.out_c;
+  const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
+  Sum* const to = in_ranges_ ? own.result : out + first;
   for (const Phase& p : phases_) {
     const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, tiling_.rows);
     if (images * rows * p.h.count == 0) continue;
     if (g.shape.depthwise()) {
-      for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
-        depthwise<T>().gather({in, p.in_rows.data() + pixel, count, p.taps.data(), p.depth,
-                               packed + p.filters, g.in_c, to, p.out_rows.data() + pixel});
-      });
+      if constexpr (kDepthStep<T> == 1)
+        for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+          depthwise<T>().gather({in, p.in_rows.data() + pixel, count, p.taps.data(), p.depth,
+                                 packed + p.filters, g.in_c, to, p.out_rows.data() + pixel});
+        });
     } else {
       Band bands[kMaxBands];
       const int count = make_bands(p.v, row, rows, bands);
@@ -365,25 +392,32 @@ void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, T* ou
   }
   if (hooks.epilogue.apply) {
     const int64_t rows = std::min(tiling_.rows * g.out_step_h, g.out_h - out_row);
-    hooks.epilogue.apply(hooks.epilogue.context, to, to - out, images * rows * g.out_w * g.out_c);
+    hooks.epilogue.apply(hooks.epilogue.context, to, first, images * rows * g.out_w * g.out_c);
   }
 }
 
 template <class T>
-void ImplicitGemm<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+void ImplicitGemm<T>::run(ThreadPool& pool, const T* in, const T* filters, Sum* out, void* scratch,
                           const ConvHooks<T>& hooks) const {
   if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
-  T* blocks = static_cast<T*>(scratch);
-  const T* packed = filters;
-  if (!packed_) {
-    packed = blocks;
-    pack(pool, filters, blocks);
-    blocks += filters_;
-  }
-  const int64_t stride = block_elements<T>(geometry_, tiling_);
+  const Scratch all = lay_out(pool.size(), scratch);
+  if (!packed_) pack(pool, filters, all.filters);
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
-    run_task(task, in, packed, out, blocks + thread * stride, hooks);
+    Scratch own = all;
+    own.blocks += thread * block_elements(), own.result += thread * result_elements();
+    run_task(task, in, packed_ ? filters : all.filters, out, own, hooks);
   });
+}
+
+bool multiplies_pairs(const ConvRequest& r) {
+  if (r.dtype != DType::bf16 || r.shape.depthwise()) return false;
+  return r.pass != ConvPass::weight_grad || weight_grad_takes_pairs(r);
+}
+
+std::unique_ptr<AnyConvolution> make_direct(const ConvRequest& r, ConvVariant form) {
+  if (r.pass == ConvPass::weight_grad) return make_weight_grad(r, form);
+  if (r.dtype == DType::bf16) return std::make_unique<ImplicitGemm<bfloat16>>(r, form);
+  return make_convolution<ImplicitGemm>(r.dtype, r, form);
 }
 
 }  // namespace
@@ -391,17 +425,14 @@ void ImplicitGemm<T>::run(ThreadPool& pool, const T* in, const T* filters, T* ou
 const ConvAlgorithm ConvAlgorithm::direct = {
     .name = "direct",
     .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
-    .make =
-        [](const ConvRequest& r, ConvVariant form) {
-          return r.pass == ConvPass::weight_grad ? make_weight_grad(r, form)
-                                                 : make_convolution<ImplicitGemm>(r.dtype, r, form);
-        },
+    .make = make_direct,
     .takes_prologue =
         [](const ConvRequest& r) {
           return r.pass == ConvPass::weight_grad ? weight_grad_takes_prologue(r)
                                                  : r.pass == ConvPass::forward;
         },
     .absorbs_prologue = forward_is_direct,
-    .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; }};
+    .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; },
+    .takes_half = multiplies_pairs};
 
 }  // namespace tessera

@@ -15,6 +15,7 @@ struct LanesBuffers {
   T* filters;  // each phase: [group][tap row][tap][input channel][output channel]
   T* block;    // per thread: input of a task
   T* row;      // per thread: a row of outputs in vectors
+  T* result;   // per thread: a row of each image's outputs, if the result is passed on in ranges
   size_t size;
 };
 
@@ -27,7 +28,7 @@ struct LanesPhase {
 template <class T>
 class Lanes final : public Convolution<T> {
  public:
-  Lanes(const ConvRequest& request, VectorAxis vector_axis);
+  Lanes(const ConvRequest& request, VectorAxis vector_axis, bool in_ranges);
   size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
@@ -38,19 +39,23 @@ class Lanes final : public Convolution<T> {
   void run_row(const LanesTask& task, int64_t i, const LanesBuffers<T>& own) const;
   void run_task(const LanesTask& task, const T* in, T* out, const LanesBuffers<T>& own,
                 const Epilogue<T>& epilogue) const;
+  // Returns the elements of a row of each image.
+  int64_t result_rows() const { return in_ranges_ ? tiling_.images * g_.out_w * g_.out_c : 0; }
 
   const ConvGeometry g_;
   const LanesTiling tiling_;
   const int64_t in_c_, out_c_;  // channels of a group
+  const bool in_ranges_;
   std::vector<LanesPhase> phases_;
 };
 
 template <class T>
-Lanes<T>::Lanes(const ConvRequest& request, VectorAxis vector_axis)
+Lanes<T>::Lanes(const ConvRequest& request, VectorAxis vector_axis, bool in_ranges)
     : g_(request.shape, request.pass == ConvPass::input_grad),
       tiling_(g_, vector_axis, request.dtype),
       in_c_(g_.in_c / g_.shape.groups),
-      out_c_(g_.out_c / g_.shape.groups) {
+      out_c_(g_.out_c / g_.shape.groups),
+      in_ranges_(in_ranges) {
   int64_t filters = 0;
   for (int64_t i = 0; i < g_.phases; ++i) {
     phases_.push_back({g_.axis(true, i), g_.axis(false, i), filters});
@@ -65,6 +70,7 @@ LanesBuffers<T> Lanes<T>::lay_out(int threads, void* scratch) const {
   b.filters = layout.take<T>(g_.shape.weights());
   b.block = layout.take<T>(threads * tiling_.block_elements());
   b.row = layout.take<T>(threads * tiling_.output_row(g_));
+  b.result = layout.take<T>(threads * result_rows());
   b.size = layout.size();
   return b;
 }
@@ -127,15 +133,22 @@ void Lanes<T>::run_task(const LanesTask& task, const T* in, T* out, const LanesB
   const int64_t row = g_.out_w * g_.out_c;
   const int64_t first = task.first * g_.out_step_h;
   const int64_t last = std::min(task.last * g_.out_step_h, g_.out_h);
+  const int64_t image = g_.out_h * row, begin = (task.image * g_.out_h + first) * row;
   for (int64_t i = first; i < last; ++i) {
+    const int64_t at = begin + (i - first) * row;
     run_row(task, i, own);
-    store_outputs(g_, tiling_, task, i, i + 1, own.row, out);
+    if (!in_ranges_) {
+      store_outputs(g_, tiling_, task, 1, own.row, out + at, image);
+      continue;
+    }
+    store_outputs(g_, tiling_, task, 1, own.row, own.result, row);
+    for (int64_t k = 0; k < task.images; ++k)
+      epilogue.apply(epilogue.context, own.result + k * row, at + k * image, row);
   }
-  if (!epilogue.apply) return;
-  for (int64_t image = task.image; image < task.image + task.images; ++image) {
-    const int64_t begin = (image * g_.out_h + first) * row;
-    epilogue.apply(epilogue.context, out + begin, begin, (last - first) * row);
-  }
+  if (!epilogue.apply || in_ranges_) return;
+  for (int64_t k = 0; k < task.images; ++k)
+    epilogue.apply(epilogue.context, out + begin + k * image, begin + k * image,
+                   (last - first) * row);
 }
 
 template <class T>
@@ -147,7 +160,7 @@ void Lanes<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void
   pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
     LanesBuffers<T> own = all;
     own.block += thread * tiling_.block_elements();
-    own.row += thread * tiling_.output_row(g_);
+    own.row += thread * tiling_.output_row(g_), own.result += thread * result_rows();
     run_task(tiling_.task(g_, task), in, out, own, hooks.epilogue);
   });
 }
@@ -158,10 +171,10 @@ bool lanes_apply(const ConvRequest& request, const CpuSettings&) {
 }
 
 template <VectorAxis kLanes>
-std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvVariant) {
+std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvVariant form) {
   return request.pass == ConvPass::weight_grad
              ? make_lanes_weight_grad(request, kLanes)
-             : make_convolution<Lanes>(request.dtype, request, kLanes);
+             : make_convolution<Lanes>(request.dtype, request, kLanes, form.in_ranges);
 }
 
 }  // namespace

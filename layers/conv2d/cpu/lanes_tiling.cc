@@ -26,16 +26,16 @@ struct Transpose {
   int64_t elements, vector;
 };
 
-// Calls transpose(Transpose) for the rows [first, last) of a task's outputs.
+// Calls transpose(Transpose) for rows of a task's outputs, whose images are `image` elements apart.
 template <class F>
 void for_transposes(const ConvGeometry& g, const LanesTiling& t, const LanesTask& task,
-                    int64_t first, int64_t last, const F& transpose) {
-  const int64_t row = g.out_w * g.out_c, begin = (task.image * g.out_h + first) * row;
+                    int64_t rows, int64_t image, const F& transpose) {
+  const int64_t row = g.out_w * g.out_c;
   if (t.vector_axis == VectorAxis::batch)
-    return transpose(Transpose{begin, g.out_h * row, task.images, (last - first) * row, 0});
-  for (int64_t y = 0; y < last - first; ++y)
+    return transpose(Transpose{0, image, task.images, rows * row, 0});
+  for (int64_t y = 0; y < rows; ++y)
     for (int64_t i = 0; i < t.vectors; ++i)
-      transpose(Transpose{begin + y * row + i * t.lanes * g.out_c, g.out_c,
+      transpose(Transpose{y * row + i * t.lanes * g.out_c, g.out_c,
                           static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
                           (y * t.vectors + i) * g.out_c * t.lanes});
 }
@@ -108,8 +108,8 @@ void fill_block(const ConvGeometry& g, const LanesTiling& tiling, const LanesTas
 
 template <class T>
 void load_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
-                  int64_t first, int64_t last, const T* from, T* vectors) {
-  for_transposes(g, tiling, task, first, last, [&](const Transpose& t) {
+                  int64_t rows, const T* from, int64_t image, T* vectors) {
+  for_transposes(g, tiling, task, rows, image, [&](const Transpose& t) {
     lanes_kernels<T>().gather(from + t.at, t.stride, t.used, t.elements, vectors + t.vector,
                               tiling.lanes);
   });
@@ -117,8 +117,8 @@ void load_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesT
 
 template <class T>
 void store_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
-                   int64_t first, int64_t last, const T* vectors, T* to) {
-  for_transposes(g, tiling, task, first, last, [&](const Transpose& t) {
+                   int64_t rows, const T* vectors, T* to, int64_t image) {
+  for_transposes(g, tiling, task, rows, image, [&](const Transpose& t) {
     lanes_kernels<T>().scatter(vectors + t.vector, t.stride, t.used, t.elements, to + t.at);
   });
 }
@@ -227,7 +227,7 @@ std::optional<VectorAxis> choose(ConvPass pass, const ConvShape& s) {
 }  // namespace
 
 std::optional<VectorAxis> vector_axis_for(const ConvRequest& r) {
-  return visit_float(r.dtype, [&]<class T>(T) { return choose<T>(r.pass, r.shape); });
+  return visit_float(compute_type(r.dtype), [&]<class T>(T) { return choose<T>(r.pass, r.shape); });
 }
 
 bool forward_is_direct(const ConvRequest& r) {
@@ -238,9 +238,9 @@ bool forward_is_direct(const ConvRequest& r) {
   template void fill_block(const ConvGeometry&, const LanesTiling&, const LanesTask&, const T*,   \
                            T*);                                                                   \
   template void load_outputs(const ConvGeometry&, const LanesTiling&, const LanesTask&, int64_t,  \
-                             int64_t, const T*, T*);                                              \
+                             const T*, int64_t, T*);                                              \
   template void store_outputs(const ConvGeometry&, const LanesTiling&, const LanesTask&, int64_t, \
-                              int64_t, const T*, T*);
+                              const T*, T*, int64_t);
 TESSERA_LANES_TILING(float)
 TESSERA_LANES_TILING(double)
 

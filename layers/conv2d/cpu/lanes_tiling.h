@@ -45,12 +45,13 @@ template <class T>
 void fill_block(const ConvGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
                 const T* from, T* block);
 
-// Transposes rows [first, last) of a task's outputs from memory to vectors, or back.
+// Transposes `rows` rows of a task's outputs from memory to vectors, or back. In memory, those of
+// the first image are at `from` or `to`, those of the next one `image` elements further.
 template <class T>
 void load_outputs(const ConvGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
-                  int64_t first, int64_t last, const T* from, T* vectors);
+                  int64_t rows, const T* from, int64_t image, T* vectors);
 template <class T>
 void store_outputs(const ConvGeometry& geometry, const LanesTiling& tiling, const LanesTask& task,
-                   int64_t first, int64_t last, const T* vectors, T* to);
+                   int64_t rows, const T* vectors, T* to, int64_t image);
 
 }  // namespace tessera

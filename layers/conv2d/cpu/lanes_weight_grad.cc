@@ -137,7 +137,9 @@ void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, v
     std::memset(own.sum, 0, weights * tiling_.lanes * sizeof(T));
     for (int64_t first = task.first; first < task.last; first += dy_rows_) {
       const int64_t last = std::min(first + dy_rows_, task.last);
-      load_outputs(g_, tiling_, task, first, last, dy, own.dy);
+      const int64_t row = g_.out_w * g_.out_c;
+      load_outputs(g_, tiling_, task, last - first, dy + (task.image * g_.out_h + first) * row,
+                   g_.out_h * row, own.dy);
       add_rows(task, first, last, own);
     }
     kernels.reduce(own.sum, weights, all.partial + index * weights);

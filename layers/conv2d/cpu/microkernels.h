@@ -8,7 +8,10 @@ namespace tessera {
 
 template <class T>
 const GemmMicrokernelsOf<T>& microkernels() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return TESSERA_SELECT_BF16_MICROKERNELS(bf16_gemm_microkernels);
+  else
+    return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
 }
 
 template <class T>

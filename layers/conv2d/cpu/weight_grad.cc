@@ -17,11 +17,12 @@ static_assert(WeightGradTiling::kRowTile == kMicroPanelRows);
 
 template <class T>
 struct WeightGradBuffers {
-  T* partial;  // [run][weights]
-  T* x;        // per thread: a padded block, or a packed tile
-  T* made;     // per thread: a prologue's output for a block
-  T* dy;       // per thread: micro-panels of a block
-  int64_t x_stride, made_stride, dy_stride;
+  Computed<T>* partial;  // [run][weights]
+  T* x;                  // per thread: a padded block, or a packed tile
+  T* made;               // per thread: a prologue's output for a block
+  T* rows;               // per thread: a tile of x before its pixels are paired
+  T* dy;                 // per thread: micro-panels of a block
+  int64_t x_stride, made_stride, rows_stride, dy_stride;
   size_t size;
 };
 
@@ -31,19 +32,22 @@ WeightGradBuffers<T> lay_out(const WeightGradTiling& tiling, ConvVariant form, i
   ScratchLayout layout(scratch);
   WeightGradBuffers<T> b{};
   const int64_t slack = 3 * tiling.lanes;  // whole vectors may be read past the last pixel
-  if (!tiling.direct) b.x_stride = tiling.block_pixels * slack;
+  const int64_t pixels = round_up(tiling.block_pixels, kDepthStep<T>);
+  if (!tiling.direct) b.x_stride = pixels * slack;
+  if (kDepthStep < T >> 1 && !form.prologue) b.rows_stride = pixels * slack;
   if (tiling.padded)
     b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
   if (form.prologue)
     b.made_stride = tiling.block_pixels * std::min(tiling.row_columns, tiling.slice_tiles * slack);
   const int64_t filters = round_up(tiling.cut_filters, kMicroPanelRows);
-  if (tiling.pack_dy) b.dy_stride = tiling.block_pixels * filters;
-  for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.dy_stride})
-    *stride = round_up(*stride, 16);
+  if (tiling.pack_dy) b.dy_stride = pixels * filters;
+  for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.rows_stride, &b.dy_stride})
+    *stride = round_up(*stride, 64 / static_cast<int64_t>(sizeof(T)));
   if (tiling.runs > 1 || tiling.shape.depthwise())
-    b.partial = layout.take<T>(tiling.runs * tiling.shape.weights());
+    b.partial = layout.take<Computed<T>>(tiling.runs * tiling.shape.weights());
   b.x = layout.take<T>(b.x_stride * threads);
   b.made = layout.take<T>(b.made_stride * threads);
+  b.rows = layout.take<T>(b.rows_stride * threads);
   b.dy = layout.take<T>(b.dy_stride * threads);
   b.size = layout.size();
   return b;
@@ -73,6 +77,17 @@ void zero_points(T* to, int64_t stride, int64_t points, int64_t length) {
   for (int64_t p = 0; p < points; ++p) std::memset(to + p * stride, 0, length * sizeof(T));
 }
 
+// to[p * to_stride + j] = from[p * from_stride + j], j < length, without pairs.
+template <class T>
+void copy_rows(const T* from, int64_t from_stride, int64_t points, int64_t length, T* to,
+               int64_t to_stride) {
+  if constexpr (kDepthStep<T> == 1)
+    microkernels<T>().copy_points(from, from_stride, points, length, to, to_stride);
+  else
+    for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride)
+      std::memcpy(to, from, length * sizeof(T));
+}
+
 // Copies the columns of a tile for output pixels [first, last) of row y of an image, with zeros for
 // taps outside the image.
 template <class T>
@@ -94,9 +109,8 @@ void pack_row(const WeightGradTiling& tiling, const Tile& tile, int64_t group, c
     }
     zero_points(to, width, begin - first, length);
     if (begin < end)
-      microkernels<T>().copy_points(
-          image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
-          s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
+      copy_rows(image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
+                s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
     zero_points(to + (end - first) * width, width, last - end, length);
     to += length, column += length, left -= length;
   }
@@ -104,7 +118,7 @@ void pack_row(const WeightGradTiling& tiling, const Tile& tile, int64_t group, c
 }
 
 template <class T>
-void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* x,
+void pack_rows(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* x,
                int64_t first, int64_t count, T* to) {
   const ConvShape& s = tiling.shape;
   const int64_t width = tile.vectors * tiling.lanes;
@@ -115,6 +129,31 @@ void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, 
              column, column + length, to);
     to += length * width, pixel += length;
   }
+}
+
+// Packs a tile from consecutive pixels, `stride` apart.
+template <class T>
+void pack_points(const WeightGradTiling& tiling, const Tile& tile, const T* from, int64_t stride,
+                 int64_t pixels, T* to) {
+  constexpr int64_t K = kDepthStep<T>;
+  const int64_t width = tile.vectors * tiling.lanes * K, used = tile.columns * K;
+  microkernels<T>().copy_points(from, stride, pixels, tile.columns, to, width);
+  zero_points(to + used, width, ceil_div(pixels, K), width - used);
+}
+
+// Packs a tile of x; `rows` has space for one.
+template <class T>
+void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* x,
+               int64_t first, int64_t count, T* rows, T* to) {
+  const ConvShape& s = tiling.shape;
+  if constexpr (kDepthStep<T> == 1) return pack_rows(tiling, tile, group, x, first, count, to);
+  if (s.pointwise())
+    return pack_points(tiling, tile, x + first * s.c + group * (s.c / s.groups) + tile.column, s.c,
+                       count, to);
+  pack_rows(tiling, tile, group, x, first, count, rows);
+  Tile whole = tile;
+  whole.columns = tile.vectors * tiling.lanes;
+  pack_points(tiling, whole, rows, whole.columns, count, to);
 }
 
 // The pixels of a block: packed blocks are cut from the sequence of all pixels, direct blocks are
@@ -200,19 +239,10 @@ void make_block(const WeightGradTiling& tiling, const Block& b, const Columns& c
   }
 }
 
-template <class T>
-void pack_made(const WeightGradTiling& tiling, const Tile& tile, const Columns& columns,
-               int64_t pixels, const T* made, T* to) {
-  const int64_t width = tile.vectors * tiling.lanes;
-  microkernels<T>().copy_points(made + tile.column - columns.first, columns.count, pixels,
-                                tile.columns, to, width);
-  zero_points(to + tile.columns, width, pixels, width - tile.columns);
-}
-
 // The buffers of one thread.
 template <class T>
 struct ThreadBuffers {
-  T *x, *made, *dy;
+  T *x, *made, *rows, *dy;
 };
 
 // Makes the product prefetch the input of the next tile, if blocks are whole rows.
@@ -220,7 +250,7 @@ template <class T>
 void fetch_next(const WeightGradTiling& tiling, const Block& b, const WeightGradPart& part,
                 int64_t t, const T* x, OuterProduct<T>& product) {
   const ConvShape& s = tiling.shape;
-  if (tiling.block_pixels % tiling.out_w != 0) return;
+  if (tiling.pairs || tiling.block_pixels % tiling.out_w != 0) return;
   product.lines = b.pixels / tiling.out_w, product.points = tiling.out_w;
   product.b_line = tiling.out_w * product.b_point;
   const bool same = t + 1 < part.last_tile;
@@ -236,7 +266,8 @@ void fetch_next(const WeightGradTiling& tiling, const Block& b, const WeightGrad
 template <class T>
 void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradPart& part,
                const T* x, const Prologue<T>& prologue, const T* dy, bool accumulate,
-               const ThreadBuffers<T>& buffers, T* sum) {
+               const ThreadBuffers<T>& buffers, Computed<T>* sum) {
+  constexpr int64_t K = kDepthStep<T>;
   const ConvShape& s = tiling.shape;
   const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
   const int64_t first = part.group * (s.o / s.groups) + part.first_filter;
@@ -247,7 +278,8 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradP
   if (tiling.pack_dy) {
     microkernel.pack_micro_panels(product.a, s.o, b.pixels, part.filters, buffers.dy);
     product.a = buffers.dy;
-    product.a_point = kMicroPanelRows, product.a_panel = kMicroPanelRows * b.pixels;
+    product.a_point = kMicroPanelRows * K;
+    product.a_panel = product.a_point * ceil_div(b.pixels, K);
     product.a_ahead = 0;
   }
   product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
@@ -272,16 +304,20 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradP
       product.lines = b.rows, product.points = tiling.out_w;
     } else {
       if (prologue.read)
-        pack_made(tiling, tile, columns, b.pixels, buffers.made, buffers.x);
+        pack_points(tiling, tile, buffers.made + tile.column - columns.first, columns.count,
+                    b.pixels, buffers.x);
       else
-        pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, buffers.x);
-      product.b = buffers.x, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes;
-      product.lines = 1, product.points = b.pixels;
+        pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, buffers.rows, buffers.x);
+      product.b = buffers.x, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes * K;
+      product.lines = 1, product.points = ceil_div(b.pixels, K);
       if (s.h == 1 && s.kh * s.kw * s.stride_w == 1) {  // pointwise
         const int64_t next = (b.first_pixel + b.pixels) * s.c + tile.column;
         product.next_b = x + next;
-        if (prologue.second) product.next_b2 = prologue.second + next;
-        product.next_b_point = s.c;
+        if (K > 1)
+          product.next_b2 = product.next_b + s.c;  // the second pixel of a pair
+        else if (prologue.second)
+          product.next_b2 = prologue.second + next;
+        product.next_b_point = K * s.c;
       } else if (!prologue.read) {
         fetch_next(tiling, b, part, t, x, product);
       }
@@ -309,12 +345,12 @@ class WeightGrad final : public Convolution<T> {
   size_t scratch(int threads) const override {
     return lay_out<T>(tiling_, form_, threads, nullptr).size;
   }
-  void run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
+  void run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* dw, void* scratch,
            const ConvHooks<T>& hooks) const override;
 
  private:
   void run_part(const WeightGradPart& part, const WeightGradBuffers<T>& buffers, int thread,
-                const T* x, const Prologue<T>& prologue, const T* dy, T* dw) const;
+                const T* x, const Prologue<T>& prologue, const T* dy, Computed<T>* dw) const;
 
   const WeightGradTiling tiling_;
   const ConvVariant form_;
@@ -334,13 +370,13 @@ WeightGrad<T>::WeightGrad(const ConvShape& shape, ConvVariant form)
 template <class T>
 void WeightGrad<T>::run_part(const WeightGradPart& part, const WeightGradBuffers<T>& buffers,
                              int thread, const T* x, const Prologue<T>& prologue, const T* dy,
-                             T* dw) const {
+                             Computed<T>* dw) const {
   const WeightGradTiling& tiling = tiling_;
   const ConvShape& s = tiling.shape;
-  T* sum = buffers.partial ? buffers.partial + part.run * s.weights() : dw;
-  const ThreadBuffers<T> own{buffers.x + thread * buffers.x_stride,
-                             buffers.made + thread * buffers.made_stride,
-                             buffers.dy + thread * buffers.dy_stride};
+  Computed<T>* sum = buffers.partial ? buffers.partial + part.run * s.weights() : dw;
+  const ThreadBuffers<T> own{
+      buffers.x + thread * buffers.x_stride, buffers.made + thread * buffers.made_stride,
+      buffers.rows + thread * buffers.rows_stride, buffers.dy + thread * buffers.dy_stride};
   const int64_t begin = tiling.blocks * part.run / tiling.runs;
   const int64_t end = tiling.blocks * (part.run + 1) / tiling.runs;
   for (int64_t i = begin; i < end; ++i) {
@@ -349,20 +385,22 @@ void WeightGrad<T>::run_part(const WeightGradPart& part, const WeightGradBuffers
       add_block(tiling, b, part, x, prologue, dy, i > begin, own, sum);
       continue;
     }
-    int64_t row_length = 0;
-    const T* start = block_start(tiling, b, x, own.x, row_length);
-    depthwise<T>().outer({dy + b.first_pixel * s.c, start, s.stride_h * row_length,
-                          s.stride_w * s.c, b.rows, tiling.out_w, offsets_.data(), s.kh * s.kw, s.c,
-                          sum, i > begin});
+    if constexpr (kDepthStep<T> == 1) {
+      int64_t row_length = 0;
+      const T* start = block_start(tiling, b, x, own.x, row_length);
+      depthwise<T>().outer({dy + b.first_pixel * s.c, start, s.stride_h * row_length,
+                            s.stride_w * s.c, b.rows, tiling.out_w, offsets_.data(), s.kh * s.kw,
+                            s.c, sum, i > begin});
+    }
   }
 }
 
 template <class T>
-void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* dw, void* scratch,
+void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* dw, void* scratch,
                         const ConvHooks<T>& hooks) const {
   const ConvShape& s = tiling_.shape;
   if (tiling_.blocks == 0) {  // no pixels: nothing to sum
-    std::memset(dw, 0, s.weights() * sizeof(T));
+    std::memset(dw, 0, s.weights() * sizeof(*dw));
     return;
   }
   const WeightGradBuffers<T> buffers = lay_out<T>(tiling_, form_, pool.size(), scratch);
@@ -386,7 +424,13 @@ bool weight_grad_takes_prologue(const ConvRequest& request) {
   return !direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
 }
 
+bool weight_grad_takes_pairs(const ConvRequest& request) {
+  return !WeightGradTiling(request.shape, compute_type(request.dtype)).direct;
+}
+
 std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvVariant form) {
+  if (request.dtype == DType::bf16)
+    return std::make_unique<WeightGrad<bfloat16>>(request.shape, form);
   return make_convolution<WeightGrad>(request.dtype, request.shape, form);
 }
 

@@ -8,6 +8,8 @@ namespace tessera {
 // Returns true for 1x1 filters, if tiles of x are copied anyway. Each task applies the prologue to
 // its tiles' channels of each block of pixels.
 bool weight_grad_takes_prologue(const ConvRequest& request);
+// Returns true if tiles of x are copied anyway, which can then pair the pixels.
+bool weight_grad_takes_pairs(const ConvRequest& request);
 std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvVariant form);
 
 // Cuts the gradient into tasks, from the shape alone.
@@ -28,11 +30,12 @@ struct WeightGradTiling {
   static constexpr int64_t kRowTile = 8;  // filters of a micro-panel of dy
 
   ConvShape shape;
-  int64_t lanes;  // elements of a vector of 64 bytes
+  int64_t lanes;  // sums of a vector of 64 bytes
   int64_t out_h = 0, out_w = 0;
   bool direct = false;   // read x in place (or in its padded block) without packing tiles
   bool padded = false;   // direct: copy rows of x into a block with zeros around them
   bool pack_dy = false;  // pack dy into micro-panels of filters; else read it in place
+  bool pairs = false;    // pack pairs of pixels
   bool joined = false;   // direct, rows so short that all of a filter's rows are joined per pixel
   int64_t rows = 0, row_columns = 0;    // df's columns: kh rows of kw * c / groups, or all in one
   int64_t join_width = 0;               // distance of two pixels' joined rows

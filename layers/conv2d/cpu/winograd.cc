@@ -54,10 +54,10 @@ class WinogradConvolution final : public WinogradOrder {
  private:
   WinogradScratch lay_out(int threads, void* base) const override {
     return s_.lay_out(base, form_.packed ? 0 : 1, filter_position_, threads, threads,
-                      form_.prologue);
+                      form_.prologue, form_.in_ranges ? parts_ > 1 ? s_.blocks.count : threads : 0);
   }
   WinogradFetch next_input(int64_t index, const float* in) const;
-  void run_part(int64_t index, int64_t part, const float* in, float* out,
+  void run_part(int64_t index, int64_t part, const float* in, const WinogradResult& result,
                 const Prologue<float>& prologue, const WinogradScratch& own) const;
 
   const int64_t parts_;
@@ -70,8 +70,8 @@ WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) co
   return {in + rows.first * s_.in.w * s_.in.c, rows.count * s_.in.w * s_.in.c, 0, 1};
 }
 
-void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in, float* out,
-                                   const Prologue<float>& prologue,
+void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
+                                   const WinogradResult& result, const Prologue<float>& prologue,
                                    const WinogradScratch& own) const {
   const TileBlock block = s_.blocks.block(index);
   s_.read(block, in, prologue, own.window, own.in);
@@ -79,8 +79,7 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
   WinogradFetch read = next_input(index, in), write = {};
   if (s_.blocks.column_blocks == 1) {
     const PixelRows rows = s_.blocks.own_rows(block);
-    const int64_t row = s_.blocks.plane.w * s_.out_c;
-    write = {out + rows.first * row, rows.count * row, 0, 1};
+    write = {result.base + rows.first * result.row, rows.count * result.row, 0, 1};
   }
   const int64_t end =
       parts_ > 1 ? std::min(s_.columns, (part + 1) * s_.columns_per_block) : s_.columns;
@@ -91,7 +90,7 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
     p.read = read, p.write = write;
     winograd_kernels().product(p);
     read = write = {};
-    s_.write(block, j, std::min(count, s_.out_c - j), own.out, out);
+    s_.write(block, j, std::min(count, s_.out_c - j), own.out, result);
   }
 }
 
@@ -103,16 +102,25 @@ void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* fi
     all.filters = filters;
   else
     s_.transform_all(pool, filters, all.own_filters, filter_position_);
+  // Blocks in parts, of which several threads compute one, have a result each.
+  const auto result = [&](int64_t index, int thread) {
+    return form_.in_ranges
+               ? s_.result_of(s_.blocks.block(index),
+                              all.result + (parts_ > 1 ? index : thread) * s_.result_elements())
+               : s_.whole_result(out);
+  };
   pool.parallel_for_thread(parts_ * s_.blocks.count, [&](int64_t task, int thread) {
     WinogradScratch own = s_.of_thread(all, thread);
     own.in += thread * s_.positions * s_.in_position;
     const int64_t index = task % s_.blocks.count;
-    run_part(index, task / s_.blocks.count, in, out, hooks.prologue, own);
-    if (epilogue.apply && parts_ == 1) s_.finish(s_.blocks.block(index), out, epilogue);
+    const WinogradResult to = result(index, thread);
+    run_part(index, task / s_.blocks.count, in, to, hooks.prologue, own);
+    if (epilogue.apply && parts_ == 1) s_.finish(s_.blocks.block(index), to, epilogue);
   });
   if (epilogue.apply && parts_ > 1)  // whole pixels
-    pool.parallel_for(s_.blocks.count,
-                      [&](int64_t index) { s_.finish(s_.blocks.block(index), out, epilogue); });
+    pool.parallel_for(s_.blocks.count, [&](int64_t index) {
+      s_.finish(s_.blocks.block(index), result(index, 0), epilogue);
+    });
 }
 
 // Maximum bytes of transformed filters, measured with 32 MiB of L3 for two cores.
@@ -138,11 +146,11 @@ class WinogradByFilters final : public WinogradOrder {
   // Gives each thread its own filters; all threads share the tiles.
   WinogradScratch lay_out(int threads, void* base) const override {
     return s_.lay_out(base, form_.packed ? 0 : threads, filter_position_, 1, threads,
-                      form_.prologue);
+                      form_.prologue, form_.in_ranges ? 1 : 0);
   }
   void read(ThreadPool& pool, const TileBlock& block, const float* in,
             const Prologue<float>& prologue, const WinogradScratch& all) const;
-  void run_part(const TileBlock& block, int64_t part, const float* w, float* out,
+  void run_part(const TileBlock& block, int64_t part, const float* w, const WinogradResult& result,
                 const WinogradScratch& own) const;
 };
 
@@ -159,8 +167,8 @@ void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const flo
   });
 }
 
-void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w, float* out,
-                                 const WinogradScratch& own) const {
+void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w,
+                                 const WinogradResult& result, const WinogradScratch& own) const {
   const int64_t first = part * s_.columns_per_block,
                 count = std::min(s_.columns_per_block, s_.columns - first);
   for (int64_t j = 0; j < count && !form_.packed; j += s_.panel)
@@ -168,7 +176,7 @@ void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const flo
       s_.transform_filters(w, first + j, chunk, own.own_filters + j * s_.in.c, filter_position_);
   const float* filters = form_.packed ? w + first * s_.in.c : own.own_filters;
   winograd_kernels().product(s_.product(block, own.in, filters, filter_position_, count, own.out));
-  s_.write(block, first, std::min(count, s_.out_c - first), own.out, out);
+  s_.write(block, first, std::min(count, s_.out_c - first), own.out, result);
 }
 
 void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filters, float* out,
@@ -176,19 +184,21 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
   const WinogradScratch all = lay_out(pool.size(), scratch);
   for (int64_t index = 0; index < s_.blocks.count; ++index) {
     const TileBlock block = s_.blocks.block(index);
+    const WinogradResult result =
+        form_.in_ranges ? s_.result_of(block, all.result) : s_.whole_result(out);
     read(pool, block, in, hooks.prologue, all);
     pool.parallel_for_thread(ceil_div(s_.columns, s_.columns_per_block),
                              [&](int64_t part, int thread) {
                                WinogradScratch own = s_.of_thread(all, thread);
                                if (!form_.packed)
                                  own.own_filters += thread * s_.filter_positions * filter_position_;
-                               run_part(block, part, filters, out, own);
+                               run_part(block, part, filters, result, own);
                              });
     if (!hooks.epilogue.apply) continue;
     pool.parallel_for(block.images, [&](int64_t i) {  // whole pixels
       TileBlock image = block;
       image.image += i, image.images = 1;
-      s_.finish(image, out, hooks.epilogue);
+      s_.finish(image, result, hooks.epilogue);
     });
   }
 }
@@ -201,8 +211,10 @@ bool winograd_goes_by_filters(const ConvShape& s, int m) {
 
 template <int kTile>
 bool winograd_applies(const ConvRequest& r, const CpuSettings& settings) {
-  return r.dtype == DType::f32 && settings.winograd != Winograd::off &&
-         winograd_tile(r.pass, r.shape) == kTile;
+  if (compute_type(r.dtype) != DType::f32 || settings.winograd == Winograd::off) return false;
+  // With stride 2 it saves less than products of pairs do.
+  const bool pairs = r.dtype == DType::bf16 && r.shape.stride_h == 2;
+  return !pairs && winograd_tile(r.pass, r.shape) == kTile;
 }
 
 template <int kTile>

@@ -87,21 +87,42 @@ void WinogradSteps::clear_rest(int64_t count, float* to) const {
     std::fill(to + p * in_position + count * depth, to + p * in_position + end * depth, 0.0f);
 }
 
+WinogradResult WinogradSteps::whole_result(float* out) const {
+  const int64_t row = blocks.plane.w * out_c;
+  return {out, blocks.plane.h * row, row};
+}
+
+WinogradResult WinogradSteps::result_of(const TileBlock& b, float* own) const {
+  const int64_t m = blocks.plane.m;
+  const int64_t w = b.columns == blocks.plane.columns ? blocks.plane.w : b.columns * m;
+  const int64_t row = w * out_c, image = blocks.plane.h * row;
+  return {own - b.image * image - b.row * m * row - b.column * m * out_c, image, row};
+}
+
+int64_t WinogradSteps::result_elements() const {
+  const int64_t m = blocks.plane.m;
+  return blocks.images * std::min(blocks.plane.h, blocks.rows * m) *
+         std::min(blocks.plane.w, blocks.columns * m) * out_c;
+}
+
 void WinogradSteps::write(const TileBlock& block, int64_t first, int64_t count, const float* from,
-                          float* out) const {
+                          const WinogradResult& to) const {
   const int64_t h = blocks.plane.h, w = blocks.plane.w, m = blocks.plane.m;
   for (int64_t i = block.image; i < block.image + block.images; ++i)
     for_tiles_of_image(block, m, [&](int64_t y, int64_t x) {
-      transform.output({out + ((i * h + y) * w + x) * out_c + first, w * out_c, out_c,
+      transform.output({to.base + i * to.image + y * to.row + x * out_c + first, to.row, out_c,
                         inside(y, x, m, h, w), count, from, out_position});
       from += columns_per_block;
     });
 }
 
-void WinogradSteps::finish(const TileBlock& block, float* out,
+void WinogradSteps::finish(const TileBlock& block, const WinogradResult& result,
                            const Epilogue<float>& epilogue) const {
+  const int64_t h = blocks.plane.h, w = blocks.plane.w;
   blocks.for_ranges(block, [&](int64_t pixel, int64_t pixels) {
-    epilogue.apply(epilogue.context, out + pixel * out_c, pixel * out_c, pixels * out_c);
+    float* const rows = result.base + pixel / (h * w) * result.image + pixel / w % h * result.row +
+                        pixel % w * out_c;
+    epilogue.apply(epilogue.context, rows, pixel * out_c, pixels * out_c);
   });
 }
 
@@ -117,7 +138,8 @@ WinogradProduct WinogradSteps::product(const TileBlock& block, const float* a, c
 }
 
 WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filter_position,
-                                       int64_t tile_blocks, int threads, bool prologue) const {
+                                       int64_t tile_blocks, int threads, bool prologue,
+                                       int64_t results) const {
   ScratchLayout layout(base);
   WinogradScratch all{};
   all.own_filters = layout.take<float>(filters * filter_positions * filter_position);
@@ -125,6 +147,7 @@ WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filt
   all.in = layout.take<float>(tile_blocks * positions * in_position);
   all.out = layout.take<float>(threads * positions * out_position);
   all.window = layout.take<float>(prologue ? threads * blocks.window(in) : 0);
+  all.result = layout.take<float>(results * result_elements());
   all.size = layout.size();
   return all;
 }

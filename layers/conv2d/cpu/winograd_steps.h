@@ -15,7 +15,14 @@ struct WinogradScratch {
   const float* filters;
   float *in, *out;  // transformed tiles; `out` is per thread
   float* window;    // per thread: a prologue's output for the part of an image
+  float* result;    // of blocks, if the result is passed on in ranges
   size_t size;
+};
+
+// Pixel (y, x) of image i of a result is at base + i * image + y * row + x * channels.
+struct WinogradResult {
+  float* base;
+  int64_t image, row;
 };
 
 struct WinogradSteps {
@@ -42,20 +49,25 @@ struct WinogradSteps {
   // Zeroes the rows past the last tile. The product reads whole row tiles; its results for these
   // rows are unused.
   void clear_rest(int64_t tiles, float* to) const;
+  // Returns the result that begins at `out`, or that has only one block, at `own`.
+  WinogradResult whole_result(float* out) const;
+  WinogradResult result_of(const TileBlock& block, float* own) const;
+  int64_t result_elements() const;  // of a block
   // Transforms output channels [first, first + count) of a block back.
   void write(const TileBlock& block, int64_t first, int64_t count, const float* from,
-             float* out) const;
+             const WinogradResult& to) const;
   // Applies the epilogue to a block.
-  void finish(const TileBlock& block, float* out, const Epilogue<float>& epilogue) const;
+  void finish(const TileBlock& block, const WinogradResult& result,
+              const Epilogue<float>& epilogue) const;
   // Returns the product of a block with the filters of `count` output channels, which begin at u.
   WinogradProduct product(const TileBlock& block, const float* in, const float* u,
                           int64_t u_position, int64_t count, float* out) const;
 
   // Lays out scratch at `base` with `filters` sets of filters, `filter_position` elements for each
-  // position, and `tile_blocks` blocks of tiles. of_thread() returns a thread's part, except for
-  // filters and `in`.
+  // position, `tile_blocks` blocks of tiles and `results` blocks of the result. of_thread() returns
+  // a thread's part, except for filters, `in` and `result`.
   WinogradScratch lay_out(void* base, int64_t filters, int64_t filter_position, int64_t tile_blocks,
-                          int threads, bool prologue) const;
+                          int threads, bool prologue, int64_t results) const;
   WinogradScratch of_thread(const WinogradScratch& all, int thread) const;
 
   const bool backward;

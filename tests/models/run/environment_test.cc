@@ -43,6 +43,7 @@ TEST(Environment, NamesWhatChangesBits) {
                                      kernels))["instruction_set"];
   };
   EXPECT_EQ(isa("avx2", "native"), isa("avx512", "native"));
+  EXPECT_EQ(isa("avx2", "native"), isa("avx512_bf16", "native"));
   EXPECT_NE(isa("avx2", "eigen"), isa("avx512", "eigen"));
   EXPECT_NE(isa("baseline", "eigen"), isa("avx512", "native"));
   EXPECT_NE(changes("damaged").find("no readable env.json"), std::string::npos);

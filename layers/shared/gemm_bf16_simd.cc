@@ -1,0 +1,116 @@
+// Products of bfloat16, summed in float32: the same bits with VDPBF16PS and without.
+#include "tessera/layers/shared/gemm_tiles_simd.h"
+#include "tessera/layers/shared/transpose_simd.h"
+
+namespace tessera {
+namespace {
+
+// Denormal numbers count as 0, as VDPBF16PS has it, while an object exists.
+class FlushDenormals {
+ public:
+  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_FLUSH_ZERO_ON | kInputs); }
+  ~FlushDenormals() { _mm_setcsr(before_); }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  static constexpr unsigned kInputs = 0x40;  // of operands, not only of results
+  const unsigned before_;
+};
+
+// Not inlined, so that no operation moves out of the scope of FlushDenormals.
+__attribute__((noinline)) void gather_flushed(const ImplicitGemmProduct<bfloat16>& p) { gather(p); }
+__attribute__((noinline)) void outer_flushed(const OuterProduct<bfloat16>& p) { outer(p); }
+
+void gather_pairs(const ImplicitGemmProduct<bfloat16>& p) {
+  const FlushDenormals flush;
+  gather_flushed(p);
+}
+
+void outer_pairs(const OuterProduct<bfloat16>& p) {
+  const FlushDenormals flush;
+  outer_flushed(p);
+}
+
+// to[2 i] = a[i], to[2 i + 1] = b[i]; zero if b is null.
+inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bfloat16* to) {
+  int64_t i = 0;
+#if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
+  for (; i + 16 <= count; i += 16) {
+    const auto wide = [&](const bfloat16* x) {
+      return _mm512_maskz_cvtepu16_epi32(
+          0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i)));
+    };
+    __m512i pairs = wide(a);
+    if (b != nullptr) pairs = _mm512_or_si512(pairs, _mm512_maskz_slli_epi32(0xffff, wide(b), 16));
+    _mm512_storeu_si512(to + 2 * i, pairs);
+  }
+#endif
+  for (; i + 8 <= count; i += 8) {
+    const auto wide = [&](const bfloat16* x) {
+      return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)));
+    };
+    __m256i pairs = wide(a);
+    if (b != nullptr) pairs = _mm256_or_si256(pairs, _mm256_slli_epi32(wide(b), 16));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i), pairs);
+  }
+  for (; i < count; ++i) to[2 * i] = a[i], to[2 * i + 1] = b != nullptr ? b[i] : bfloat16{};
+}
+
+void copy_points(const bfloat16* from, int64_t from_stride, int64_t points, int64_t length,
+                 bfloat16* to, int64_t to_stride) {
+  for (int64_t p = 0; p < points; p += 2, from += 2 * from_stride, to += to_stride)
+    interleave(from, p + 1 < points ? from + from_stride : nullptr, length, to);
+}
+
+void pack_micro_panels(const bfloat16* from, int64_t stride, int64_t points, int64_t count,
+                       bfloat16* to) {
+  constexpr int64_t kRows = kMicroPanelRows;
+  const int64_t panel = (points + 1) / 2 * 2 * kRows;
+  for (int64_t p = 0; p < points; p += 2, from += 2 * stride, to += 2 * kRows) {
+    const bfloat16* next = p + 1 < points ? from + stride : nullptr;
+    for (int64_t i = 0; i < count; i += kRows) {
+      const int64_t rows = count - i < kRows ? count - i : kRows;
+      bfloat16* pairs = to + i / kRows * panel;
+      interleave(from + i, next != nullptr ? next + i : nullptr, rows, pairs);
+      for (int64_t r = 2 * rows; r < 2 * kRows; ++r) pairs[r] = bfloat16{};
+    }
+  }
+}
+
+// Transposes pairs, each as 32 bits.
+void pack_transposed(const bfloat16* from, int64_t stride, int64_t points, int64_t count,
+                     int64_t width, bfloat16* to) {
+  constexpr int64_t kSide = 8;
+  const int64_t pairs = points / 2, whole = pairs / kSide * kSide, lines = count / kSide * kSide;
+  for (int64_t p = 0; p < whole; p += kSide)
+    for (int64_t j = 0; j < lines; j += kSide) {
+      __m256 a[kSide];
+      for (int64_t i = 0; i < kSide; ++i)
+        a[i] = _mm256_castsi256_ps(
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + (j + i) * stride + 2 * p)));
+      transpose(a);
+      for (int64_t i = 0; i < kSide; ++i)
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + ((p + i) * width + j) * 2),
+                            _mm256_castps_si256(a[i]));
+    }
+  for (int64_t p = 0; 2 * p < points; ++p)
+    for (int64_t j = p < whole ? lines : 0; j < width; ++j)
+      for (int64_t e = 0; e < 2; ++e)
+        to[(p * width + j) * 2 + e] =
+            j < count && 2 * p + e < points ? from[j * stride + 2 * p + e] : bfloat16{};
+}
+
+}  // namespace
+
+namespace TESSERA_ISA {
+extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
+    .lanes = Vector<float>::kLanes,
+    .gather = gather_pairs,
+    .outer = outer_pairs,
+    .pack_micro_panels = pack_micro_panels,
+    .pack_transposed = pack_transposed,
+    .copy_points = copy_points};
+}
+
+}  // namespace tessera

@@ -1,0 +1,296 @@
+// The tiles of matrix products, of float, double and bfloat16. For *_simd.cc files compiled for
+// AVX2 or more.
+#pragma once
+
+#include "tessera/layers/shared/gemm_simd.h"
+#include "tessera/layers/shared/vector_simd.h"
+
+namespace tessera {
+namespace {
+
+// The factors of a step of kDepthStep<T> products along the summed index, in each lane.
+template <class T>
+struct Factors {
+  using V = Vector<T>;
+  using Register = typename V::Register;
+  static Register load(const T* b) { return V::load(b); }
+  static Register fill(const T* a) { return V::fill(a); }
+  static Register add(Register a, Register b, Register sum) { return V::fma(a, b, sum); }
+};
+
+// Pairs, of which the second is multiplied first, rounding after each. VDPBF16PS does the same.
+template <>
+struct Factors<bfloat16> {
+  using V = Vector<float>;
+#if defined(__AVX512BF16__)
+  using Register = __m512i;
+  static Register load(const bfloat16* b) { return _mm512_loadu_si512(b); }
+  static Register fill(uint32_t pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
+  static V::Register add(Register a, Register b, V::Register sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+#else
+  struct Register {
+    V::Register first, second;
+  };
+#if defined(__AVX512F__)
+  static Register split(__m512i pairs) {
+    return {_mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, pairs, 16)),
+            _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)))};
+  }
+  static Register load(const bfloat16* b) { return split(_mm512_loadu_si512(b)); }
+  static Register fill(uint32_t pair) { return split(_mm512_set1_epi32(static_cast<int>(pair))); }
+#else
+  static Register split(__m256i pairs) {
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
+            _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)))};
+  }
+  static Register load(const bfloat16* b) {
+    return split(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)));
+  }
+  static Register fill(uint32_t pair) { return split(_mm256_set1_epi32(static_cast<int>(pair))); }
+#endif
+  static V::Register add(const Register& a, const Register& b, V::Register sum) {
+    return V::fma(a.first, b.first, V::fma(a.second, b.second, sum));
+  }
+#endif
+  static Register fill(const bfloat16* a) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, a, sizeof(pair));
+    return fill(pair);
+  }
+  // The last element of an odd number.
+  static Register fill_half(const bfloat16* a) { return fill(uint32_t{a->bits}); }
+};
+
+// Rows of a gather tile. Two vectors by six rows fill 16 registers, by four rows if pairs of 16
+// bits are multiplied one after the other. Eight rows hide the latency and leave enough general
+// registers for the row pointers, given 32 registers or only one vector. Rows of an outer tile
+// divide kMicroPanelRows.
+#if defined(__AVX512F__)
+template <class T, int N>
+constexpr int kGatherRows = 8;
+constexpr int kOuterRows = 8;
+#else
+template <class T, int N>
+constexpr int kGatherRows = N == 1 ? 8
+                            : kDepthStep<T> > 1 ? 4
+                                                : 6;
+constexpr int kOuterRows = 4;
+#endif
+
+// Whether registers suffice for three vectors of columns in an outer tile. Pairs that are split
+// take two for each.
+template <class T>
+constexpr bool kWideOuterTiles = sizeof(typename Factors<T>::Register) ==
+                                 sizeof(typename Vector<Computed<T>>::Register);
+
+// A tile of sums, passed as a whole so that it stays in registers.
+template <class T, int R, int N>
+struct Tile {
+  typename Vector<T>::Register sum[R][N];
+};
+
+template <class T, int R, int N>
+inline __attribute__((always_inline)) void clear(Tile<T, R, N>& tile) {
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) tile.sum[r][v] = Vector<T>::zero();
+}
+
+// Adds one step of the summed index: in row r fill(r) times the vectors at b.
+template <class T, int R, int N, class Fill>
+inline __attribute__((always_inline)) void add_products(Tile<Computed<T>, R, N>& tile, const T* b,
+                                                        const Fill& fill) {
+  using F = Factors<T>;
+  constexpr int kElements = Vector<Computed<T>>::kLanes * kDepthStep<T>;
+  typename F::Register bv[N];
+  TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) bv[v] = F::load(b + v * kElements);
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const auto av = fill(r);
+    TESSERA_UNROLL
+    for (int v = 0; v < N; ++v) tile.sum[r][v] = F::add(av, bv[v], tile.sum[r][v]);
+  }
+}
+
+// Adds the first rows of a tile to C or stores them; the last vector may extend beyond C.
+template <class T, int R, int N>
+inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* const* c, int rows,
+                                                  int64_t columns, bool accumulate) {
+  using V = Vector<T>;
+  const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    if (r >= rows) continue;
+    TESSERA_UNROLL
+    for (int v = 0; v < N; ++v) {
+      T* to = c[r] + v * V::kLanes;
+      if (v < N - 1 || last == V::kLanes) {
+        V::store(to, accumulate ? V::load(to) + tile.sum[r][v] : tile.sum[r][v]);
+      } else {
+        V::store_first(to, accumulate ? V::load_first(to, last) + tile.sum[r][v] : tile.sum[r][v],
+                       last);
+      }
+    }
+  }
+}
+
+// kFetch: prefetches the next product's B. kAhead: prefetches the following rows of A, which exist.
+template <class T, int R, int N, bool kFetch, bool kAhead = false>
+inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
+  using S = Computed<T>;
+  using V = Vector<S>;
+  using F = Factors<T>;
+  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
+  const T* a[R];
+  S* c[R];
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) {  // missing rows repeat the last, unstored
+    int64_t row = first + (r < rows ? r : rows - 1);
+    a[r] = p.a + p.a_rows[row];
+    c[r] = p.c + p.c_rows[row];
+    __builtin_prefetch(c[r], 1);
+    if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
+  }
+  Tile<S, R, N> tile;
+  clear(tile);
+  constexpr int kAheadRows = R <= 4 ? 4 : 8;  // a power of 2: masking l selects a row
+  const T* ahead[kAheadRows];
+  if constexpr (kAhead)
+    for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
+  const T *b = p.b, *next = p.next;
+  const int64_t b_stride = p.b_stride;
+  for (int64_t s = 0; s < p.segment_count; ++s) {
+    const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
+    for (int64_t l = begin; l < end; l += kDepthStep<T>) {
+      if constexpr (kDepthStep < T >> 1) {
+        if (l + 1 == end) {
+          add_products<T>(tile, b, [&](int r) { return F::fill_half(a[r] + l); });
+          next += b_stride, b += b_stride;
+          break;
+        }
+      }
+      if constexpr (kFetch) {
+        constexpr int kLine = 64 / sizeof(T);
+        for (int e = 0; e < N * V::kLanes * kDepthStep<T>; e += kLine)
+          __builtin_prefetch(next + e, 0, 2);
+        next += b_stride;
+      }
+      if constexpr (kAhead) {  // prefetches each row while l passes a line
+        constexpr int64_t kLine = 64 / sizeof(T);
+        static_assert(R <= kAheadRows && kAheadRows * kDepthStep<T> <= kLine);
+        __builtin_prefetch(ahead[l / kDepthStep<T> % kAheadRows] + l / kLine * kLine);
+      }
+      add_products<T>(tile, b, [&](int r) { return F::fill(a[r] + l); });
+      b += b_stride;
+    }
+  }
+  finish(tile, c, rows, p.columns, p.accumulate);
+}
+
+template <class T, int N>
+void gather_vectors(const ImplicitGemmProduct<T>& p) {
+  constexpr int R = kGatherRows<T, N>;
+  int64_t row = 0;
+  if (p.next && p.rows >= R) gather_tile<T, R, N, true>(p, row), row += R;
+  if (p.fetch_rows)
+    for (; p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, false, true>(p, row);
+  for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N, false>(p, row);
+  if (p.rows - row > 1) gather_tile<T, R / 2, N, false>(p, row);
+  if (p.rows - row == 1) gather_tile<T, 1, N, false>(p, row);
+}
+
+template <class T>
+void gather(const ImplicitGemmProduct<T>& p) {
+  if (p.vectors == 1) return gather_vectors<T, 1>(p);
+  gather_vectors<T, 2>(p);
+}
+
+// Computes N registers of columns from `column` on. kFetch: prefetches a line of A, and from `next`
+// a line of each point of B, unless null.
+template <class T, int N, bool kFetch>
+inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, const T* ahead,
+                       const T* next) {
+  using S = Computed<T>;
+  using V = Vector<S>;
+  using F = Factors<T>;
+  constexpr int R = kOuterRows, K = kDepthStep<T>;
+  Tile<S, R, N> tile;
+  clear(tile);
+  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
+  S* c[R];
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    c[r] = p.c + (first + r) * p.c_stride + column;
+    __builtin_prefetch(c[r], 1);
+    if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
+  }
+  const T* a = p.a + first / kMicroPanelRows * p.a_panel + first % kMicroPanelRows * K;
+  const int64_t a_point = p.a_point, b_point = p.b_point;
+  const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
+  const int64_t next_line = next ? p.next_b_line - p.points * next_point : 0;
+  for (int64_t line = 0; line < p.lines; ++line) {
+    const T* b = p.b + line * p.b_line + column * K;
+    for (int64_t l = p.points; l > 0; --l) {
+      add_products<T>(tile, b, [&](int r) { return F::fill(a + r * K); });
+      if constexpr (kFetch) {
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(next, 0, 2);
+        ahead += ahead_point, next += next_point;
+      }
+      a += a_point;
+      b += b_point;
+    }
+    if constexpr (kFetch) next += next_line;
+  }
+  const int64_t columns = p.columns - column, width = N * V::kLanes;
+  finish(tile, c, rows, columns < width ? columns : width, p.accumulate);
+}
+
+// Computes up to N registers of columns: those that p.columns reaches.
+template <class T, int N, bool kFetch>
+inline void outer_tile_within(const OuterProduct<T>& p, int64_t first, int64_t column,
+                              const T* ahead, const T* next) {
+  using S = Computed<T>;
+  if constexpr (N > 1 && (Vector<S>::kLanes < kWideLanes<S> || !kWideOuterTiles<T>))
+    if (p.columns - column <= (N - 1) * Vector<S>::kLanes)
+      return outer_tile_within<T, N - 1, kFetch>(p, first, column, ahead, next);
+  outer_tile<T, N, kFetch>(p, first, column, ahead, next);
+}
+
+// Computes all columns, N registers at once.
+template <class T, int N>
+void outer_registers(const OuterProduct<T>& p) {
+  using S = Computed<T>;
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t width = (p.vectors * kWideLanes<S> + kLine - 1) / kLine * kLine;
+  for (int64_t row = 0; row < p.rows; row += kOuterRows) {
+    // A cache line has one or more row tiles of A; each fetches one line of B's points.
+    const bool first = p.a_ahead && row % kLine == 0;
+    const T* ahead = first ? p.a + row / kMicroPanelRows * p.a_panel + p.a_ahead : nullptr;
+    const int64_t line = row / kOuterRows * kLine;
+    const T* next = nullptr;
+    if (p.next_b && line < width) next = p.next_b + line;
+    if (p.next_b2 && line >= width && line < 2 * width) next = p.next_b2 + line - width;
+    for (int64_t column = 0; column < p.columns; column += N * Vector<S>::kLanes) {
+      if (column == 0 && (ahead || next)) {
+        outer_tile_within<T, N, true>(p, row, column, ahead, next);
+      } else {
+        outer_tile_within<T, N, false>(p, row, column, nullptr, nullptr);
+      }
+    }
+  }
+}
+
+template <class T>
+void outer(const OuterProduct<T>& p) {
+  if (p.vectors == 3 && kWideOuterTiles<T>) return outer_registers<T, 3>(p);
+  using S = Computed<T>;
+  if (p.vectors > 1 || Vector<S>::kLanes < kWideLanes<S>) return outer_registers<T, 2>(p);
+  outer_registers<T, 1>(p);
+}
+
+}  // namespace
+}  // namespace tessera

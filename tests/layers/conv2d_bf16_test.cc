@@ -1,0 +1,121 @@
+// Direct convolutions of bfloat16, which multiply pairs, and how they are chosen.
+#include <bit>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tessera/layers/conv2d/cpu/microkernels.h"
+#include "tessera/runtime/simd/isa.h"
+#include "tessera/tests/engine/same_bits.h"
+#include "tessera/tests/layers/conv2d_runs.h"
+
+namespace tessera {
+namespace {
+
+class Conv2dPairs : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  }
+};
+
+TEST_F(Conv2dPairs, AgreeWithTheDefinition) {
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(c.why);
+    if (!c.shape.depthwise()) compare<bfloat16>("direct", c, 3e-6);
+  }
+  RandomShapes draw;
+  for (int i = 0; i < 150; ++i) {
+    SCOPED_TRACE(i);
+    if (const Case c{"", draw()}; !c.shape.depthwise()) compare<bfloat16>("direct", c, 1e-5);
+  }
+}
+
+TEST_F(Conv2dPairs, SameBitsForAnyNumberOfThreads) {
+  for (const Case& c : all_cases()) {
+    if (c.shape.depthwise()) continue;
+    const Results<bfloat16> one = run<bfloat16>("direct", c.shape, 1);
+    const Results<bfloat16> many = run<bfloat16>("direct", c.shape, 3);
+    EXPECT_TRUE(one.y == many.y && one.dx == many.dx) << c.why;
+    if (takes<bfloat16>("direct", ConvPass::weight_grad, c.shape)) {
+      EXPECT_EQ(one.dw, many.dw) << c.why;
+    }
+  }
+}
+
+// A stride of 2 and 1x1 filters are multiplied in pairs; Winograd's products, few channels and
+// depthwise filters in float32.
+TEST_F(Conv2dPairs, AreTakenWhereTheySaveMost) {
+  const auto taken = [](const ConvShape& s) {
+    std::vector<DType> types;
+    for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
+      const ConvRequest request{pass, s, DType::bf16};
+      types.push_back(conv_algorithms(request, {}).front()->as_taken(request).dtype);
+    }
+    return types;
+  };
+  const std::vector<DType> pairs(3, DType::bf16), floats(3, DType::f32);
+  for (const ConvShape& s : {square(16, 56, 64, 256, 1, 1, 0), square(16, 56, 256, 512, 1, 2, 0),
+                             square(16, 28, 128, 128, 3, 2, 1), square(16, 14, 64, 96, 3, 1, 1, 2)})
+    EXPECT_EQ(taken(s), pairs) << s.c << " channels";
+  for (const ConvShape& s : {square(128, 32, 64, 64, 3, 1, 1), square(64, 28, 1, 6, 5, 1, 2),
+                             square(16, 28, 64, 64, 3, 1, 1, 1, 64)})
+    EXPECT_EQ(taken(s), floats) << s.c << " channels";
+}
+
+class Bf16InstructionSets : public SameBits {};
+
+TEST_F(Bf16InstructionSets, ConvolutionsGiveTheSameBits) {
+  RandomShapes draw;
+  std::vector<Case> cases = all_cases();
+  for (int i = 0; i < 200; ++i) cases.push_back({"random", draw()});
+  for (const Case& c : cases) {
+    if (c.shape.depthwise()) continue;
+    const Results<bfloat16> r = run<bfloat16>("direct", c.shape, 2);
+    record(std::string(c.why) + " y", r.y), record("dx", r.dx);
+    if (takes<bfloat16>("direct", ConvPass::weight_grad, c.shape)) record("dw", r.dw);
+  }
+}
+
+// Any finite operands, denormal ones and sums that overflow or become denormal among them.
+TEST_F(Bf16InstructionSets, ProductsOfAnyNumbersGiveTheSameBits) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  if constexpr (kNativeKernels) {
+    constexpr int64_t kRows = 13, kColumns = 32, kDepth = 41;
+    uint32_t state = 7;
+    const auto draw = [&] { return (state = state * 1664525u + 1013904223u) >> 8; };
+    for (int round = 0; round < 200; ++round) {
+      const uint32_t spread = round % 4 == 0 ? 255 : 40;
+      std::vector<bfloat16> a(kRows * kDepth), b(kDepth * kColumns);
+      for (std::vector<bfloat16>* all : {&a, &b})
+        for (bfloat16& x : *all) {
+          const uint32_t exponent = (draw() % spread + (round % 4 == 1 ? 0 : 50)) % 255;
+          x.bits = static_cast<uint16_t>(draw() % 2 << 15 | exponent << 7 | draw() % 128);
+        }
+      const GemmMicrokernelsOf<bfloat16>& kernels = microkernels<bfloat16>();
+      const int64_t width = 2 * kernels.lanes;
+      std::vector<bfloat16> packed((kDepth + 1) * kColumns);
+      std::vector<float> c(kRows * kColumns, 0x1p-126f);
+      std::vector<int64_t> a_rows, c_rows;
+      for (int64_t i = 0; i < kRows; ++i)
+        a_rows.push_back(i * kDepth), c_rows.push_back(i * kColumns);
+      const Segment all{0, kDepth};
+      for (int64_t j = 0; j < kColumns; j += width) {
+        kernels.copy_points(b.data() + j, kColumns, kDepth, width, packed.data(), 2 * width);
+        ImplicitGemmProduct<bfloat16> p{};
+        p.a = a.data(), p.a_rows = a_rows.data(), p.rows = kRows;
+        p.segments = &all, p.segment_count = 1;
+        p.b = packed.data(), p.b_stride = 2 * width, p.vectors = 2, p.columns = width;
+        p.c = c.data() + j, p.c_rows = c_rows.data(), p.accumulate = true;
+        kernels.gather(p);
+      }
+      for (float& x : c)
+        if (x != x) x = 0;  // the bits of NaN may differ
+      record(std::to_string(round), c);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
