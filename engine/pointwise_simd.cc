@@ -261,6 +261,21 @@ constexpr auto kPrecompiledCode =
 using Halves = __attribute__((vector_size(kVectorBytes / 2))) uint16_t;
 using Words = BitsOf<Register>;
 
+#if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
+Register from_halves(Halves h, const bfloat16*) {
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, __builtin_bit_cast(__m256i, h));
+  return __builtin_bit_cast(Register, _mm512_maskz_slli_epi32(0xffff, wide, 16));
+}
+Halves to_halves(Register x, const bfloat16*) {
+  const Words u = __builtin_bit_cast(Words, x);
+  const auto near = __builtin_bit_cast(__m512i, u + 0x7fffu + (u >> 16 & 1u));
+  const auto quiet = __builtin_bit_cast(__m512i, u | 0x400000u);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i all = _mm512_mask_mov_epi32(near, nan, quiet);
+  return __builtin_bit_cast(
+      Halves, _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, all, 16)));
+}
+#else
 Register from_halves(Halves h, const bfloat16*) {
   return __builtin_bit_cast(Register, __builtin_convertvector(h, Words) << 16);
 }
@@ -269,6 +284,7 @@ Halves to_halves(Register x, const bfloat16*) {
   const Words rounded = __builtin_bit_cast(Words, bfloat16_of(x)) | nan;
   return __builtin_convertvector(rounded >> 16, Halves);
 }
+#endif
 Register from_halves(Halves h, const float16*) {
   const Words u = __builtin_convertvector(h, Words), size = u & 0x7fffu;
   // The exponent moves from a bias of 15 to one of 127 in a multiplication, which is exact.
@@ -304,11 +320,13 @@ void from_half(const H* x, int64_t n, float* y) {
 template <class H>
 void to_half(const float* x, int64_t n, H* y) {
   int64_t i = 0;
-  for (; i < n; i += kLanes) {
-    const int64_t count = n - i < kLanes ? n - i : kLanes;
-    const Halves h = to_halves(count == kLanes ? load(x + i) : load_first(x + i, count), y);
-    __builtin_memcpy(&y[i].bits, &h, static_cast<size_t>(count) * sizeof(H));
+  for (; i + kLanes <= n; i += kLanes) {
+    const Halves h = to_halves(load(x + i), y);
+    __builtin_memcpy(&y[i].bits, &h, sizeof h);
   }
+  if (i == n) return;
+  const Halves h = to_halves(load_first(x + i, n - i), y);
+  __builtin_memcpy(&y[i].bits, &h, static_cast<size_t>(n - i) * sizeof(H));
 }
 
 template <ScalarOp kOp>

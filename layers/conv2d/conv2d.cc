@@ -265,7 +265,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     if (params.pass != ConvPass::forward || params.packed || !in[0].device.is_cpu())
       return std::nullopt;
     const ConvAlgorithm& algorithm = *applying(in, target)[0];
-    const ConvRequest asked = algorithm.as_taken(request(in));
+    ConvRequest asked = algorithm.as_taken(request(in));
+    if (!algorithm.packs_filters(asked)) asked.dtype = compute_type(asked.dtype);
     if (!algorithm.packs_filters(asked)) return std::nullopt;
     ConvOpParams packed = params;
     packed.packed = {in[1].shape, &algorithm};

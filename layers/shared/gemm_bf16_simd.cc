@@ -32,7 +32,7 @@ void outer_pairs(const OuterProduct<bfloat16>& p) {
   outer_flushed(p);
 }
 
-// to[2 i] = a[i], to[2 i + 1] = b[i]; zero if b is null.
+// to[2 i] = a[i], to[2 i + 1] = b[i]; zeros for null.
 inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bfloat16* to) {
   int64_t i = 0;
 #if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
@@ -41,7 +41,7 @@ inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bflo
       return _mm512_maskz_cvtepu16_epi32(
           0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i)));
     };
-    __m512i pairs = wide(a);
+    __m512i pairs = a != nullptr ? wide(a) : _mm512_setzero_si512();
     if (b != nullptr) pairs = _mm512_or_si512(pairs, _mm512_maskz_slli_epi32(0xffff, wide(b), 16));
     _mm512_storeu_si512(to + 2 * i, pairs);
   }
@@ -50,11 +50,19 @@ inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bflo
     const auto wide = [&](const bfloat16* x) {
       return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)));
     };
-    __m256i pairs = wide(a);
+    __m256i pairs = a != nullptr ? wide(a) : _mm256_setzero_si256();
     if (b != nullptr) pairs = _mm256_or_si256(pairs, _mm256_slli_epi32(wide(b), 16));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i), pairs);
   }
-  for (; i < count; ++i) to[2 * i] = a[i], to[2 * i + 1] = b != nullptr ? b[i] : bfloat16{};
+  const bfloat16 zero{};
+  for (; i < count; ++i)
+    to[2 * i] = a != nullptr ? a[i] : zero, to[2 * i + 1] = b != nullptr ? b[i] : zero;
+}
+
+void copy_scattered(const bfloat16* const* from, int64_t points, int64_t length, bfloat16* to,
+                    int64_t to_stride) {
+  for (int64_t p = 0; p < points; p += 2, to += to_stride)
+    interleave(from[p], p + 1 < points ? from[p + 1] : nullptr, length, to);
 }
 
 void copy_points(const bfloat16* from, int64_t from_stride, int64_t points, int64_t length,
@@ -110,7 +118,8 @@ extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
     .outer = outer_pairs,
     .pack_micro_panels = pack_micro_panels,
     .pack_transposed = pack_transposed,
-    .copy_points = copy_points};
+    .copy_points = copy_points,
+    .copy_scattered = copy_scattered};
 }
 
 }  // namespace tessera

@@ -98,6 +98,10 @@ struct GemmMicrokernelsOf {
   // to[p / k * to_stride + j * k + p % k] = from[p * from_stride + j], j < length
   void (*copy_points)(const T* from, int64_t from_stride, int64_t points, int64_t length, T* to,
                       int64_t to_stride);
+  // to[p / k * to_stride + j * k + p % k] = from[p][j], j < length, or 0 if from[p] is null. Only
+  // for pairs.
+  void (*copy_scattered)(const T* const* from, int64_t points, int64_t length, T* to,
+                         int64_t to_stride) = nullptr;
   // Not for pairs.
   void (*dots)(const DotProduct<T>&) = nullptr;
   // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1

@@ -1,9 +1,11 @@
 // Vector: the widest vector of the instruction set for which a *_simd.cc file is compiled.
 // Everything here is local to the including file. load_first and store_first access only the first
-// `count` lanes, 0 < count < kLanes.
+// `count` lanes, 0 < count < kLanes. bfloat16 is widened as it is loaded.
 #pragma once
 
 #include <cstdint>
+
+#include "tessera/engine/dtype.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -27,6 +29,16 @@ struct Vector<float> {
   static Register load(const float* p) { return _mm512_loadu_ps(p); }
   static Register fill(const float* p) { return _mm512_set1_ps(*p); }
   static void store(float* p, Register v) { _mm512_storeu_ps(p, v); }
+  static Register load(const bfloat16* p) {
+    return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static Register load_first(const bfloat16* p, int count) {
+    return widened(_mm256_maskz_loadu_epi16(first(count), p));
+  }
+  static Register widened(__m256i halves) {  // maskz with all lanes avoids a g++ 12 warning
+    const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, halves);
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
+  }
   static Register fma(Register a, Register b, Register c) { return _mm512_fmadd_ps(a, b, c); }
   static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1); }
   static Register load_first(const float* p, int count) {
@@ -62,6 +74,15 @@ struct Vector<float> {
   static Register load(const float* p) { return _mm256_loadu_ps(p); }
   static Register fill(const float* p) { return _mm256_set1_ps(*p); }
   static void store(float* p, Register v) { _mm256_storeu_ps(p, v); }
+  static Register load(const bfloat16* p) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+  static Register load_first(const bfloat16* p, int count) {
+    bfloat16 lanes[kLanes] = {};
+    for (int i = 0; i < count; ++i) lanes[i] = p[i];
+    return load(lanes);
+  }
   static Register fma(Register a, Register b, Register c) { return _mm256_fmadd_ps(a, b, c); }
   static __m256i first(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

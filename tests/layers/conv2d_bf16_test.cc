@@ -1,6 +1,7 @@
-// Direct convolutions of bfloat16, which multiply pairs, and how they are chosen.
-#include <bit>
+// Convolutions of bfloat16: direct ones, which multiply pairs, Winograd's, and how they are chosen.
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -44,24 +45,42 @@ TEST_F(Conv2dPairs, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// A stride of 2 and 1x1 filters are multiplied in pairs; Winograd's products, few channels and
-// depthwise filters in float32.
+// Winograd reads bfloat16 and computes in float32.
+TEST_F(Conv2dPairs, WinogradReadsThem) {
+  for (const auto& [algorithm, cases] :
+       {std::pair("winograd2", std::span<const Case>(kWinogradCases)),
+        std::pair("winograd4", std::span<const Case>(kWinogradCases)),
+        std::pair("winograd4", std::span<const Case>(kStride2WinogradCases))})
+    for (const Case& c : cases) {
+      SCOPED_TRACE(c.why);
+      compare<bfloat16>(algorithm, c, 5e-6);
+      const Results<bfloat16> one = run<bfloat16>(algorithm, c.shape, 1);
+      const Results<bfloat16> many = run<bfloat16>(algorithm, c.shape, 3);
+      EXPECT_TRUE(one.y == many.y && one.dx == many.dx && one.dw == many.dw);
+    }
+}
+
+// 1x1 filters and most with a stride are multiplied in pairs; Winograd needs fewer products, and
+// few channels and depthwise filters are computed in float32.
 TEST_F(Conv2dPairs, AreTakenWhereTheySaveMost) {
-  const auto taken = [](const ConvShape& s) {
-    std::vector<DType> types;
+  const auto chosen = [](const ConvShape& s) {
+    std::vector<std::string> names;
     for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::weight_grad}) {
       const ConvRequest request{pass, s, DType::bf16};
-      types.push_back(conv_algorithms(request, {}).front()->as_taken(request).dtype);
+      const ConvAlgorithm& first = *conv_algorithms(request, {}).front();
+      names.push_back(std::string(first.name) + (first.takes_half(request) ? " bf16" : ""));
     }
-    return types;
+    return names;
   };
-  const std::vector<DType> pairs(3, DType::bf16), floats(3, DType::f32);
+  const std::vector<std::string> pairs(3, "direct bf16"), winograd(3, "winograd4 bf16");
   for (const ConvShape& s : {square(16, 56, 64, 256, 1, 1, 0), square(16, 56, 256, 512, 1, 2, 0),
-                             square(16, 28, 128, 128, 3, 2, 1), square(16, 14, 64, 96, 3, 1, 1, 2)})
-    EXPECT_EQ(taken(s), pairs) << s.c << " channels";
-  for (const ConvShape& s : {square(128, 32, 64, 64, 3, 1, 1), square(64, 28, 1, 6, 5, 1, 2),
-                             square(16, 28, 64, 64, 3, 1, 1, 1, 64)})
-    EXPECT_EQ(taken(s), floats) << s.c << " channels";
+                             square(16, 14, 64, 96, 3, 1, 1, 2)})
+    EXPECT_EQ(chosen(s), pairs) << s.c << " channels";
+  EXPECT_EQ(chosen(square(16, 28, 128, 128, 3, 2, 1))[0], "direct bf16");
+  EXPECT_EQ(chosen(square(128, 32, 64, 64, 3, 1, 1)), winograd);
+  EXPECT_EQ(chosen(square(64, 28, 1, 6, 5, 1, 2)), std::vector<std::string>(3, "image_lanes"));
+  EXPECT_EQ(chosen(square(16, 28, 64, 64, 3, 1, 1, 1, 64)),
+            std::vector<std::string>(3, "depthwise3x3"));
 }
 
 class Bf16InstructionSets : public SameBits {};
@@ -75,6 +94,10 @@ TEST_F(Bf16InstructionSets, ConvolutionsGiveTheSameBits) {
     const Results<bfloat16> r = run<bfloat16>("direct", c.shape, 2);
     record(std::string(c.why) + " y", r.y), record("dx", r.dx);
     if (takes<bfloat16>("direct", ConvPass::weight_grad, c.shape)) record("dw", r.dw);
+  }
+  for (const Case& c : kWinogradCases) {
+    const Results<bfloat16> r = run<bfloat16>("winograd4", c.shape, 2);
+    record(std::string(c.why) + " y", r.y), record("dx", r.dx), record("dw", r.dw);
   }
 }
 

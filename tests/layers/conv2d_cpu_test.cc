@@ -126,9 +126,9 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
   if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
   if constexpr (kNativeKernels) {
     const auto tiles = [](const ConvShape& s) {
-      return std::vector<int>{winograd_tile(ConvPass::forward, s),
-                              winograd_tile(ConvPass::input_grad, s),
-                              winograd_tile(ConvPass::weight_grad, s)};
+      return std::vector<int>{winograd_tile({ConvPass::forward, s}),
+                              winograd_tile({ConvPass::input_grad, s}),
+                              winograd_tile({ConvPass::weight_grad, s})};
     };
     const std::vector<int> direct(3, 0), four(3, 4);
     for (const ConvShape& s :
@@ -148,7 +148,7 @@ TEST(Winograd, IsTakenWhereItComputesLess) {
           square(64, 1, 64, 64, 3, 1, 1), square(1, 4, 512, 512, 3, 1, 1),
           square(0, 32, 64, 64, 3, 1, 1)})
       EXPECT_EQ(tiles(s), direct) << s.h << "x" << s.w << ", " << s.c << " channels";
-    EXPECT_EQ(winograd_tile(ConvPass::forward, square(512, 6, 128, 128, 3, 1, 1)), 2);
+    EXPECT_EQ(winograd_tile({ConvPass::forward, square(512, 6, 128, 128, 3, 1, 1)}), 2);
   }
 }
 

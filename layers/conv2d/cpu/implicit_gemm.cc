@@ -69,7 +69,7 @@ void fill_segments(const ConvGeometry& g, Phase& p) {
   int64_t k = 0, steps = 0;
   for (int64_t c = 0; c < count; ++c) {
     int64_t end = p.depth * (c + 1) / count;
-    if constexpr (kDepthStep < T >> 1)
+    if constexpr (kDepthStep<T> != 1)
       if (end < p.depth) end += end % p.run % kDepthStep<T>;  // between two steps
     Chunk chunk{std::ssize(p.segments), 0, steps};
     while (k < end) {

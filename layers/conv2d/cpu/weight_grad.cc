@@ -20,9 +20,8 @@ struct WeightGradBuffers {
   Computed<T>* partial;  // [run][weights]
   T* x;                  // per thread: a padded block, or a packed tile
   T* made;               // per thread: a prologue's output for a block
-  T* rows;               // per thread: a tile of x before its pixels are paired
   T* dy;                 // per thread: micro-panels of a block
-  int64_t x_stride, made_stride, rows_stride, dy_stride;
+  int64_t x_stride, made_stride, dy_stride;
   size_t size;
 };
 
@@ -34,20 +33,18 @@ WeightGradBuffers<T> lay_out(const WeightGradTiling& tiling, ConvVariant form, i
   const int64_t slack = 3 * tiling.lanes;  // whole vectors may be read past the last pixel
   const int64_t pixels = round_up(tiling.block_pixels, kDepthStep<T>);
   if (!tiling.direct) b.x_stride = pixels * slack;
-  if (kDepthStep < T >> 1 && !form.prologue) b.rows_stride = pixels * slack;
   if (tiling.padded)
     b.x_stride = tiling.padded_elements() + tiling.block_pixels * tiling.join_width;
   if (form.prologue)
     b.made_stride = tiling.block_pixels * std::min(tiling.row_columns, tiling.slice_tiles * slack);
   const int64_t filters = round_up(tiling.cut_filters, kMicroPanelRows);
   if (tiling.pack_dy) b.dy_stride = pixels * filters;
-  for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.rows_stride, &b.dy_stride})
+  for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.dy_stride})
     *stride = round_up(*stride, 64 / static_cast<int64_t>(sizeof(T)));
   if (tiling.runs > 1 || tiling.shape.depthwise())
     b.partial = layout.take<Computed<T>>(tiling.runs * tiling.shape.weights());
   b.x = layout.take<T>(b.x_stride * threads);
   b.made = layout.take<T>(b.made_stride * threads);
-  b.rows = layout.take<T>(b.rows_stride * threads);
   b.dy = layout.take<T>(b.dy_stride * threads);
   b.size = layout.size();
   return b;
@@ -77,17 +74,6 @@ void zero_points(T* to, int64_t stride, int64_t points, int64_t length) {
   for (int64_t p = 0; p < points; ++p) std::memset(to + p * stride, 0, length * sizeof(T));
 }
 
-// to[p * to_stride + j] = from[p * from_stride + j], j < length, without pairs.
-template <class T>
-void copy_rows(const T* from, int64_t from_stride, int64_t points, int64_t length, T* to,
-               int64_t to_stride) {
-  if constexpr (kDepthStep<T> == 1)
-    microkernels<T>().copy_points(from, from_stride, points, length, to, to_stride);
-  else
-    for (int64_t p = 0; p < points; ++p, from += from_stride, to += to_stride)
-      std::memcpy(to, from, length * sizeof(T));
-}
-
 // Copies the columns of a tile for output pixels [first, last) of row y of an image, with zeros for
 // taps outside the image.
 template <class T>
@@ -109,8 +95,9 @@ void pack_row(const WeightGradTiling& tiling, const Tile& tile, int64_t group, c
     }
     zero_points(to, width, begin - first, length);
     if (begin < end)
-      copy_rows(image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
-                s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
+      microkernels<T>().copy_points(
+          image + (row * s.w + begin * s.stride_w + shift) * s.c + group * channels + k,
+          s.stride_w * s.c, end - begin, length, to + (begin - first) * width, width);
     zero_points(to + (end - first) * width, width, last - end, length);
     to += length, column += length, left -= length;
   }
@@ -141,19 +128,43 @@ void pack_points(const WeightGradTiling& tiling, const Tile& tile, const T* from
   zero_points(to + used, width, ceil_div(pixels, K), width - used);
 }
 
-// Packs a tile of x; `rows` has space for one.
+// Packs pairs of any pixels, tap by tap.
+template <class T>
+void pack_pairs(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* x,
+                int64_t first, int64_t count, T* to) {
+  const ConvShape& s = tiling.shape;
+  const int64_t channels = s.c / s.groups, width = tile.vectors * tiling.lanes * 2;
+  const T* points[WeightGradTiling::kMaxPixels];
+  for (int64_t done = 0; done < tile.columns;) {
+    const int64_t tap = (tile.column + done) / channels, k = (tile.column + done) % channels;
+    const int64_t length = std::min(tile.columns - done, channels - k);
+    const int64_t down = tile.row * s.dilation_h - s.pad_h, right = tap * s.dilation_w - s.pad_w;
+    int64_t column = first % tiling.out_w, line = first / tiling.out_w;
+    for (int64_t p = 0; p < count; ++line, column = 0) {
+      const int64_t image = line / tiling.out_h, y = line % tiling.out_h * s.stride_h + down;
+      const T* row = x + (image * s.h + y) * s.w * s.c + group * channels + k;
+      for (; column < tiling.out_w && p < count; ++column, ++p) {
+        const int64_t at = column * s.stride_w + right;
+        const bool inside = y >= 0 && y < s.h && at >= 0 && at < s.w;
+        points[p] = inside ? row + at * s.c : nullptr;
+      }
+    }
+    microkernels<T>().copy_scattered(points, count, length, to + 2 * done, width);
+    done += length;
+  }
+  const int64_t used = 2 * tile.columns;
+  zero_points(to + used, width, ceil_div(count, 2), width - used);
+}
+
+// Packs a tile of x.
 template <class T>
 void pack_tile(const WeightGradTiling& tiling, const Tile& tile, int64_t group, const T* x,
-               int64_t first, int64_t count, T* rows, T* to) {
+               int64_t first, int64_t count, T* to) {
   const ConvShape& s = tiling.shape;
   if constexpr (kDepthStep<T> == 1) return pack_rows(tiling, tile, group, x, first, count, to);
-  if (s.pointwise())
-    return pack_points(tiling, tile, x + first * s.c + group * (s.c / s.groups) + tile.column, s.c,
-                       count, to);
-  pack_rows(tiling, tile, group, x, first, count, rows);
-  Tile whole = tile;
-  whole.columns = tile.vectors * tiling.lanes;
-  pack_points(tiling, whole, rows, whole.columns, count, to);
+  if (!s.pointwise()) return pack_pairs(tiling, tile, group, x, first, count, to);
+  const T* from = x + first * s.c + group * (s.c / s.groups) + tile.column;
+  pack_points(tiling, tile, from, s.c, count, to);
 }
 
 // The pixels of a block: packed blocks are cut from the sequence of all pixels, direct blocks are
@@ -242,7 +253,7 @@ void make_block(const WeightGradTiling& tiling, const Block& b, const Columns& c
 // The buffers of one thread.
 template <class T>
 struct ThreadBuffers {
-  T *x, *made, *rows, *dy;
+  T *x, *made, *dy;
 };
 
 // Makes the product prefetch the input of the next tile, if blocks are whole rows.
@@ -307,7 +318,7 @@ void add_block(const WeightGradTiling& tiling, const Block& b, const WeightGradP
         pack_points(tiling, tile, buffers.made + tile.column - columns.first, columns.count,
                     b.pixels, buffers.x);
       else
-        pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, buffers.rows, buffers.x);
+        pack_tile(tiling, tile, part.group, x, b.first_pixel, b.pixels, buffers.x);
       product.b = buffers.x, product.b_line = 0, product.b_point = tile.vectors * tiling.lanes * K;
       product.lines = 1, product.points = ceil_div(b.pixels, K);
       if (s.h == 1 && s.kh * s.kw * s.stride_w == 1) {  // pointwise
@@ -374,9 +385,9 @@ void WeightGrad<T>::run_part(const WeightGradPart& part, const WeightGradBuffers
   const WeightGradTiling& tiling = tiling_;
   const ConvShape& s = tiling.shape;
   Computed<T>* sum = buffers.partial ? buffers.partial + part.run * s.weights() : dw;
-  const ThreadBuffers<T> own{
-      buffers.x + thread * buffers.x_stride, buffers.made + thread * buffers.made_stride,
-      buffers.rows + thread * buffers.rows_stride, buffers.dy + thread * buffers.dy_stride};
+  const ThreadBuffers<T> own{buffers.x + thread * buffers.x_stride,
+                             buffers.made + thread * buffers.made_stride,
+                             buffers.dy + thread * buffers.dy_stride};
   const int64_t begin = tiling.blocks * part.run / tiling.runs;
   const int64_t end = tiling.blocks * (part.run + 1) / tiling.runs;
   for (int64_t i = begin; i < end; ++i) {
@@ -420,8 +431,9 @@ void WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* 
 
 bool weight_grad_takes_prologue(const ConvRequest& request) {
   const ConvShape& s = request.shape;
-  const bool direct = WeightGradTiling(s, request.dtype).direct;
-  return !direct && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
+  const WeightGradTiling tiling(s, request.dtype);
+  if (tiling.direct || (tiling.pairs && tiling.cuts * tiling.slices > 1)) return false;
+  return s.kh == 1 && s.kw == 1 && s.groups == 1 && s.pad_h == 0 && s.pad_w == 0;
 }
 
 bool weight_grad_takes_pairs(const ConvRequest& request) {

@@ -6,7 +6,7 @@
 namespace tessera {
 
 // Returns true for 1x1 filters, if tiles of x are copied anyway. Each task applies the prologue to
-// its tiles' channels of each block of pixels.
+// its tiles' channels of each block of pixels; pairs take so much less time that only one may.
 bool weight_grad_takes_prologue(const ConvRequest& request);
 // Returns true if tiles of x are copied anyway, which can then pair the pixels.
 bool weight_grad_takes_pairs(const ConvRequest& request);
@@ -27,7 +27,8 @@ std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, Con
 struct WeightGradTiling {
   WeightGradTiling(const ConvShape& shape, DType dtype);
 
-  static constexpr int64_t kRowTile = 8;  // filters of a micro-panel of dy
+  static constexpr int64_t kRowTile = 8;      // filters of a micro-panel of dy
+  static constexpr int64_t kMaxPixels = 384;  // of a block of packed tiles
 
   ConvShape shape;
   int64_t lanes;  // sums of a vector of 64 bytes

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kSumBytes = 192 << 10;
 // Pixels of a block: their tile of x, three vectors of 64 bytes wide, stays in 48 KB of L1, and so
 // do twice as many in 16 bits.
-constexpr int64_t kPixels = 192;
+constexpr int64_t kPixels = WeightGradTiling::kMaxPixels / 2;
 // Maximum filters of a task; each packed tile of x serves all of them.
 constexpr int64_t kFilters = 256;
 // Joined rows of a block: half of 32 KB of L1.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/engine/pointwise_run.h"
 #include "tessera/layers/conv2d/cpu/algorithms.h"
 #include "tessera/layers/conv2d/cpu/winograd_steps.h"
 #include "tessera/runtime/integers.h"
@@ -9,23 +10,44 @@
 namespace tessera {
 namespace {
 
+// Elements of a task that widens filters.
+constexpr int64_t kWidened = 1 << 14;
+
 // A convolution that runs the steps of winograd_steps.h in some order.
-class WinogradOrder : public Convolution<float> {
+template <class S>
+class WinogradOrder : public Convolution<S> {
  public:
   size_t scratch(int threads) const final { return lay_out(threads, nullptr).size; }
-  int64_t packed_elements() const final { return s_.filter_positions * filter_position_; }
-  void pack(ThreadPool& pool, const float* w, float* packed) const final {
-    s_.transform_all(pool, w, packed, filter_position_);
+  int64_t packed_elements() const final {
+    return std::is_same_v<S, float> ? s_.filter_positions * filter_position_ : 0;
+  }
+  void pack(ThreadPool& pool, const S* w, S* packed) const final {
+    if constexpr (std::is_same_v<S, float>) s_.transform_all(pool, w, packed, filter_position_);
   }
 
  protected:
+  using Scratch = WinogradScratch<S>;
   // all_filters: the transforms of all filters are stored together, not only those of a task.
   WinogradOrder(const WinogradSteps& steps, bool all_filters, ConvVariant form)
       : s_(steps),
         filter_position_(s_.in.c * (all_filters ? s_.columns : s_.columns_per_block) +
                          kWinogradSkew),
         form_(form) {}
-  virtual WinogradScratch lay_out(int threads, void* base) const = 0;
+  virtual Scratch lay_out(int threads, void* base) const = 0;
+  // Returns the filters in float32.
+  const float* wide(ThreadPool& pool, const S* filters, const Scratch& all) const {
+    if constexpr (std::is_same_v<S, float>) {
+      return filters;
+    } else {
+      const int64_t count = 9 * s_.in.c * s_.out_c;
+      pool.parallel_for(ceil_div(count, kWidened), [&](int64_t task) {
+        const int64_t first = task * kWidened;
+        widen_half(dtype_of<S>, filters, first, std::min(kWidened, count - first),
+                   all.wide + first);
+      });
+      return all.wide;
+    }
+  }
 
   const WinogradSteps s_;
   const int64_t filter_position_;
@@ -43,36 +65,44 @@ constexpr int64_t kTasks = 16;
 
 // Convolution by tiles: all filters are transformed first, and a task takes a block of tiles from
 // the image to the result, with its transforms in L2.
-class WinogradConvolution final : public WinogradOrder {
+template <class S>
+class WinogradConvolution final : public WinogradOrder<S> {
+  using Base = WinogradOrder<S>;
+  using Base::filter_position_, Base::form_, Base::s_;
+  using typename Base::Scratch;
+
  public:
   WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
-      : WinogradOrder({pass, shape, m, kTiles, kColumnsPerBlock}, true, form),
+      : Base({pass, shape, m, kTiles, kColumnsPerBlock}, true, form),
         parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.columns_per_block) : 1) {}
-  void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
-           const ConvHooks<float>& hooks) const override;
+  void run(ThreadPool& pool, const S* in, const S* filters, float* out, void* scratch,
+           const ConvHooks<S>& hooks) const override;
 
  private:
-  WinogradScratch lay_out(int threads, void* base) const override {
-    return s_.lay_out(base, form_.packed ? 0 : 1, filter_position_, threads, threads,
-                      form_.prologue, form_.in_ranges ? parts_ > 1 ? s_.blocks.count : threads : 0);
+  Scratch lay_out(int threads, void* base) const override {
+    const int64_t results = parts_ > 1 ? s_.blocks.count : threads;
+    return s_.template lay_out<S>(base, form_.packed ? 0 : 1, filter_position_, threads, threads,
+                                  form_.prologue, form_.in_ranges ? results : 0);
   }
-  WinogradFetch next_input(int64_t index, const float* in) const;
-  void run_part(int64_t index, int64_t part, const float* in, const WinogradResult& result,
-                const Prologue<float>& prologue, const WinogradScratch& own) const;
+  WinogradFetch next_input(int64_t index, const S* in) const;
+  void run_part(int64_t index, int64_t part, const S* in, const WinogradResult& result,
+                const Prologue<S>& prologue, const Scratch& own) const;
 
   const int64_t parts_;
 };
 
 // Returns the rows that the next block reads and this block does not.
-WinogradFetch WinogradConvolution::next_input(int64_t index, const float* in) const {
+template <class S>
+WinogradFetch WinogradConvolution<S>::next_input(int64_t index, const S* in) const {
   if (index + 1 >= s_.blocks.count || s_.blocks.column_blocks > 1) return {};
   const PixelRows rows = s_.blocks.new_rows(s_.blocks.block(index + 1), s_.in);
   return {in + rows.first * s_.in.w * s_.in.c, rows.count * s_.in.w * s_.in.c, 0, 1};
 }
 
-void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
-                                   const WinogradResult& result, const Prologue<float>& prologue,
-                                   const WinogradScratch& own) const {
+template <class S>
+void WinogradConvolution<S>::run_part(int64_t index, int64_t part, const S* in,
+                                      const WinogradResult& result, const Prologue<S>& prologue,
+                                      const Scratch& own) const {
   const TileBlock block = s_.blocks.block(index);
   s_.read(block, in, prologue, own.window, own.in);
   s_.clear_rest(block.tiles(), own.in);
@@ -94,14 +124,16 @@ void WinogradConvolution::run_part(int64_t index, int64_t part, const float* in,
   }
 }
 
-void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* filters, float* out,
-                              void* scratch, const ConvHooks<float>& hooks) const {
+template <class S>
+void WinogradConvolution<S>::run(ThreadPool& pool, const S* in, const S* filters, float* out,
+                                 void* scratch, const ConvHooks<S>& hooks) const {
   const Epilogue<float>& epilogue = hooks.epilogue;
-  WinogradScratch all = lay_out(pool.size(), scratch);
+  Scratch all = lay_out(pool.size(), scratch);
+  const float* const w = this->wide(pool, filters, all);
   if (form_.packed)
-    all.filters = filters;
+    all.filters = w;
   else
-    s_.transform_all(pool, filters, all.own_filters, filter_position_);
+    s_.transform_all(pool, w, all.own_filters, filter_position_);
   // Blocks in parts, of which several threads compute one, have a result each.
   const auto result = [&](int64_t index, int thread) {
     return form_.in_ranges
@@ -110,7 +142,7 @@ void WinogradConvolution::run(ThreadPool& pool, const float* in, const float* fi
                : s_.whole_result(out);
   };
   pool.parallel_for_thread(parts_ * s_.blocks.count, [&](int64_t task, int thread) {
-    WinogradScratch own = s_.of_thread(all, thread);
+    Scratch own = s_.of_thread(all, thread);
     own.in += thread * s_.positions * s_.in_position;
     const int64_t index = task % s_.blocks.count;
     const WinogradResult to = result(index, thread);
@@ -133,30 +165,36 @@ constexpr int64_t kFiltersTogether = 32;
 // Convolution by filters, if their transforms would not stay in L3: a large block of tiles is
 // transformed first, and a task transforms the filters of some output channels and computes those
 // channels.
-class WinogradByFilters final : public WinogradOrder {
+template <class S>
+class WinogradByFilters final : public WinogradOrder<S> {
+  using Base = WinogradOrder<S>;
+  using Base::filter_position_, Base::form_, Base::s_;
+  using typename Base::Scratch;
+
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
-      : WinogradOrder(
+      : Base(
             {pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether},
             form.packed, form) {}
-  void run(ThreadPool& pool, const float* in, const float* filters, float* out, void* scratch,
-           const ConvHooks<float>& hooks) const override;
+  void run(ThreadPool& pool, const S* in, const S* filters, float* out, void* scratch,
+           const ConvHooks<S>& hooks) const override;
 
  private:
   // Gives each thread its own filters; all threads share the tiles.
-  WinogradScratch lay_out(int threads, void* base) const override {
-    return s_.lay_out(base, form_.packed ? 0 : threads, filter_position_, 1, threads,
-                      form_.prologue, form_.in_ranges ? 1 : 0);
+  Scratch lay_out(int threads, void* base) const override {
+    return s_.template lay_out<S>(base, form_.packed ? 0 : threads, filter_position_, 1, threads,
+                                  form_.prologue, form_.in_ranges ? 1 : 0);
   }
-  void read(ThreadPool& pool, const TileBlock& block, const float* in,
-            const Prologue<float>& prologue, const WinogradScratch& all) const;
+  void read(ThreadPool& pool, const TileBlock& block, const S* in, const Prologue<S>& prologue,
+            const Scratch& all) const;
   void run_part(const TileBlock& block, int64_t part, const float* w, const WinogradResult& result,
-                const WinogradScratch& own) const;
+                const Scratch& own) const;
 };
 
 // Transforms the tiles of a block; each task is a row of tiles.
-void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const float* in,
-                             const Prologue<float>& prologue, const WinogradScratch& all) const {
+template <class S>
+void WinogradByFilters<S>::read(ThreadPool& pool, const TileBlock& block, const S* in,
+                                const Prologue<S>& prologue, const Scratch& all) const {
   s_.clear_rest(block.tiles(), all.in);
   pool.parallel_for_thread(block.images * block.rows, [&](int64_t task, int thread) {
     TileBlock row = block;
@@ -167,8 +205,9 @@ void WinogradByFilters::read(ThreadPool& pool, const TileBlock& block, const flo
   });
 }
 
-void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const float* w,
-                                 const WinogradResult& result, const WinogradScratch& own) const {
+template <class S>
+void WinogradByFilters<S>::run_part(const TileBlock& block, int64_t part, const float* w,
+                                    const WinogradResult& result, const Scratch& own) const {
   const int64_t first = part * s_.columns_per_block,
                 count = std::min(s_.columns_per_block, s_.columns - first);
   for (int64_t j = 0; j < count && !form_.packed; j += s_.panel)
@@ -179,9 +218,11 @@ void WinogradByFilters::run_part(const TileBlock& block, int64_t part, const flo
   s_.write(block, first, std::min(count, s_.out_c - first), own.out, result);
 }
 
-void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filters, float* out,
-                            void* scratch, const ConvHooks<float>& hooks) const {
-  const WinogradScratch all = lay_out(pool.size(), scratch);
+template <class S>
+void WinogradByFilters<S>::run(ThreadPool& pool, const S* in, const S* filters, float* out,
+                               void* scratch, const ConvHooks<S>& hooks) const {
+  const Scratch all = lay_out(pool.size(), scratch);
+  const float* const w = this->wide(pool, filters, all);
   for (int64_t index = 0; index < s_.blocks.count; ++index) {
     const TileBlock block = s_.blocks.block(index);
     const WinogradResult result =
@@ -189,10 +230,10 @@ void WinogradByFilters::run(ThreadPool& pool, const float* in, const float* filt
     read(pool, block, in, hooks.prologue, all);
     pool.parallel_for_thread(ceil_div(s_.columns, s_.columns_per_block),
                              [&](int64_t part, int thread) {
-                               WinogradScratch own = s_.of_thread(all, thread);
+                               Scratch own = s_.of_thread(all, thread);
                                if (!form_.packed)
                                  own.own_filters += thread * s_.filter_positions * filter_position_;
-                               run_part(block, part, filters, result, own);
+                               run_part(block, part, w, result, own);
                              });
     if (!hooks.epilogue.apply) continue;
     pool.parallel_for(block.images, [&](int64_t i) {  // whole pixels
@@ -211,20 +252,25 @@ bool winograd_goes_by_filters(const ConvShape& s, int m) {
 
 template <int kTile>
 bool winograd_applies(const ConvRequest& r, const CpuSettings& settings) {
-  if (compute_type(r.dtype) != DType::f32 || settings.winograd == Winograd::off) return false;
-  // With stride 2 it saves less than products of pairs do.
-  const bool pairs = r.dtype == DType::bf16 && r.shape.stride_h == 2;
-  return !pairs && winograd_tile(r.pass, r.shape) == kTile;
+  return compute_type(r.dtype) == DType::f32 && settings.winograd != Winograd::off &&
+         winograd_tile(r) == kTile;
+}
+
+template <class S>
+std::unique_ptr<AnyConvolution> make_order(const ConvRequest& r, int tile, ConvVariant form) {
+  if (winograd_goes_by_filters(r.shape, tile))
+    return std::make_unique<WinogradByFilters<S>>(r.pass, r.shape, tile, form);
+  return std::make_unique<WinogradConvolution<S>>(r.pass, r.shape, tile, form);
 }
 
 template <int kTile>
 std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvVariant form) {
-  if (r.pass == ConvPass::weight_grad)
-    return make_winograd_weight_grad(r.shape, kTile, form.prologue);
-  if (winograd_goes_by_filters(r.shape, kTile))
-    return std::make_unique<WinogradByFilters>(r.pass, r.shape, kTile, form);
-  return std::make_unique<WinogradConvolution>(r.pass, r.shape, kTile, form);
+  if (r.pass == ConvPass::weight_grad) return make_winograd_weight_grad(r, kTile, form.prologue);
+  return r.dtype == DType::bf16 ? make_order<bfloat16>(r, kTile, form)
+                                : make_order<float>(r, kTile, form);
 }
+
+bool takes_bfloat16(const ConvRequest& r) { return r.dtype == DType::bf16; }
 
 bool winograd_takes_prologue(const ConvRequest& r) {
   return r.pass != ConvPass::weight_grad || winograd_weight_grad_takes_prologue(r.shape);
@@ -233,7 +279,7 @@ bool winograd_absorbs_prologue(const ConvRequest& r) { return r.pass != ConvPass
 
 template <int kTile>
 bool packs_winograd_filters(const ConvRequest& r) {
-  return winograd_packs_filters(r.shape, kTile);
+  return r.dtype == DType::f32 && winograd_packs_filters(r.shape, kTile);
 }
 
 }  // namespace
@@ -243,12 +289,14 @@ const ConvAlgorithm ConvAlgorithm::winograd4 = {.name = "winograd4",
                                                 .make = make_winograd<4>,
                                                 .takes_prologue = winograd_takes_prologue,
                                                 .absorbs_prologue = winograd_absorbs_prologue,
-                                                .packs_filters = packs_winograd_filters<4>};
+                                                .packs_filters = packs_winograd_filters<4>,
+                                                .takes_half = takes_bfloat16};
 const ConvAlgorithm ConvAlgorithm::winograd2 = {.name = "winograd2",
                                                 .applies = winograd_applies<2>,
                                                 .make = make_winograd<2>,
                                                 .takes_prologue = winograd_takes_prologue,
                                                 .absorbs_prologue = winograd_absorbs_prologue,
-                                                .packs_filters = packs_winograd_filters<2>};
+                                                .packs_filters = packs_winograd_filters<2>,
+                                                .takes_half = takes_bfloat16};
 
 }  // namespace tessera

@@ -221,12 +221,18 @@ struct F4Stride2 {
 
 // Whole vectors of channels, or the first `count` channels of the last one.
 struct WholeVector {
-  Register load(const float* p) const { return V::load(p); }
+  template <class S>
+  Register load(const S* p) const {
+    return V::load(p);
+  }
   void store(float* p, Register v) const { V::store(p, v); }
 };
 struct PartVector {
   int count;
-  Register load(const float* p) const { return V::load_first(p, count); }
+  template <class S>
+  Register load(const S* p) const {
+    return V::load_first(p, count);
+  }
   void store(float* p, Register v) const { V::store_first(p, v, count); }
 };
 
@@ -259,12 +265,12 @@ bool whole(const WinogradExtent& in) {
   return in.row_begin == 0 && in.row_end == kFrom && in.column_begin == 0 && in.column_end == kFrom;
 }
 
-template <int kFrom, int kTo, bool kWhole, class F>
-TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
-  const WinogradRead t = tile;  // a copy, as a vector's store might alias `tile`
+template <int kFrom, int kTo, bool kWhole, class S, class F>
+TESSERA_INLINE void transform_image(const WinogradRead<S>& tile, F transform) {
+  const WinogradRead<S> t = tile;  // a copy, as a vector's store might alias `tile`
   const WinogradExtent in = t.inside;
   for_vectors(t.channels, [&](int64_t c, auto vector) TESSERA_INLINED {
-    const float* image = t.image + c;
+    const S* image = t.image + c;
     float* block = t.block + c;
     both_ways<kFrom, kTo>(
         [&](int i, int j) {
@@ -279,21 +285,21 @@ TESSERA_INLINE void transform_image(const WinogradRead& tile, F transform) {
 }
 
 // Transforms a tile of kFrom x kFrom pixels to kTo x kTo positions.
-template <int kFrom, int kTo, class F>
-TESSERA_INLINE void from_image(const WinogradRead& t, F transform) {
-  if (whole<kFrom>(t.inside)) return transform_image<kFrom, kTo, true>(t, transform);
-  transform_image<kFrom, kTo, false>(t, transform);
+template <int kFrom, int kTo, class S, class F>
+TESSERA_INLINE void from_image(const WinogradRead<S>& t, F transform) {
+  if (whole<kFrom>(t.inside)) return transform_image<kFrom, kTo, true, S>(t, transform);
+  transform_image<kFrom, kTo, false, S>(t, transform);
 }
 
-template <class W, class Pass>
-void input(const WinogradRead& t) {
-  from_image<Pass::kIn, W::kPoints>(
+template <class W, class Pass, class S>
+void input(const WinogradRead<S>& t) {
+  from_image<Pass::kIn, W::kPoints, S>(
       t, [](const Register* from, Register* to) { Pass::input(from, to); });
 }
 
-template <class W>
-void gradient(const WinogradRead& t) {
-  from_image<W::Forward::kOut, W::kPoints>(
+template <class W, class S>
+void gradient(const WinogradRead<S>& t) {
+  from_image<W::Forward::kOut, W::kPoints, S>(
       t, [](const Register* from, Register* to) { W::gradient(from, to); });
 }
 
@@ -367,7 +373,7 @@ class Fetcher {
   }
 
  private:
-  static constexpr int64_t kLine = 16;
+  static constexpr int64_t kLine = 64;
   WinogradFetch fetch_;
   int64_t at_ = 0, step_;
 };
@@ -473,7 +479,11 @@ constexpr std::array<uint8_t, W::kPoints * W::kPoints> filter_of = [] {
 }();
 
 template <class W, class Pass>
-constexpr WinogradPass pass = {Pass::kIn, Pass::kStep, Pass::kOut, input<W, Pass>, output<W, Pass>};
+constexpr WinogradPass pass = {Pass::kIn,
+                               Pass::kStep,
+                               Pass::kOut,
+                               {input<W, Pass, float>, input<W, Pass, bfloat16>},
+                               output<W, Pass>};
 
 template <class W>
 constexpr WinogradTransforms transforms = {W::kPoints* W::kPoints,
@@ -481,7 +491,7 @@ constexpr WinogradTransforms transforms = {W::kPoints* W::kPoints,
                                            filter_of<W>.data(),
                                            pass<W, typename W::Forward>,
                                            pass<W, typename W::InputGrad>,
-                                           gradient<W>,
+                                           {gradient<W, float>, gradient<W, bfloat16>},
                                            filters<W>,
                                            filter_gradient<W>};
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -28,13 +29,30 @@ struct WinogradTile {
   Block* block;
   int64_t position;
 };
-using WinogradRead = WinogradTile<const float, float>;
+template <class S>
+using WinogradRead = WinogradTile<const S, float>;
 using WinogradWrite = WinogradTile<float, const float>;
 
-// Memory that a product prefetches for the next computation: `runs` runs of `length` floats,
-// `stride` floats apart.
+// A transform of a tile of an image of either type.
+struct WinogradReader {
+  void (*f32)(const WinogradRead<float>&);
+  void (*bf16)(const WinogradRead<bfloat16>&);
+  void operator()(const WinogradRead<float>& tile) const { f32(tile); }
+  void operator()(const WinogradRead<bfloat16>& tile) const { bf16(tile); }
+};
+
+// Memory that a product prefetches for the next computation: `runs` runs of `length` bytes,
+// `stride` bytes apart.
 struct WinogradFetch {
-  const float* begin = nullptr;
+  WinogradFetch() = default;
+  // Elements of S.
+  template <class S>
+  WinogradFetch(const S* begin, int64_t length, int64_t stride, int64_t runs)
+      : begin(reinterpret_cast<const char*>(begin)),
+        length(length * static_cast<int64_t>(sizeof(S))),
+        stride(stride * static_cast<int64_t>(sizeof(S))),
+        runs(runs) {}
+  const char* begin = nullptr;
   int64_t length = 0, stride = 0, runs = 0;
 };
 
@@ -81,7 +99,7 @@ struct WinogradFilters {
 // A pass reads tiles of in x in pixels, `step` apart, and writes tiles of out x out.
 struct WinogradPass {
   int in, step, out;
-  void (*input)(const WinogradRead&);    // block = B^T image B
+  WinogradReader input;                  // block = B^T image B
   void (*output)(const WinogradWrite&);  // image = A^T block A
 };
 
@@ -90,7 +108,7 @@ struct WinogradTransforms {
   // The filter position that each position of a tile is multiplied by.
   const uint8_t* filter_of;
   WinogradPass forward, input_grad;
-  void (*gradient)(const WinogradRead&);            // tiles of dy: block = A image A^T
+  WinogradReader gradient;                          // tiles of dy: block = A image A^T
   void (*filters)(const WinogradFilters&);          // to = G from G^T
   void (*filter_gradient)(const WinogradFilters&);  // to = G^T from G
 };

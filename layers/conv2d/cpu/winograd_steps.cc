@@ -68,14 +68,15 @@ void WinogradSteps::transform_all(ThreadPool& pool, const float* w, float* to,
   });
 }
 
-void WinogradSteps::read(const TileBlock& block, const float* image,
-                         const Prologue<float>& prologue, float* window, float* to) const {
+template <class S>
+void WinogradSteps::read(const TileBlock& block, const S* image, const Prologue<S>& prologue,
+                         S* window, float* to) const {
   for (int64_t i = block.image; i < block.image + block.images; ++i) {
-    const ImageView from = blocks.read(block, i, in, image, prologue, window);
+    const ImageView<S> from = blocks.read(block, i, in, image, prologue, window);
     for_tiles_of_image(block, in.step, [&](int64_t y, int64_t x) {
       y -= in.pad_h, x -= in.pad_w;
-      transform.input({from.base + y * from.row + x * in.c, from.row, in.c,
-                       inside(y, x, in.size, in.h, in.w), in.c, to, in_position});
+      transform.input(WinogradRead<S>{from.base + y * from.row + x * in.c, from.row, in.c,
+                                      inside(y, x, in.size, in.h, in.w), in.c, to, in_position});
       to += depth;
     });
   }
@@ -137,26 +138,38 @@ WinogradProduct WinogradSteps::product(const TileBlock& block, const float* a, c
   return p;
 }
 
-WinogradScratch WinogradSteps::lay_out(void* base, int64_t filters, int64_t filter_position,
-                                       int64_t tile_blocks, int threads, bool prologue,
-                                       int64_t results) const {
+template <class S>
+WinogradScratch<S> WinogradSteps::lay_out(void* base, int64_t filters, int64_t filter_position,
+                                          int64_t tile_blocks, int threads, bool prologue,
+                                          int64_t results) const {
   ScratchLayout layout(base);
-  WinogradScratch all{};
+  WinogradScratch<S> all{};
   all.own_filters = layout.take<float>(filters * filter_positions * filter_position);
   all.filters = all.own_filters;
   all.in = layout.take<float>(tile_blocks * positions * in_position);
   all.out = layout.take<float>(threads * positions * out_position);
-  all.window = layout.take<float>(prologue ? threads * blocks.window(in) : 0);
+  if (!std::is_same_v<S, float>) all.wide = layout.take<float>(9 * in.c * out_c);
+  all.window = layout.take<S>(prologue ? threads * blocks.window(in) : 0);
   all.result = layout.take<float>(results * result_elements());
   all.size = layout.size();
   return all;
 }
 
-WinogradScratch WinogradSteps::of_thread(const WinogradScratch& all, int thread) const {
-  WinogradScratch own = all;
+template <class S>
+WinogradScratch<S> WinogradSteps::of_thread(const WinogradScratch<S>& all, int thread) const {
+  WinogradScratch<S> own = all;
   own.out += thread * positions * out_position;
   own.window += thread * blocks.window(in);
   return own;
 }
+
+#define TESSERA_WINOGRAD_STEPS(S)                                                                 \
+  template void WinogradSteps::read(const TileBlock&, const S*, const Prologue<S>&, S*, float*)   \
+      const;                                                                                      \
+  template WinogradScratch<S> WinogradSteps::lay_out(void*, int64_t, int64_t, int64_t, int, bool, \
+                                                     int64_t) const;                              \
+  template WinogradScratch<S> WinogradSteps::of_thread(const WinogradScratch<S>&, int) const;
+TESSERA_WINOGRAD_STEPS(float)
+TESSERA_WINOGRAD_STEPS(bfloat16)
 
 }  // namespace tessera

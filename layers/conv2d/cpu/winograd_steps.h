@@ -7,14 +7,17 @@
 
 namespace tessera {
 
-// Scratch of a convolution. Pointers to a thread's memory are those of the first thread.
+// Scratch of a convolution that reads images of S. Pointers to a thread's memory are those of the
+// first thread.
+template <class S>
 struct WinogradScratch {
   // Transformed filters: [position][panel][input channel][panel's width]; own_filters: those in
   // this scratch.
   float* own_filters;
   const float* filters;
   float *in, *out;  // transformed tiles; `out` is per thread
-  float* window;    // per thread: a prologue's output for the part of an image
+  float* wide;      // filters in float32 if they are not
+  S* window;        // per thread: a prologue's output for the part of an image
   float* result;    // of blocks, if the result is passed on in ranges
   size_t size;
 };
@@ -44,8 +47,9 @@ struct WinogradSteps {
 
   // Transforms the tiles of a block to [position][tile][depth]. `window` holds blocks.window(in)
   // elements if there is a prologue.
-  void read(const TileBlock& block, const float* image, const Prologue<float>& prologue,
-            float* window, float* to) const;
+  template <class S>
+  void read(const TileBlock& block, const S* image, const Prologue<S>& prologue, S* window,
+            float* to) const;
   // Zeroes the rows past the last tile. The product reads whole row tiles; its results for these
   // rows are unused.
   void clear_rest(int64_t tiles, float* to) const;
@@ -66,9 +70,12 @@ struct WinogradSteps {
   // Lays out scratch at `base` with `filters` sets of filters, `filter_position` elements for each
   // position, `tile_blocks` blocks of tiles and `results` blocks of the result. of_thread() returns
   // a thread's part, except for filters, `in` and `result`.
-  WinogradScratch lay_out(void* base, int64_t filters, int64_t filter_position, int64_t tile_blocks,
-                          int threads, bool prologue, int64_t results) const;
-  WinogradScratch of_thread(const WinogradScratch& all, int thread) const;
+  template <class S>
+  WinogradScratch<S> lay_out(void* base, int64_t filters, int64_t filter_position,
+                             int64_t tile_blocks, int threads, bool prologue,
+                             int64_t results) const;
+  template <class S>
+  WinogradScratch<S> of_thread(const WinogradScratch<S>& all, int thread) const;
 
   const bool backward;
   const WinogradTransforms& transforms;

@@ -66,8 +66,9 @@ PixelRows TileBlocks::own_rows(const TileBlock& b) const {
   return {b.image * plane.h + first, (b.images - 1) * plane.h + last - first};
 }
 
-ImageView TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const float* in,
-                           const Prologue<float>& prologue, float* window) const {
+template <class S>
+ImageView<S> TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s, const S* in,
+                              const Prologue<S>& prologue, S* window) const {
   if (prologue.read == nullptr) return {in + image * s.h * s.w * s.c, s.w * s.c};
   const int64_t step = s.step, more = s.size - s.step;
   const int64_t top = std::clamp<int64_t>(b.row * step - s.pad_h, 0, s.h);
@@ -81,6 +82,12 @@ ImageView TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead& s
                   ((image * s.h + y) * s.w + left) * s.c, whole * row);
   return {window - top * row - left * s.c, row};
 }
+
+template ImageView<float> TileBlocks::read(const TileBlock&, int64_t, const ImageRead&,
+                                           const float*, const Prologue<float>&, float*) const;
+template ImageView<bfloat16> TileBlocks::read(const TileBlock&, int64_t, const ImageRead&,
+                                              const bfloat16*, const Prologue<bfloat16>&,
+                                              bfloat16*) const;
 
 int64_t TileBlocks::window(const ImageRead& s) const {
   const int64_t more = s.size - s.step;
@@ -110,6 +117,9 @@ constexpr double kFilterPosition = 12, kSumPosition = 5;
 constexpr int64_t kMinChannels = 8;
 // Winograd is used if its cost is below this fraction of the direct convolution's cost.
 constexpr double kWinogradGain = 0.85;
+// The direct convolution's cost if it multiplies pairs, which those of the filter gradient must be
+// packed into; and the filters that take as long as the rest of its work for a pixel.
+constexpr double kPairs = 0.55, kPairsOfSums = 0.75, kFiltersOfPixel = 16;
 // Transformed filters are kept if transforming them is above this fraction of a convolution's cost.
 constexpr double kKept = 0.1;
 
@@ -132,11 +142,15 @@ bool applies(const ConvShape& s, int m) {
 
 }  // namespace
 
-int winograd_tile(ConvPass pass, const ConvShape& s) {
+int winograd_tile(const ConvRequest& request) {
+  const ConvPass pass = request.pass;
+  const ConvShape& s = request.shape;
   if (!applies(s, 4) || s.c < kMinChannels || s.o < kMinChannels || s.pixels() == 0) return 0;
   const double pairs = static_cast<double>(s.c) * s.o;
-  double least = kWinogradGain * static_cast<double>(s.n) *
-                 taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
+  const double direct = (pass == ConvPass::weight_grad ? kPairsOfSums : kPairs) *
+                        (1 + kFiltersOfPixel / static_cast<double>(s.o));
+  const double gain = request.dtype == DType::bf16 ? direct * kWinogradGain : kWinogradGain;
+  double least = gain * static_cast<double>(s.n) * taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
                  taps(s.w, s.out_w(), s.stride_w, s.pad_w) * pairs;
   int best = 0;
   const bool sums = pass == ConvPass::weight_grad;

@@ -49,8 +49,9 @@ struct ImageRead {
 ImageRead image_read(const ConvShape& shape, const WinogradTransforms& transforms, ConvPass pass);
 
 // A view of an image: pixel (y, x) is at base + y * row + x * c.
+template <class S>
 struct ImageView {
-  const float* base;
+  const S* base;
   int64_t row;
 };
 
@@ -77,8 +78,9 @@ struct TileBlocks {
 
   // Returns the part of `image` that a block reads: in place, or in `window` if a prologue computes
   // it.
-  ImageView read(const TileBlock& block, int64_t image, const ImageRead& shape, const float* in,
-                 const Prologue<float>& prologue, float* window) const;
+  template <class S>
+  ImageView<S> read(const TileBlock& block, int64_t image, const ImageRead& shape, const S* in,
+                    const Prologue<S>& prologue, S* window) const;
   // Returns the elements of the largest window.
   int64_t window(const ImageRead& shape) const;
 

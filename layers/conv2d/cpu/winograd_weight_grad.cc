@@ -32,28 +32,31 @@ struct Parts {
   int64_t length(int64_t i) const { return std::min(size, all - begin(i)); }
 };
 
+// S: of the images.
+template <class S>
 struct Scratch {
   float* partial;        // [run][weights] if there are several runs
   float *sums, *x, *dy;  // per thread: transformed
-  float* window;         // per thread: a prologue's output for the part of an image
+  S* window;             // per thread: a prologue's output for the part of an image
   size_t size;
 };
 
-class WinogradWeightGrad final : public Convolution<float> {
+template <class S>
+class WinogradWeightGrad final : public Convolution<S> {
  public:
   WinogradWeightGrad(const ConvShape& shape, int m, bool prologue);
   size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
-  void run(ThreadPool& pool, const float* x, const float* dy, float* df, void* scratch,
-           const ConvHooks<float>& hooks) const override;
+  void run(ThreadPool& pool, const S* x, const S* dy, float* df, void* scratch,
+           const ConvHooks<S>& hooks) const override;
 
  private:
-  Scratch lay_out(int threads, void* base) const;
+  Scratch<S> lay_out(int threads, void* base) const;
   // The inputs, the channels of x and of dy, and a thread's scratch.
   struct Task {
-    const float *x, *dy;
-    Prologue<float> prologue;
+    const S *x, *dy;
+    Prologue<S> prologue;
     int64_t c, channels, o, filters;
-    Scratch own;
+    Scratch<S> own;
   };
 
   void read(const Task& task, const TileBlock& block) const;
@@ -70,7 +73,8 @@ class WinogradWeightGrad final : public Convolution<float> {
   int64_t runs_, x_position_, dy_position_, sum_position_;
 };
 
-WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m, bool prologue)
+template <class S>
+WinogradWeightGrad<S>::WinogradWeightGrad(const ConvShape& s, int m, bool prologue)
     : s_(s),
       prologue_(prologue),
       transforms_(winograd_transforms(s, m)),
@@ -88,39 +92,43 @@ WinogradWeightGrad::WinogradWeightGrad(const ConvShape& s, int m, bool prologue)
   sum_position_ = filters_.size * channels_.size + kWinogradSkew;
 }
 
-Scratch WinogradWeightGrad::lay_out(int threads, void* base) const {
+template <class S>
+Scratch<S> WinogradWeightGrad<S>::lay_out(int threads, void* base) const {
   ScratchLayout layout(base);
-  Scratch all{};
+  Scratch<S> all{};
   if (runs_ > 1) all.partial = layout.take<float>(runs_ * s_.weights());
   all.sums = layout.take<float>(threads * filter_positions_ * sum_position_);
   all.x = layout.take<float>(threads * positions_ * x_position_);
   all.dy = layout.take<float>(threads * positions_ * dy_position_);
-  all.window = layout.take<float>(prologue_ ? threads * blocks_.window(in_) : 0);
+  all.window = layout.take<S>(prologue_ ? threads * blocks_.window(in_) : 0);
   all.size = layout.size();
   return all;
 }
 
-void WinogradWeightGrad::read(const Task& task, const TileBlock& block) const {
+template <class S>
+void WinogradWeightGrad<S>::read(const Task& task, const TileBlock& block) const {
   const int64_t out_h = s_.out_h(), out_w = s_.out_w(), m = blocks_.plane.m;
   float *to_x = task.own.x, *to_dy = task.own.dy;
   for (int64_t image = block.image; image < block.image + block.images; ++image) {
-    const ImageView x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
-    const float* dy = task.dy + image * out_h * out_w * s_.o + task.o;
+    const ImageView<S> x = blocks_.read(block, image, in_, task.x, task.prologue, task.own.window);
+    const S* dy = task.dy + image * out_h * out_w * s_.o + task.o;
     for_tiles_of_image(block, 1, [&](int64_t row, int64_t column) {
       const int64_t top = row * in_.step - s_.pad_h, left = column * in_.step - s_.pad_w;
-      transforms_.forward.input({x.base + top * x.row + left * s_.c + task.c, x.row, s_.c,
-                                 inside(top, left, in_.size, s_.h, s_.w), task.channels, to_x,
-                                 x_position_});
+      transforms_.forward.input(WinogradRead<S>{x.base + top * x.row + left * s_.c + task.c, x.row,
+                                                s_.c, inside(top, left, in_.size, s_.h, s_.w),
+                                                task.channels, to_x, x_position_});
       const int64_t y = row * m, z = column * m;
-      transforms_.gradient({dy + (y * out_w + z) * s_.o, out_w * s_.o, s_.o,
-                            inside(y, z, m, out_h, out_w), task.filters, to_dy, dy_position_});
+      transforms_.gradient(WinogradRead<S>{dy + (y * out_w + z) * s_.o, out_w * s_.o, s_.o,
+                                           inside(y, z, m, out_h, out_w), task.filters, to_dy,
+                                           dy_position_});
       to_x += channels_.size, to_dy += filters_.size;
     });
   }
 }
 
 // Makes `sum` prefetch what the next block reads of the task's channels.
-void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, WinogradSum& sum) const {
+template <class S>
+void WinogradWeightGrad<S>::fetch_next(const Task& task, int64_t index, WinogradSum& sum) const {
   if (index + 1 >= blocks_.count || blocks_.column_blocks > 1) return;
   const TileBlock next = blocks_.block(index + 1);
   const PixelRows in = blocks_.new_rows(next, in_), out = blocks_.own_rows(next);
@@ -129,7 +137,8 @@ void WinogradWeightGrad::fetch_next(const Task& task, int64_t index, WinogradSum
                   out.count * s_.out_w()};
 }
 
-void WinogradWeightGrad::run_task(const Task& task, int64_t run, float* df) const {
+template <class S>
+void WinogradWeightGrad<S>::run_task(const Task& task, int64_t run, float* df) const {
   const int lanes = winograd_kernels().lanes, row_tile = winograd_kernels().row_tile;
   std::memset(task.own.sums, 0, filter_positions_ * sum_position_ * sizeof(float));
   const int64_t end = blocks_.count * (run + 1) / runs_;
@@ -153,9 +162,10 @@ void WinogradWeightGrad::run_task(const Task& task, int64_t run, float* df) cons
   transforms_.filter_gradient(f);
 }
 
-void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, float* df,
-                             void* scratch, const ConvHooks<float>& hooks) const {
-  const Scratch all = lay_out(pool.size(), scratch);
+template <class S>
+void WinogradWeightGrad<S>::run(ThreadPool& pool, const S* x, const S* dy, float* df, void* scratch,
+                                const ConvHooks<S>& hooks) const {
+  const Scratch<S> all = lay_out(pool.size(), scratch);
   const int64_t parts = channels_.count * filters_.count;
   pool.parallel_for_thread(runs_ * parts, [&](int64_t index, int thread) {
     const int64_t run = index / parts, ci = index % channels_.count;
@@ -182,9 +192,11 @@ void WinogradWeightGrad::run(ThreadPool& pool, const float* x, const float* dy, 
 // Returns false if channels are cut, as each part would run the prologue again.
 bool winograd_weight_grad_takes_prologue(const ConvShape& shape) { return shape.c <= kChannels; }
 
-std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvShape& shape, int m,
+std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvRequest& request, int m,
                                                           bool prologue) {
-  return std::make_unique<WinogradWeightGrad>(shape, m, prologue);
+  if (request.dtype == DType::bf16)
+    return std::make_unique<WinogradWeightGrad<bfloat16>>(request.shape, m, prologue);
+  return std::make_unique<WinogradWeightGrad<float>>(request.shape, m, prologue);
 }
 
 }  // namespace tessera
