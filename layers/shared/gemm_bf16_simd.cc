@@ -14,7 +14,7 @@ class FlushDenormals {
   FlushDenormals& operator=(const FlushDenormals&) = delete;
 
  private:
-  static constexpr unsigned kInputs = 0x40;  // of operands, not only of results
+  static constexpr unsigned kInputs = 0x40;  // denormals-are-zero: operands, too
   const unsigned before_;
 };
 

@@ -45,7 +45,18 @@ TEST_F(Conv2dPairs, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Winograd reads bfloat16 and computes in float32.
+// Others read bfloat16 and compute in float32.
+TEST_F(Conv2dPairs, DepthwiseFiltersReadThem) {
+  int applied = 0;
+  for (const Case& c : all_cases()) {
+    if (!conv_algorithm("depthwise3x3").applies({ConvPass::forward, c.shape}, {})) continue;
+    SCOPED_TRACE(c.why);
+    ++applied;
+    compare<bfloat16>("depthwise3x3", c, 3e-6);
+  }
+  EXPECT_GE(applied, 3);
+}
+
 TEST_F(Conv2dPairs, WinogradReadsThem) {
   for (const auto& [algorithm, cases] :
        {std::pair("winograd2", std::span<const Case>(kWinogradCases)),
@@ -60,8 +71,8 @@ TEST_F(Conv2dPairs, WinogradReadsThem) {
     }
 }
 
-// 1x1 filters and most with a stride are multiplied in pairs; Winograd needs fewer products, and
-// few channels and depthwise filters are computed in float32.
+// 1x1 filters and most with a stride are multiplied in pairs; Winograd needs fewer products; lanes
+// get float32.
 TEST_F(Conv2dPairs, AreTakenWhereTheySaveMost) {
   const auto chosen = [](const ConvShape& s) {
     std::vector<std::string> names;
@@ -80,7 +91,7 @@ TEST_F(Conv2dPairs, AreTakenWhereTheySaveMost) {
   EXPECT_EQ(chosen(square(128, 32, 64, 64, 3, 1, 1)), winograd);
   EXPECT_EQ(chosen(square(64, 28, 1, 6, 5, 1, 2)), std::vector<std::string>(3, "image_lanes"));
   EXPECT_EQ(chosen(square(16, 28, 64, 64, 3, 1, 1, 1, 64)),
-            std::vector<std::string>(3, "depthwise3x3"));
+            std::vector<std::string>(3, "depthwise3x3 bf16"));
 }
 
 class Bf16InstructionSets : public SameBits {};
@@ -90,6 +101,11 @@ TEST_F(Bf16InstructionSets, ConvolutionsGiveTheSameBits) {
   std::vector<Case> cases = all_cases();
   for (int i = 0; i < 200; ++i) cases.push_back({"random", draw()});
   for (const Case& c : cases) {
+    const ConvRequest request{ConvPass::forward, c.shape, DType::bf16};
+    if (conv_algorithm("depthwise3x3").applies(request, {})) {
+      const Results<bfloat16> r = run<bfloat16>("depthwise3x3", c.shape, 2);
+      record(std::string(c.why) + " y", r.y), record("dx", r.dx), record("dw", r.dw);
+    }
     if (c.shape.depthwise()) continue;
     const Results<bfloat16> r = run<bfloat16>("direct", c.shape, 2);
     record(std::string(c.why) + " y", r.y), record("dx", r.dx);

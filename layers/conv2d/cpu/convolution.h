@@ -53,7 +53,7 @@ enum class ConvPass {
 struct ConvRequest {
   ConvPass pass = ConvPass::forward;
   ConvShape shape;
-  DType dtype = DType::f32;  // of inputs
+  DType dtype = DType::f32;  // both inputs' type
   int64_t alignment = 16;    // bytes, for inputs and output; read only for GPUs
   // The output has the dtype of the inputs; but the gradient of filters has no 16 bits.
   DType result() const { return pass == ConvPass::weight_grad ? compute_type(dtype) : dtype; }
@@ -104,13 +104,17 @@ class Convolution : public AnyConvolution {
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
 };
 
-// Returns C<T>(args...) for the C++ type T of the dtype.
-template <template <class> class C, class... Args>
-std::unique_ptr<AnyConvolution> make_convolution(DType dtype, const Args&... args) {
-  return visit_float(dtype, [&]<class T>(T) -> std::unique_ptr<AnyConvolution> {
+// Returns C<T>(args...) for the C++ type T of the dtype, which is in the list.
+template <template <class> class C, class... Types, class... Args>
+std::unique_ptr<AnyConvolution> make_convolution(TypeList<Types...> types, DType dtype,
+                                                 const Args&... args) {
+  return visit_types(types, dtype, [&]<class T>(T) -> std::unique_ptr<AnyConvolution> {
     return std::make_unique<C<T>>(args...);
   });
 }
+// The types that some convolutions take; others take FloatTypes.
+using ConvTypes = TypeList<float, double, bfloat16>;
+using WinogradTypes = TypeList<float, bfloat16>;
 
 // The result of another convolution, kept as a whole in scratch until the epilogue has it.
 template <class T>

@@ -22,7 +22,11 @@ constexpr int64_t kDepthwiseTaskWork = 1 << 16;
 
 template <class T>
 const Depthwise3x3MicrokernelsOf<T>& depthwise_microkernels_of() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise3x3_microkernels));
+  const auto& all = TESSERA_SELECT_AVX_MICROKERNELS(depthwise3x3_microkernels);
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return all.bf16;
+  else
+    return microkernels_for<T>(all);
 }
 
 // Rows of images in blocks; each block is `rows` rows of one image.
@@ -44,15 +48,17 @@ struct RowBlocks {
 };
 
 RowBlocks row_blocks(const ConvGeometry& g, DType dtype) {
-  const int64_t row = g.in_c * bytes_of(dtype);
-  return {g.n, g.out_h, g.in_w * row * g.in_step_h / g.out_step_h, g.out_w * row};
+  const int64_t in_row = g.in_w * g.in_c * bytes_of(dtype);
+  const int64_t out_row = g.out_w * g.out_c * bytes_of(compute_type(dtype));
+  return {g.n, g.out_h, in_row * g.in_step_h / g.out_step_h, out_row};
 }
 
 // Zeros, and the packed filters of a convolution or the partial sums of a gradient.
 template <class T>
 struct Scratch {
-  T *zeros, *filters, *sums;
-  T* result;  // blocks of the result, if it is passed on in ranges
+  T* zeros;
+  Computed<T>*filters, *sums;
+  Computed<T>* result;  // blocks of the result, if it is passed on in ranges
   size_t size;
 };
 
@@ -62,13 +68,13 @@ Scratch<T> lay_out(const ConvShape& s, int64_t runs, int64_t result, void* scrat
   Scratch<T> all{};
   all.zeros = layout.take<T>(kDepthwiseColumns * s.c);
   if (runs > 0) {
-    all.sums = layout.take<T>(runs * s.weights());
+    all.sums = layout.take<Computed<T>>(runs * s.weights());
   } else {
-    all.filters = layout.take<T>(s.weights());
+    all.filters = layout.take<Computed<T>>(s.weights());
   }
-  all.result = layout.take<T>(result);
+  all.result = layout.take<Computed<T>>(result);
   all.size = layout.size();
-  if (scratch) std::memset(all.zeros, 0, kDepthwiseColumns * s.c * sizeof(T));
+  if (scratch != nullptr) std::fill_n(all.zeros, kDepthwiseColumns * s.c, T{});
   return all;
 }
 
@@ -95,12 +101,13 @@ class Depthwise3x3 final : public Convolution<T> {
   size_t scratch(int threads) const override {
     return lay_out<T>(g_.shape, 0, threads * block_elements(), nullptr).size;
   }
-  void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
+  void run(ThreadPool& pool, const T* in, const T* filters, Computed<T>* out, void* scratch,
            const ConvHooks<T>& hooks) const override;
 
  private:
-  void run_rows(const T* image, int64_t i, int64_t rows, T* out, const Scratch<T>& own) const;
-  void run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const;
+  void run_rows(const T* image, int64_t i, int64_t rows, Computed<T>* out,
+                const Scratch<T>& own) const;
+  void run_row(const T* image, int64_t i, Computed<T>* out, const Scratch<T>& own) const;
   int64_t block_elements() const { return in_ranges_ ? blocks_.rows * g_.out_w * g_.out_c : 0; }
 
   const ConvGeometry g_;
@@ -110,7 +117,7 @@ class Depthwise3x3 final : public Convolution<T> {
 
 // Computes output rows [i, i + rows) of an image, one or two, at `out`.
 template <class T>
-void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
+void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, Computed<T>* out,
                                const Scratch<T>& own) const {
   const ConvAxis v = g_.axis(true, 0), h = g_.axis(false, 0);
   DepthwiseProducts<T> p{};
@@ -124,8 +131,9 @@ void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, T* out,
 // Computes one row of the input gradient with stride 2, in which even and odd columns use different
 // taps.
 template <class T>
-void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T>& own) const {
-  const T* packed = own.filters;
+void Depthwise3x3<T>::run_row(const T* image, int64_t i, Computed<T>* out,
+                              const Scratch<T>& own) const {
+  const Computed<T>* packed = own.filters;
   for (int64_t phase = 0; phase < 4; ++phase) {
     const ConvAxis v = g_.axis(true, phase), h = g_.axis(false, phase);
     if (v.first == i % 2 && h.count > 0) {
@@ -142,7 +150,7 @@ void Depthwise3x3<T>::run_row(const T* image, int64_t i, T* out, const Scratch<T
 
 // Packs the filters of each phase as [tap row][tap][channel].
 template <class T>
-void pack(const ConvGeometry& g, const T* filters, T* packed) {
+void pack(const ConvGeometry& g, const T* filters, Computed<T>* packed) {
   for (int64_t phase = 0; phase < g.phases; ++phase) {
     const ConvAxis v = g.axis(true, phase), h = g.axis(false, phase);
     for (int64_t t = 0; t < v.taps * h.taps; ++t, packed += g.in_c) {
@@ -154,8 +162,8 @@ void pack(const ConvGeometry& g, const T* filters, T* packed) {
 }
 
 template <class T>
-void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
-                          const ConvHooks<T>& hooks) const {
+void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, Computed<T>* out,
+                          void* scratch, const ConvHooks<T>& hooks) const {
   if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
   const Scratch<T> own = lay_out<T>(g_.shape, 0, pool.size() * block_elements(), scratch);
   pack(g_, filters, own.filters);
@@ -165,10 +173,10 @@ void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, T* ou
     const int64_t first = blocks_.first(block), last = blocks_.last(block);
     const int64_t begin = (image * g_.out_h + first) * row;
     const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
-    T* const to = in_ranges_ ? own.result + thread * block_elements() : out + begin;
+    Computed<T>* const to = in_ranges_ ? own.result + thread * block_elements() : out + begin;
     for (int64_t i = first; i < last; i += 2) {
       const int64_t rows = std::min<int64_t>(2, last - i);
-      T* const row_pair = to + (i - first) * row;
+      Computed<T>* const row_pair = to + (i - first) * row;
       if (g_.phases == 1) {
         run_rows(from, i, rows, row_pair, own);
       } else {
@@ -190,12 +198,12 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
         std::clamp<int64_t>(g_.shape.pixels() * g_.shape.c / kDepthwiseTaskWork, 1, kMaxSums);
     runs_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, blocks_.count));
   }
-  void run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
+  void run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* df, void* scratch,
            const ConvHooks<T>&) const override;
   size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, 0, nullptr).size; }
 
  private:
-  void add_block(int64_t block, const T* x, const T* dy, const T* zeros, T* sum) const;
+  void add_block(int64_t block, const T* x, const T* dy, const T* zeros, Computed<T>* sum) const;
 
   const ConvGeometry g_;
   const RowBlocks blocks_;
@@ -204,7 +212,7 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
 
 template <class T>
 void Depthwise3x3WeightGrad<T>::add_block(int64_t block, const T* x, const T* dy, const T* zeros,
-                                          T* sum) const {
+                                          Computed<T>* sum) const {
   const ConvShape& s = g_.shape;
   const int64_t image = blocks_.image(block), last = blocks_.last(block);
   const int64_t row = g_.out_w * s.c;
@@ -221,13 +229,13 @@ void Depthwise3x3WeightGrad<T>::add_block(int64_t block, const T* x, const T* dy
 }
 
 template <class T>
-void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, void* scratch,
-                                    const ConvHooks<T>&) const {
+void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* df,
+                                    void* scratch, const ConvHooks<T>&) const {
   const Scratch<T> own = lay_out<T>(g_.shape, runs_, 0, scratch);
   const int64_t weights = g_.shape.weights();
   pool.parallel_for(runs_, [&](int64_t run) {
-    T* sum = own.sums + run * weights;
-    std::memset(sum, 0, weights * sizeof(T));
+    Computed<T>* sum = own.sums + run * weights;
+    std::memset(sum, 0, weights * sizeof(*sum));
     for (int64_t b = blocks_.count * run / runs_; b < blocks_.count * (run + 1) / runs_; ++b)
       add_block(b, x, dy, own.zeros, sum);
   });
@@ -247,8 +255,9 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
     .make =
         [](const ConvRequest& r, ConvVariant form) {
           return r.pass == ConvPass::weight_grad
-                     ? make_convolution<Depthwise3x3WeightGrad>(r.dtype, r)
-                     : make_convolution<Depthwise3x3>(r.dtype, r, form.in_ranges);
-        }};
+                     ? make_convolution<Depthwise3x3WeightGrad>(ConvTypes(), r.dtype, r)
+                     : make_convolution<Depthwise3x3>(ConvTypes(), r.dtype, r, form.in_ranges);
+        },
+    .takes_half = [](const ConvRequest& r) { return r.dtype == DType::bf16; }};
 
 }  // namespace tessera

@@ -110,7 +110,10 @@ struct Channels {
   using V = Vector<T>;
   using Register = typename V::Register;
   int count;
-  Register load(const T* p) const { return kWhole ? V::load(p) : V::load_first(p, count); }
+  template <class S>
+  Register load(const S* p) const {
+    return kWhole ? V::load(p) : V::load_first(p, count);
+  }
   void store(T* p, Register v) const {
     if constexpr (kWhole) {
       V::store(p, v);
@@ -157,7 +160,8 @@ struct TileInput {
 // input x, output (r, i), tap t.
 template <class S, class T, bool kWhole, class Run>
 inline __attribute__((always_inline)) void for_products(const TileInput<T, S>& in,
-                                                        Channels<T, kWhole> channels, Run run) {
+                                                        Channels<Computed<T>, kWhole> channels,
+                                                        Run run) {
   TESSERA_UNROLL
   for (int c = 0; c < S::kInColumns; ++c) {
     if (in.outside(c)) continue;
@@ -183,12 +187,12 @@ inline __attribute__((always_inline)) void for_products(const TileInput<T, S>& i
 
 template <class S, class T>
 struct Products {
-  using V = Vector<T>;
+  using V = Vector<Computed<T>>;
   template <bool kWhole>
   static inline __attribute__((always_inline)) void tile(const DepthwiseProducts<T>& p,
                                                          const TileInput<T, S>& in,
-                                                         Channels<T, kWhole> channels, int64_t j,
-                                                         int64_t k) {
+                                                         Channels<Computed<T>, kWhole> channels,
+                                                         int64_t j, int64_t k) {
     typename V::Register sum[S::kOut][S::kColumns], f[S::kTapRows * S::kTaps];
     TESSERA_UNROLL
     for (int t = 0; t < S::kTapRows * S::kTaps; ++t)
@@ -209,12 +213,12 @@ struct Products {
 
 template <class S, class T>
 struct Sums {
-  using V = Vector<T>;
+  using V = Vector<Computed<T>>;
   template <bool kWhole>
   static inline __attribute__((always_inline)) void tile(const DepthwiseSums<T>& p,
                                                          const TileInput<T, S>& in,
-                                                         Channels<T, kWhole> channels, int64_t j,
-                                                         int64_t k) {
+                                                         Channels<Computed<T>, kWhole> channels,
+                                                         int64_t j, int64_t k) {
     typename V::Register sum[S::kTapRows * S::kTaps], dy[S::kOut][S::kColumns];
     TESSERA_UNROLL
     for (int t = 0; t < S::kTapRows * S::kTaps; ++t)
@@ -236,18 +240,19 @@ struct Sums {
 // Computes all whole vectors of channels of the columns from j on.
 template <template <class, class> class Work, class S, class T, class P>
 void all_channels(const P& p, int64_t j) {
-  constexpr int L = Vector<T>::kLanes;
+  constexpr int L = Vector<Computed<T>>::kLanes;
   TileInput<T, S> in(p.in, j);
   for (int64_t k = 0; k + L <= in.channels; k += L, in.advance(L))
-    Work<S, T>::tile(p, in, Channels<T, true>{L}, j, k);
+    Work<S, T>::tile(p, in, Channels<Computed<T>, true>{L}, j, k);
 }
 
 // Computes the remaining channels, column by column.
 template <template <class, class> class Work, class S, class T, class P>
 void last_channels(const P& p) {
-  const int64_t whole = p.in.channels / Vector<T>::kLanes * Vector<T>::kLanes;
+  constexpr int L = Vector<Computed<T>>::kLanes;
+  const int64_t whole = p.in.channels / L * L;
   if (whole == p.in.channels) return;
-  const Channels<T, false> channels{static_cast<int>(p.in.channels - whole)};
+  const Channels<Computed<T>, false> channels{static_cast<int>(p.in.channels - whole)};
   for (int64_t j = 0; j < p.in.columns; ++j) {
     TileInput<T, S> in(p.in, j);
     in.advance(whole);
@@ -310,8 +315,8 @@ constexpr Depthwise3x3MicrokernelsOf<T> microkernels_of = {
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const Depthwise3x3Microkernels depthwise3x3_microkernels = {microkernels_of<float>,
-                                                                   microkernels_of<double>};
+extern const Depthwise3x3Microkernels depthwise3x3_microkernels = {
+    microkernels_of<float>, microkernels_of<double>, microkernels_of<bfloat16>};
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -48,7 +49,8 @@ struct DepthwiseMicrokernels {
 TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 
 // Microkernels of depthwise convolutions with 3x3 filters, vectorised over the channels. They read
-// images in place: a few columns at a time, with all channels of these in order.
+// images in place: a few columns at a time, with all channels of these in order. bfloat16 is read
+// as float.
 //
 // Maximum columns of input that are read together.
 constexpr int64_t kDepthwiseColumns = 15;
@@ -66,8 +68,8 @@ struct DepthwiseRows {
 template <class T>
 struct DepthwiseProducts {
   DepthwiseRows<T> in;
-  const T* f;
-  T* out[2];
+  const Computed<T>* f;
+  Computed<T>* out[2];
   int64_t out_column;  // elements from one output to the next
 };
 
@@ -76,7 +78,7 @@ template <class T>
 struct DepthwiseSums {
   DepthwiseRows<T> in;
   const T* dy[2];
-  T* sum;
+  Computed<T>* sum;
 };
 
 // Arrays are indexed by the step of the input, 1 or 2, minus 1.
@@ -92,6 +94,7 @@ struct Depthwise3x3MicrokernelsOf {
 struct Depthwise3x3Microkernels {
   Depthwise3x3MicrokernelsOf<float> f32;
   Depthwise3x3MicrokernelsOf<double> f64;
+  Depthwise3x3MicrokernelsOf<bfloat16> bf16;
 };
 
 TESSERA_DECLARE_AVX_MICROKERNELS(Depthwise3x3Microkernels, depthwise3x3_microkernels)

@@ -309,10 +309,11 @@ class EigenWeightGrad final : public Convolution<T> {
 
 std::unique_ptr<AnyConvolution> make_whole(const ConvRequest& r) {
   if (r.shape.depthwise()) return make_eigen_depthwise(r);
-  if (r.pass == ConvPass::weight_grad) return make_convolution<EigenWeightGrad>(r.dtype, r);
+  if (r.pass == ConvPass::weight_grad)
+    return make_convolution<EigenWeightGrad>(FloatTypes(), r.dtype, r);
   if (r.pass == ConvPass::forward || r.shape.pointwise())
-    return make_convolution<EigenForward>(r.dtype, r);
-  return make_convolution<EigenInputGrad>(r.dtype, r);
+    return make_convolution<EigenForward>(FloatTypes(), r.dtype, r);
+  return make_convolution<EigenInputGrad>(FloatTypes(), r.dtype, r);
 }
 
 }  // namespace

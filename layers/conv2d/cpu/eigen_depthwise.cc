@@ -137,7 +137,7 @@ void EigenDepthwise<T>::run(ThreadPool& pool, const T* a, const T* b, T* out, vo
 }  // namespace
 
 std::unique_ptr<AnyConvolution> make_eigen_depthwise(const ConvRequest& request) {
-  return make_convolution<EigenDepthwise>(request.dtype, request);
+  return make_convolution<EigenDepthwise>(FloatTypes(), request.dtype, request);
 }
 
 }  // namespace tessera

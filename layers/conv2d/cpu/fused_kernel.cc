@@ -278,8 +278,7 @@ size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form,
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      DType taken, ConvVariant form, const ConvFusion& fusion,
                                      std::span<const TensorSpec> in, const TensorSpec& out) {
-  using Taken = TypeList<float, double, bfloat16>;
-  return visit_types(Taken(), taken, [&]<class T>(T) -> std::unique_ptr<Kernel> {
+  return visit_types(ConvTypes(), taken, [&]<class T>(T) -> std::unique_ptr<Kernel> {
     return std::make_unique<FusedKernel<T>>(
         std::static_pointer_cast<const Convolution<T>>(convolution), form, fusion, in, out);
   });

@@ -28,12 +28,12 @@ struct Chunk {
   int64_t first_segment, segments, k;  // k: start of the chunk in a filter panel, in steps
 };
 
-// One phase's pixels as offsets and its taps as segments. Steps are of kDepthStep<T> elements of a
-// segment, the last one of fewer.
+// One phase's pixels as offsets and its taps as segments. A step is kDepthStep<T> elements of a
+// segment; its last step may be fewer.
 struct Phase {
   ConvAxis v, h;
   int64_t depth;                 // length of a sum
-  int64_t steps;                 // of all segments
+  int64_t steps;                 // those of all segments
   int64_t group_stride;          // packed filters: [group][panel][step][panel's width][element]
   int64_t filters;               // start of the packed filters; depthwise: [tap][channel]
   std::vector<int64_t> in_rows;  // offsets of pixels [row][image][column] in the task's block
@@ -416,8 +416,7 @@ bool multiplies_pairs(const ConvRequest& r) {
 
 std::unique_ptr<AnyConvolution> make_direct(const ConvRequest& r, ConvVariant form) {
   if (r.pass == ConvPass::weight_grad) return make_weight_grad(r, form);
-  if (r.dtype == DType::bf16) return std::make_unique<ImplicitGemm<bfloat16>>(r, form);
-  return make_convolution<ImplicitGemm>(r.dtype, r, form);
+  return make_convolution<ImplicitGemm>(ConvTypes(), r.dtype, r, form);
 }
 
 }  // namespace

@@ -174,7 +174,8 @@ template <VectorAxis kLanes>
 std::unique_ptr<AnyConvolution> make_lanes(const ConvRequest& request, ConvVariant form) {
   return request.pass == ConvPass::weight_grad
              ? make_lanes_weight_grad(request, kLanes)
-             : make_convolution<Lanes>(request.dtype, request, kLanes, form.in_ranges);
+             : make_convolution<Lanes>(FloatTypes(), request.dtype, request, kLanes,
+                                       form.in_ranges);
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ void LanesWeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, T* df, v
 
 std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request,
                                                        VectorAxis lanes) {
-  return make_convolution<LanesWeightGrad>(request.dtype, request.shape, lanes);
+  return make_convolution<LanesWeightGrad>(FloatTypes(), request.dtype, request.shape, lanes);
 }
 
 }  // namespace tessera

@@ -441,9 +441,7 @@ bool weight_grad_takes_pairs(const ConvRequest& request) {
 }
 
 std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvVariant form) {
-  if (request.dtype == DType::bf16)
-    return std::make_unique<WeightGrad<bfloat16>>(request.shape, form);
-  return make_convolution<WeightGrad>(request.dtype, request.shape, form);
+  return make_convolution<WeightGrad>(ConvTypes(), request.dtype, request.shape, form);
 }
 
 }  // namespace tessera

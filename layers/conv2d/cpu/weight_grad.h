@@ -28,7 +28,7 @@ struct WeightGradTiling {
   WeightGradTiling(const ConvShape& shape, DType dtype);
 
   static constexpr int64_t kRowTile = 8;      // filters of a micro-panel of dy
-  static constexpr int64_t kMaxPixels = 384;  // of a block of packed tiles
+  static constexpr int64_t kMaxPixels = 384;  // maximum of a block of packed tiles
 
   ConvShape shape;
   int64_t lanes;  // sums of a vector of 64 bytes

@@ -256,18 +256,14 @@ bool winograd_applies(const ConvRequest& r, const CpuSettings& settings) {
          winograd_tile(r) == kTile;
 }
 
-template <class S>
-std::unique_ptr<AnyConvolution> make_order(const ConvRequest& r, int tile, ConvVariant form) {
-  if (winograd_goes_by_filters(r.shape, tile))
-    return std::make_unique<WinogradByFilters<S>>(r.pass, r.shape, tile, form);
-  return std::make_unique<WinogradConvolution<S>>(r.pass, r.shape, tile, form);
-}
-
 template <int kTile>
 std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvVariant form) {
   if (r.pass == ConvPass::weight_grad) return make_winograd_weight_grad(r, kTile, form.prologue);
-  return r.dtype == DType::bf16 ? make_order<bfloat16>(r, kTile, form)
-                                : make_order<float>(r, kTile, form);
+  if (winograd_goes_by_filters(r.shape, kTile))
+    return make_convolution<WinogradByFilters>(WinogradTypes(), r.dtype, r.pass, r.shape, kTile,
+                                               form);
+  return make_convolution<WinogradConvolution>(WinogradTypes(), r.dtype, r.pass, r.shape, kTile,
+                                               form);
 }
 
 bool takes_bfloat16(const ConvRequest& r) { return r.dtype == DType::bf16; }

@@ -18,7 +18,7 @@ struct WinogradScratch {
   float *in, *out;  // transformed tiles; `out` is per thread
   float* wide;      // filters in float32 if they are not
   S* window;        // per thread: a prologue's output for the part of an image
-  float* result;    // of blocks, if the result is passed on in ranges
+  float* result;    // blocks of the result, if it is passed on in ranges
   size_t size;
 };
 
@@ -56,7 +56,7 @@ struct WinogradSteps {
   // Returns the result that begins at `out`, or that has only one block, at `own`.
   WinogradResult whole_result(float* out) const;
   WinogradResult result_of(const TileBlock& block, float* own) const;
-  int64_t result_elements() const;  // of a block
+  int64_t result_elements() const;  // for one block
   // Transforms output channels [first, first + count) of a block back.
   void write(const TileBlock& block, int64_t first, int64_t count, const float* from,
              const WinogradResult& to) const;

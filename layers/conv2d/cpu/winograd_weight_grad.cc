@@ -194,9 +194,8 @@ bool winograd_weight_grad_takes_prologue(const ConvShape& shape) { return shape.
 
 std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvRequest& request, int m,
                                                           bool prologue) {
-  if (request.dtype == DType::bf16)
-    return std::make_unique<WinogradWeightGrad<bfloat16>>(request.shape, m, prologue);
-  return std::make_unique<WinogradWeightGrad<float>>(request.shape, m, prologue);
+  return make_convolution<WinogradWeightGrad>(WinogradTypes(), request.dtype, request.shape, m,
+                                              prologue);
 }
 
 }  // namespace tessera
