@@ -71,8 +71,11 @@ void add_classes(PlanReport& report, const CompiledGraph& compiled) {
   if (saved > 0) report.classes["saved"] = saved;
   for (const Block& block : lifetimes.blocks)
     if (!block.slot && block.device == compiled.device() && block.lower <= report.peak_time &&
-        report.peak_time < block.upper)
+        report.peak_time < block.upper) {
       report.classes[class_of(graph, block)] += block.bytes;
+      if (block.node < 0)
+        report.dtypes[std::string(name_of(graph.values[block.value].spec.dtype))] += block.bytes;
+    }
 }
 
 std::string node_name(const Node& node) {
@@ -270,7 +273,8 @@ void PlanReport::json(const std::function<void(std::string_view)>& piece) const 
                                    {"parts", json_of(parts)},
                                    {"gpu_need_bytes", gpu_need()},
                                    {"gpu_parts", json_of(gpu_parts)},
-                                   {"classes", json_of(classes)}})
+                                   {"classes", json_of(classes)},
+                                   {"dtypes", json_of(dtypes)}})
                          .text();
   open.pop_back();  // the closing brace
   piece(open);
@@ -347,6 +351,11 @@ std::string PlanReport::text() const {
   for (const auto& [name, bytes] : parts) row("  " + part_name(name), bytes), text += "\n";
   text += "\nat the peak\n";
   for (const auto& [name, bytes] : classes) row("  " + name, bytes), text += "\n";
+  for (const DType type : {DType::bf16, DType::f16})
+    if (const auto found = dtypes.find(std::string(name_of(type))); found != dtypes.end()) {
+      row("  in " + found->first, found->second);
+      text += "  of activations and gradients; twice as much in float32\n";
+    }
   return text + largest_text();
 }
 

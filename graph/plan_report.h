@@ -65,6 +65,7 @@ struct PlanReport {
   // Bytes of parameters, optimizer, statistics, slots, slots saved for the gradient of a compiled
   // function, and of the live tensors of the arena at peak_time: activations, gradients, workspace.
   std::map<std::string, int64_t> classes;
+  std::map<std::string, int64_t> dtypes;  // bytes of those live tensors, without workspace
   int tensors = 0, nodes = 0;
   BudgetRecord budget;
   std::string planner;

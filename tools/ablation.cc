@@ -154,6 +154,8 @@ std::vector<Variant> variants(const Config& config, bool timed) {
                                  std::strcmp(planner, "none") == 0 ? ": no byte shared" : ""),
                      {},
                      {fmt::format("memory.planner={}", planner)}});
+  if (config.precision == Precision::float32)
+    all.push_back({"activations in bfloat16", {}, {"precision=bf16"}});
   if (!timed) return all;
   if (has_native_kernels() && config.cpu.kernels != CpuKernels::eigen)
     all.push_back({"kernels eigen", {}, {"cpu.kernels=eigen"}});
@@ -161,8 +163,10 @@ std::vector<Variant> variants(const Config& config, bool timed) {
       config.cpu.winograd != Winograd::off)
     all.push_back({"without Winograd convolutions", {}, {"cpu.winograd=off"}});
   const bool needs_native = config.cpu.kernels == CpuKernels::native;
-  for (const Isa isa : {Isa::avx2, Isa::baseline})
-    if (isa < current_isa() && !(needs_native && isa == Isa::baseline))
+  const bool pairs = config.precision == Precision::bf16;  // only they differ with avx512_bf16
+  for (const Isa isa : {Isa::avx512, Isa::avx2, Isa::baseline})
+    if (isa < current_isa() && (isa != Isa::avx512 || pairs) &&
+        !(needs_native && isa == Isa::baseline))
       all.push_back({fmt::format("instruction set {}", isa_name(isa)), {}, {}, isa_name(isa)});
   const int threads = config.threads == 0 ? available_cores() : config.threads;
   if (threads > 1) all.push_back({"one thread", {}, {"threads=1"}});

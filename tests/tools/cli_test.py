@@ -462,6 +462,16 @@ class Questions(Test):
         self.assertEqual(momentum["optimizer"], momentum["parameters"])
         self.assertGreaterEqual(adamw["optimizer"], 2 * momentum["optimizer"])
 
+    def test_bytes_by_type(self):
+        def dtypes(*words):
+            return json.loads(self.succeed("plan", "--config", QUICKSTART, *TINY, "--json", *words))["dtypes"]
+        whole, half = dtypes(), dtypes("precision=bf16")
+        self.assertNotIn("bfloat16", whole)
+        self.assertLess(half["bfloat16"], whole["float32"])
+        self.assertLess(sum(half.values()), 0.75 * sum(whole.values()))
+        self.assertRegex(self.succeed("plan", "--config", QUICKSTART, *TINY, "precision=bf16"),
+                         r"\n  in bfloat16 +[\d.]+ \w+  of activations and gradients; twice as much in float32\n")
+
     def test_the_graph_between_passes(self):
         def steps(name, *words):
             text = self.succeed("plan", "--config", RESNET, f"--dump-after={name}", *words)
