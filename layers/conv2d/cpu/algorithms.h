@@ -27,10 +27,11 @@ struct ConvAlgorithm {
   bool (*absorbs_prologue)(const ConvRequest& request) = never;
   // Returns true if constant filters should be prepacked.
   bool (*packs_filters)(const ConvRequest& request) = never;
-  // Returns true if the algorithm multiplies inputs of 16 bits; others get them in float32.
+  // Returns true if the algorithm takes inputs of 16 bits as they are; others get float32.
   bool (*takes_half)(const ConvRequest& request) = never;
 
   static bool never(const ConvRequest&) { return false; }
+  static bool bfloat16_inputs(const ConvRequest& request) { return request.dtype == DType::bf16; }
   // Returns the request with the dtype of the inputs that the algorithm gets.
   ConvRequest as_taken(ConvRequest request) const {
     if (!takes_half(request)) request.dtype = compute_type(request.dtype);

@@ -116,45 +116,6 @@ std::unique_ptr<AnyConvolution> make_convolution(TypeList<Types...> types, DType
 using ConvTypes = TypeList<float, double, bfloat16>;
 using WinogradTypes = TypeList<float, bfloat16>;
 
-// The result of another convolution, kept as a whole in scratch until the epilogue has it.
-template <class T>
-class InOneRange final : public Convolution<T> {
- public:
-  // `elements`: of the result.
-  InOneRange(std::unique_ptr<AnyConvolution>& whole, int64_t elements)
-      : whole_(std::move(whole)), elements_(elements) {}
-  size_t scratch(int threads) const override { return result_bytes() + whole_->scratch(threads); }
-  int64_t packed_elements() const override { return whole_->packed_elements(); }
-  void prepare() override { whole_->prepare(); }
-  void run(ThreadPool& pool, const T* a, const T* b, Computed<T>*, void* scratch,
-           const ConvHooks<T>& hooks) const override {
-    auto* own = static_cast<std::byte*>(scratch);
-    whole().run(pool, a, b, reinterpret_cast<Computed<T>*>(own), own + result_bytes(), hooks);
-  }
-  void pack(ThreadPool& pool, const T* filters, T* packed) const override {
-    whole().pack(pool, filters, packed);
-  }
-
- private:
-  const Convolution<T>& whole() const { return static_cast<const Convolution<T>&>(*whole_); }
-  size_t result_bytes() const {
-    return (static_cast<size_t>(elements_) * sizeof(Computed<T>) + 63) / 64 * 64;
-  }
-
-  const std::unique_ptr<AnyConvolution> whole_;
-  const int64_t elements_;
-};
-
-// Returns the form with in_ranges of a convolution without.
-inline std::unique_ptr<AnyConvolution> in_one_range(std::unique_ptr<AnyConvolution> whole,
-                                                    const ConvRequest& request) {
-  const ConvShape& s = request.shape;
-  const int64_t elements = request.pass == ConvPass::forward ? s.pixels() * s.o : s.inputs();
-  return visit_float(request.dtype, [&]<class T>(T) -> std::unique_ptr<AnyConvolution> {
-    return std::make_unique<InOneRange<T>>(whole, elements);
-  });
-}
-
 inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
 }  // namespace tessera

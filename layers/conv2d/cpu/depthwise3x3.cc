@@ -258,6 +258,6 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
                      ? make_convolution<Depthwise3x3WeightGrad>(ConvTypes(), r.dtype, r)
                      : make_convolution<Depthwise3x3>(ConvTypes(), r.dtype, r, form.in_ranges);
         },
-    .takes_half = [](const ConvRequest& r) { return r.dtype == DType::bf16; }};
+    .takes_half = bfloat16_inputs};
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "tessera/layers/conv2d/cpu/eigen_tiling.h"
 #include "tessera/layers/conv2d/cpu/partial_sums.h"
 #include "tessera/layers/shared/gemm_eigen_simd.h"
+#include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {
@@ -316,6 +317,30 @@ std::unique_ptr<AnyConvolution> make_whole(const ConvRequest& r) {
   return make_convolution<EigenInputGrad>(FloatTypes(), r.dtype, r);
 }
 
+// Keeps the whole result of another convolution in scratch, where only the epilogue reads it.
+template <class T>
+class InScratch final : public Convolution<T> {
+ public:
+  explicit InScratch(const ConvRequest& r)
+      : whole_(make_whole(r)),
+        elements_(r.pass == ConvPass::forward ? r.shape.pixels() * r.shape.o : r.shape.inputs()) {}
+  size_t scratch(int threads) const override {
+    ScratchLayout layout(nullptr);
+    layout.take<T>(elements_);
+    return layout.size() + whole_->scratch(threads);
+  }
+  void run(ThreadPool& pool, const T* a, const T* b, T*, void* scratch,
+           const ConvHooks<T>& hooks) const override {
+    ScratchLayout layout(scratch);
+    T* const out = layout.take<T>(elements_);
+    static_cast<const Convolution<T>&>(*whole_).run(pool, a, b, out, layout.rest(), hooks);
+  }
+
+ private:
+  const std::unique_ptr<AnyConvolution> whole_;
+  const int64_t elements_;
+};
+
 }  // namespace
 
 const ConvAlgorithm ConvAlgorithm::eigen = {
@@ -323,7 +348,8 @@ const ConvAlgorithm ConvAlgorithm::eigen = {
     .applies = [](const ConvRequest&, const CpuSettings&) { return true; },
     .make =
         [](const ConvRequest& r, ConvVariant form) {
-          return form.in_ranges ? in_one_range(make_whole(r), r) : make_whole(r);
+          return form.in_ranges ? make_convolution<InScratch>(FloatTypes(), r.dtype, r)
+                                : make_whole(r);
         }};
 
 }  // namespace tessera

@@ -266,8 +266,6 @@ std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvVariant 
                                                form);
 }
 
-bool takes_bfloat16(const ConvRequest& r) { return r.dtype == DType::bf16; }
-
 bool winograd_takes_prologue(const ConvRequest& r) {
   return r.pass != ConvPass::weight_grad || winograd_weight_grad_takes_prologue(r.shape);
 }
@@ -286,13 +284,13 @@ const ConvAlgorithm ConvAlgorithm::winograd4 = {.name = "winograd4",
                                                 .takes_prologue = winograd_takes_prologue,
                                                 .absorbs_prologue = winograd_absorbs_prologue,
                                                 .packs_filters = packs_winograd_filters<4>,
-                                                .takes_half = takes_bfloat16};
+                                                .takes_half = bfloat16_inputs};
 const ConvAlgorithm ConvAlgorithm::winograd2 = {.name = "winograd2",
                                                 .applies = winograd_applies<2>,
                                                 .make = make_winograd<2>,
                                                 .takes_prologue = winograd_takes_prologue,
                                                 .absorbs_prologue = winograd_absorbs_prologue,
                                                 .packs_filters = packs_winograd_filters<2>,
-                                                .takes_half = takes_bfloat16};
+                                                .takes_half = bfloat16_inputs};
 
 }  // namespace tessera
