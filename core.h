@@ -47,6 +47,7 @@
 #include "tessera/layers/optimizers/lamb.h"
 #include "tessera/layers/optimizers/lars.h"
 #include "tessera/layers/optimizers/lion.h"
+#include "tessera/layers/optimizers/loss_scale.h"
 #include "tessera/layers/optimizers/muon.h"
 #include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/layers/optimizers/optimizer_params.h"

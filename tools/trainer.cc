@@ -98,8 +98,10 @@ std::string result_table(const Config& config, const TrainResult& result) {
   text += line("test", result.test_loss, result.test_accuracy);
   if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
   if (result.skipped > 0)
-    text += fmt::format("\nskipped {} of {} batches (train.non_finite: skip)", result.skipped,
-                        result.steps);
+    text += fmt::format("\nskipped {} of {} batches ({})", result.skipped, result.steps,
+                        loss_scaling(config) == LossScaling::off
+                            ? "train.non_finite: skip"
+                            : "gradients overflowed with the loss scale");
   if (result.best_step < 0) return text;
   const bool loss = config.checkpoint.best == BestBy::kLoss;
   text +=

@@ -129,6 +129,10 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
+  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+    return kind != DeviceKind::cpu && is_half(in[0].dtype) && in[0].dtype == in[1].dtype;
+  }
+
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
@@ -148,10 +152,11 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     // The conversion to 16 bits rounds a result that has no other epilogue.
     const ScalarProgram epilogue =
         is_plain(params.epilogue) ? plain_epilogue(DType::f32) : params.epilogue;
-    const TensorSpec out = computed(infer(in)[0]);
+    const TensorSpec y = infer(in)[0], out = computed(y);
     if constexpr (kCuda)
-      if (!ctx.device().is_cpu())
-        return matmul_cuda(params.product, epilogue, in, out, chosen.scratch_bytes, ctx);
+      if (const DeviceKind kind = ctx.device().kind; kind != DeviceKind::cpu)
+        return matmul_cuda(params.product, epilogue, in, takes_half(kind, in) ? y : out,
+                           chosen.scratch_bytes, ctx);
     return std::make_unique<MatmulKernel>(gemm_shape(params.product, in[0], in[1]),
                                           epilogue_plan(epilogue, in.subspan(2), out),
                                           chosen.name == "eigen");

@@ -10,6 +10,7 @@
 // no axis for it. The product of two vectors is the dot product, shape [].
 //
 // y has the promoted dtype of a and b (engine/dtype.h); sums are float32 or, for float64, that.
+// On a GPU two matrices of the same 16 bits are multiplied as they are, on the CPU in float32.
 // Both gradients are matmuls. Throws ShapeError if a or b has no axis, or the inner sizes differ.
 //
 // In a compiled step a pointwise op that reads the product is fused as an epilogue: on the CPU any,

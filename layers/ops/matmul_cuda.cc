@@ -41,10 +41,16 @@ using Product = Owned<cublasLtMatmulDesc_t, &Blas::cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, &Blas::cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &Blas::cublasLtMatmulPreferenceDestroy>;
 
+cudaDataType_t library_type(DType type) {
+  if (type == DType::bf16) return CUDA_R_16BF;
+  if (type == DType::f16) return CUDA_R_16F;
+  return type == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+}
+
+// T: the type of sums. Both operands may have the same 16 bits, and the result these or float32.
 template <class T>
 class MatmulCudaKernel final : public Kernel {
   static constexpr bool kDouble = sizeof(T) == 8;
-  static constexpr cudaDataType_t kType = kDouble ? CUDA_R_64F : CUDA_R_32F;
 
  public:
   MatmulCudaKernel(const MatmulParams& params, const ScalarProgram& bias,
@@ -55,7 +61,8 @@ class MatmulCudaKernel final : public Kernel {
         k_(in[0].shape[params.transpose_a ? -2 : -1]),
         pairs_(out.shape.elements(0, out.shape.rank() - 2)),
         scratch_(scratch),
-        compute_(compute_type(ctx.target().gpu)) {
+        half_(is_half(in[0].dtype)),
+        compute_(compute_type(half_, ctx.target().gpu)) {
     if (in.size() > 2) {
       const TensorSpec read[] = {out, in[2]};
       add_bias_ = pointwise_cuda(bias, read, out.dtype);
@@ -63,12 +70,12 @@ class MatmulCudaKernel final : public Kernel {
     if (pairs_ * m_ * n_ * k_ == 0) return;
     CudaDeviceGuard guard(ctx.index());
     make_product(product_, params);
-    make_layout(b_, in[1].shape[-2], in[1].shape[-1]);
-    make_layout(a_, in[0].shape[-2], in[0].shape[-1]);
-    make_layout(y_, m_, n_);
+    make_layout(b_, in[1].dtype, in[1].shape[-2], in[1].shape[-1]);
+    make_layout(a_, in[0].dtype, in[0].shape[-2], in[0].shape[-1]);
+    make_layout(y_, out.dtype, m_, n_);
     aligned_ = choose(ctx, kAligned);
-    unaligned_ = choose(ctx, sizeof(T));
-    if (!add_bias_) return;
+    unaligned_ = choose(ctx, static_cast<uint32_t>(size_of(in[0].dtype)));
+    if (!add_bias_ || in[2].dtype != out.dtype) return;
     make_product(with_bias_, params);
     set<uint32_t>(with_bias_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     takes_bias_ = supports(ctx, aligned_, with_bias_);
@@ -106,14 +113,15 @@ class MatmulCudaKernel final : public Kernel {
   }
 
   // Returns the compute type; float32 is rounded to TF32 only if settings.tf32 is set.
-  static cublasComputeType_t compute_type(const GpuSettings& settings) {
+  static cublasComputeType_t compute_type(bool half, const GpuSettings& settings) {
     if constexpr (kDouble) return CUBLAS_COMPUTE_64F;
-    return settings.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    return settings.tf32 && !half ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   }
 
   void make_product(Product& product, const MatmulParams& params) const {
-    cuda_check(blas().cublasLtMatmulDescCreate(&product.handle, compute_, kType),
-               "cublasLtMatmulDescCreate");
+    cuda_check(
+        blas().cublasLtMatmulDescCreate(&product.handle, compute_, library_type(dtype_of<T>)),
+        "cublasLtMatmulDescCreate");
     const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
     set<cublasOperation_t>(product, CUBLASLT_MATMUL_DESC_TRANSA, operation(params.transpose_b));
     set<cublasOperation_t>(product, CUBLASLT_MATMUL_DESC_TRANSB, operation(params.transpose_a));
@@ -126,11 +134,11 @@ class MatmulCudaKernel final : public Kernel {
   }
 
   // Makes the library's layout of a stored [pairs, rows, columns]; its rows are our columns.
-  void make_layout(Layout& layout, int64_t rows, int64_t columns) const {
-    cuda_check(
-        blas().cublasLtMatrixLayoutCreate(&layout.handle, kType, static_cast<uint64_t>(columns),
-                                          static_cast<uint64_t>(rows), columns),
-        "cublasLtMatrixLayoutCreate");
+  void make_layout(Layout& layout, DType type, int64_t rows, int64_t columns) const {
+    cuda_check(blas().cublasLtMatrixLayoutCreate(&layout.handle, library_type(type),
+                                                 static_cast<uint64_t>(columns),
+                                                 static_cast<uint64_t>(rows), columns),
+               "cublasLtMatrixLayoutCreate");
     if (pairs_ == 1) return;
     set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(pairs_));
     set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
@@ -151,15 +159,16 @@ class MatmulCudaKernel final : public Kernel {
   }
 
   // Returns the library's first proposal for these shapes: a heuristic, not a measurement. Excludes
-  // split-K sums that add parts in the order in which these finish: they change from run to run.
+  // split-K sums that add parts in the order in which these finish, which change from run to run,
+  // and parts in 16 bits.
   cublasLtMatmulAlgo_t choose(CudaContext& ctx, uint32_t alignment) const {
     Preference preference;
     cuda_check(blas().cublasLtMatmulPreferenceCreate(&preference.handle),
                "cublasLtMatmulPreferenceCreate");
     prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch_);
-    prefer<uint32_t>(
-        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+    prefer<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                         (half_ ? 0u : uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}));
     for (auto which :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -188,6 +197,7 @@ class MatmulCudaKernel final : public Kernel {
 
   const int64_t m_, n_, k_, pairs_;
   const size_t scratch_;
+  const bool half_;
   const cublasComputeType_t compute_;
   std::unique_ptr<Kernel> add_bias_;  // null without a bias
   Product product_, with_bias_;

@@ -133,6 +133,7 @@ enum class ScheduleKind {
   kPlateau
 };
 enum class OnNonFinite { kStop, kSkip };
+enum class LossScaling { dynamic, constant, off };
 enum class Sampling { kShuffled, kBalanced };
 enum class BestBy { kAccuracy, kLoss, kNone };
 
@@ -147,6 +148,8 @@ template <> inline constexpr auto kEnumNames<ScheduleKind> = enum_names<Schedule
     "cosine_restarts", "wsd", "plateau");
 template <> inline constexpr auto kEnumNames<OnNonFinite> =
     enum_names<OnNonFinite::kSkip>("stop", "skip");
+template <> inline constexpr auto kEnumNames<LossScaling> =
+    enum_names<LossScaling::off>("dynamic", "constant", "off");
 template <> inline constexpr auto kEnumNames<Sampling> =
     enum_names<Sampling::kBalanced>("shuffled", "balanced");
 template <> inline constexpr auto kEnumNames<BestBy> =
@@ -265,11 +268,14 @@ struct ScheduleConfig {
 };
 
 struct TrainConfig {
-  double epochs = 10;                                      // a fraction is allowed
-  std::optional<int64_t> steps;                            // replaces epochs if given
-  Duration evaluate_every{1, Duration::Unit::kEpochs};     // 0: only at the end
-  NamedEnum<OnNonFinite> non_finite = OnNonFinite::kStop;  // NaN or infinite loss or gradients
-  Duration log_every{50, Duration::Unit::kSteps};          // 0: only at the end of an epoch
+  double epochs = 10;                                          // a fraction is allowed
+  std::optional<int64_t> steps;                                // replaces epochs if given
+  Duration evaluate_every{1, Duration::Unit::kEpochs};         // 0: only at the end
+  NamedEnum<OnNonFinite> non_finite = OnNonFinite::kStop;      // NaN or infinite loss or gradients
+  NamedEnum<LossScaling> loss_scaling = LossScaling::dynamic;  // layers/optimizers/loss_scale.h
+  double loss_scale = 65536;                                   // constant, or the first
+  int loss_scale_interval = 2000;                              // steps
+  Duration log_every{50, Duration::Unit::kSteps};              // 0: only at the end of an epoch
   int accumulate = 1;                               // gradient accumulation: parts of a batch
   int patience = 0;                                 // evaluations without a new best; 0: off
   std::vector<std::string> freeze, freeze_all_but;  // parts of the network
@@ -376,6 +382,12 @@ struct Config {
   // For errors that only a run finds (placed_text(), diagnostics.h); nullptr unless parsed.
   std::shared_ptr<const GivenKeys> given;
 };
+
+// Returns how the loss is scaled: not at all, unless activations are float16.
+inline LossScaling loss_scaling(const Config& config) {
+  return config.precision == Precision::f16 ? LossScaling{config.train.loss_scaling}
+                                            : LossScaling::off;
+}
 
 // The last source of each given key: "resnet.yaml:10", or "command line".
 using ConfigOrigins = std::map<std::string, std::string>;

@@ -115,6 +115,21 @@ std::string cut(const Config& c) {
   return arrays(c) == kNamedArrays && !has_split ? kCutFile : arrays(c);
 }
 
+// The precision as a choice: losses are scaled only in float16.
+constexpr const char* kDynamicScale = "f16 with train.loss_scaling: dynamic";
+constexpr const char* kConstantScale = "f16 with train.loss_scaling: constant";
+std::string scaling(const Config& c) {
+  switch (loss_scaling(c)) {
+    case LossScaling::dynamic:
+      return kDynamicScale;
+    case LossScaling::constant:
+      return kConstantScale;
+    case LossScaling::off:
+      break;
+  }
+  return c.precision.text();
+}
+
 // A device that does not clearly name a CPU may be a GPU.
 const Choice kByDevice{
     "device", [](const Config& c) { return std::string(names_cpu(c) ? "cpu" : "gpu"); }, false};
@@ -127,6 +142,8 @@ const Choice kByLoss{"loss.name", [](const Config& c) { return c.loss.name.text(
 const Choice kByOptimizer{"optimizer.name", [](const Config& c) { return c.optimizer.name; }};
 const Choice kBySchedule{"schedule.name", [](const Config& c) { return c.schedule.name.text(); },
                          true, false};
+const Choice kByPrecision{"precision", [](const Config& c) { return c.precision.text(); }};
+const Choice kByScaling{"precision", scaling};
 const Choice kByEma{
     "ema.decay", [](const Config& c) { return std::string(c.ema.decay ? "any number" : "none"); },
     false};
@@ -303,6 +320,9 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"train.epochs", &c.train.epochs, above(0, kMaxEpochs), "duration in epochs; or set steps"},
     {"train.steps", &c.train.steps, at_least(1, kMaxSteps), "duration in steps, instead of epochs"},
     {"train.non_finite", &c.train.non_finite, one_of<OnNonFinite>(), "a batch with a loss or gradients that are not finite stops the training, or is skipped without an update; skip keeps all gradients in memory at once"},
+    {"train.loss_scaling", &c.train.loss_scaling, one_of<LossScaling>(), when(kByPrecision, {"f16"}), "multiply the loss before the backward pass, so that small gradients do not become 0; a step whose gradients overflow is skipped; dynamic: the factor is then halved"},
+    {"train.loss_scale", &c.train.loss_scale, above(0, 0x1p32), when(kByScaling, {kDynamicScale, kConstantScale}), "the factor, of the first step if dynamic (PyTorch: init_scale)"},
+    {"train.loss_scale_interval", &c.train.loss_scale_interval, at_least(1, 0x1p24), when(kByScaling, {kDynamicScale}), "steps without an overflow before the factor is doubled (PyTorch: growth_interval)"},
     {"train.evaluate_every", &c.train.evaluate_every, at_least(0), "time between evaluations; 0: only at the end"},
     {"train.log_every", &c.train.log_every, at_least(0), "time between lines of metrics, printed if there is no progress bar; 0: at the end of epochs; the line at the end of an epoch covers the whole epoch"},
 

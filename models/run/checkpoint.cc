@@ -82,6 +82,9 @@ std::vector<NamedTensor> named(const Tensors& tensors) {
   return all;
 }
 
+// Returns whether a tensor of a file is state of LossScale.
+bool of_loss_scale(std::string_view name) { return name.starts_with("optimizer/loss_scale"); }
+
 std::vector<ArraySpec> specs_of(const std::vector<NamedTensor>& tensors) {
   std::vector<ArraySpec> specs;
   for (const NamedTensor& one : tensors) specs.push_back(spec_of(one.tensor, one.name));
@@ -200,8 +203,16 @@ void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
 }
 
 void CheckpointFile::load(const Tensors& tensors) const {
-  const std::vector<NamedTensor> all = named(tensors);
-  const std::string wrong = differences(specs_of(all), file_.contents.tensors);
+  std::vector<NamedTensor> all = named(tensors);
+  std::vector<SafeTensor> saved = file_.contents.tensors;
+  std::erase_if(all, [&](const NamedTensor& one) {
+    return of_loss_scale(one.name) && file_.find(one.name) == nullptr;
+  });
+  std::erase_if(saved, [&](const SafeTensor& one) {
+    return of_loss_scale(one.name) &&
+           std::ranges::find(all, one.name, &NamedTensor::name) == all.end();
+  });
+  const std::string wrong = differences(specs_of(all), saved);
   if (!wrong.empty())
     throw CheckpointError(fmt::format("checkpoint '{}': does not fit the model:{}", path_, wrong));
   std::byte piece[size_t{1} << 14];

@@ -52,7 +52,8 @@ struct TrainingState {
   double epoch_loss = 0, epoch_correct = 0;
   // The last line of training metrics.
   double train_loss = 0, train_accuracy = 0;
-  // Batches that train.non_finite skipped: in total, and without interruption up to now.
+  // Batches from which nothing was updated (Session::skips()): in total, and without interruption
+  // up to now.
   int64_t skipped = 0, skipped_in_a_row = 0;
   // The best evaluation so far: its step (-1: none) and the compared value.
   int64_t best_step = -1;
@@ -107,7 +108,9 @@ class CheckpointFile {
   std::string written_by() const { return file_.text("written_by"); }
 
   // Fills all tensors. Requires exactly these tensors in the file; else the error lists each
-  // missing, extra or different tensor, and all tensors are unchanged.
+  // missing, extra or different tensor, and all tensors are unchanged. Only the state of LossScale
+  // may be missing, and then keeps its values, or be extra: a training may be resumed in another
+  // precision.
   void load(const Tensors& tensors) const;
 
  private:

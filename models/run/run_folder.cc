@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "tessera/models/config/config.h"
@@ -49,10 +50,15 @@ class Line {
   size_t size_ = 0;
 };
 
-constexpr std::string_view kCsvNames =
-                               "epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait\n",
-                           kFormerCsvNames =
-                               "epoch,step,phase,loss,accuracy,lr,images_per_second\n";
+constexpr const char* kColumns[] = {
+    "epoch",     "step",    "phase",     "loss", "accuracy", "lr", "images_per_second",
+    "data_wait", "skipped", "loss_scale"};
+constexpr size_t kEarlierColumns[] = {7, 8};  // earlier versions wrote fewer
+
+// Returns the first line of metrics.csv.
+std::string csv_names(size_t columns) {
+  return fmt::format("{}\n", fmt::join(std::span(kColumns, columns), ","));
+}
 
 // Returns the step of a line that write() wrote, in CSV or JSON.
 std::optional<int64_t> step_of(std::string_view line) {
@@ -113,7 +119,7 @@ void require_room(const std::string& dir, int64_t bytes) {
 
 RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files,
                      const std::string& remarks, std::vector<std::string_view> due)
-    : files_(files), dir_(config.run.dir), due_(std::move(due)) {
+    : files_(files), dir_(config.run.dir), due_(std::move(due)), csv_columns_(std::size(kColumns)) {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   if (error) refuse_run_file(dir_, "create", error.value());
@@ -127,10 +133,10 @@ RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, Fi
   train_events_ = events(dir_ + "/train");
   test_events_ = events(dir_ + "/test");
   if (config.data.validation.any()) validation_events_ = events(dir_ + "/validation");
-  former_csv_ = bytes_up_to("metrics.csv", kFormerCsvNames, steps_done) > 0;
-  const std::string_view names = former_csv_ ? kFormerCsvNames : kCsvNames;
-  csv_.emplace(files_, dir_ + "/metrics.csv", std::string(names),
-               bytes_up_to("metrics.csv", names, steps_done));
+  for (const size_t columns : kEarlierColumns)
+    if (bytes_up_to("metrics.csv", csv_names(columns), steps_done) > 0) csv_columns_ = columns;
+  const std::string names = csv_names(csv_columns_);
+  csv_.emplace(files_, dir_ + "/metrics.csv", names, bytes_up_to("metrics.csv", names, steps_done));
   jsonl_.emplace(files_, dir_ + "/metrics.jsonl", "", bytes_up_to("metrics.jsonl", "", steps_done));
 }
 
@@ -221,27 +227,23 @@ void RunFolder::write_memory(const std::vector<MemoryItem>& blocks) const {
 }
 
 void RunFolder::write(const Metrics& metrics) {
-  const struct {
-    const char* name;
-    double value;
-  } values[] = {{"loss", metrics.loss},
-                {"accuracy", metrics.accuracy},
-                {"lr", metrics.lr},
-                {"images_per_second", metrics.images_per_second},
-                {"data_wait", metrics.data_wait}};
+  const double values[] = {
+      metrics.loss,      metrics.accuracy, metrics.lr,        metrics.images_per_second,
+      metrics.data_wait, metrics.skipped,  metrics.loss_scale};
+  constexpr size_t kFirst = std::size(kColumns) - std::size(values);
   Line csv, json;  // not Json, which allocates: a training step must not
   csv.number(metrics.epoch, "");
   csv.add(",{},{}", metrics.step, metrics.phase);
   json.add("{{\"epoch\": ");
   json.number(metrics.epoch, "null");
   json.add(", \"step\": {}, \"phase\": \"{}\"", metrics.step, metrics.phase);
-  for (const auto& [name, value] : values) {
-    if (name != std::string_view("data_wait") || !former_csv_) {
+  for (size_t i = 0; i < std::size(values); ++i) {
+    if (kFirst + i < csv_columns_) {
       csv.add(",");
-      csv.number(value, "");
+      csv.number(values[i], "");
     }
-    json.add(", \"{}\": ", name);
-    json.number(value, "null");
+    json.add(", \"{}\": ", kColumns[kFirst + i]);
+    json.number(values[i], "null");
   }
   csv.add("\n");
   json.add("}}\n");
@@ -260,6 +262,10 @@ void RunFolder::write(const Metrics& metrics) {
   const HostMemory memory = host_memory();
   point("lr", metrics.lr);
   point("data_wait", metrics.data_wait);
+  if (std::isfinite(metrics.loss_scale)) {
+    point("skipped", metrics.skipped);
+    point("loss_scale", metrics.loss_scale);
+  }
   point("host/process_bytes", static_cast<double>(memory.process));
   point("host/free_bytes", static_cast<double>(memory.free));
 }

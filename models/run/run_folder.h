@@ -2,7 +2,8 @@
 //
 //   config.resolved.yaml   every key of the configuration, with the normalization that is used
 //   inference.json         the inference description (models/run/inference.h)
-//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait
+//   metrics.csv            epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait,skipped,
+//                          loss_scale
 //   metrics.jsonl          metrics.csv as one JSON object per line
 //   train/, test/,         metrics for TensorBoard, events.out.tfevents.* as separate runs, so that
 //   validation/            loss and accuracy of all share a chart (validation: only with
@@ -49,7 +50,9 @@ struct Metrics {
   double lr = 0;                // learning rate of the last step
   double images_per_second = 0;
   bool whole = true;  // covers all images of the epoch so far, or of the test; not in the files
-  double data_wait = NAN;  // fraction of the time since the last line spent waiting for data
+  double data_wait = NAN;   // fraction of the time since the last line spent waiting for data
+  double skipped = NAN;     // training steps so far that updated nothing
+  double loss_scale = NAN;  // factor of the last step; not finite if not dynamic
 };
 
 // The only writer of a folder. Not thread-safe.
@@ -109,7 +112,7 @@ class RunFolder {
   std::unique_ptr<EventWriter> train_events_, test_events_;
   std::unique_ptr<EventWriter> validation_events_;  // nullptr without data.validation
   std::optional<RecordFile> csv_, jsonl_;
-  bool former_csv_;  // begun by a version without data_wait
+  size_t csv_columns_;  // fewer if an earlier version began the file
   std::vector<std::string> not_written_;
 };
 

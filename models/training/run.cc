@@ -220,10 +220,10 @@ std::vector<std::string> config_notes(const Run& run) {
     lines.emplace_back(
         "optimizer.weight_decay: is 0, but lars scales only the updates of parameters with weight "
         "decay: all are updated as with sgd; set it above 0");
-  if (config.precision == Precision::f16)
+  if (config.precision == Precision::f16 && loss_scaling(config) == LossScaling::off)
     lines.emplace_back(
-        "precision: f16 has no loss scaling yet: gradients below 6e-8 become 0; use bf16, which "
-        "has the range of float32");
+        "train.loss_scaling: is off: with precision f16 gradients below 6e-8 become 0; set it to "
+        "dynamic, or use precision bf16, which has the range of float32");
   if (config.checkpoint.keep == 0)
     lines.emplace_back(
         "checkpoint.keep: is 0: no checkpoint is written, and an interrupted training "

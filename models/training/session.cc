@@ -117,7 +117,8 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
       device_(device),
       store_(config.seed),
       mixes_(make_mix(config.data).any()),
-      skips_(config.train.non_finite == OnNonFinite::kSkip),
+      skips_(config.train.non_finite == OnNonFinite::kSkip ||
+             loss_scaling(config) != LossScaling::off),
       exchange_(std::move(exchange)) {
   const Planner* planner = planner_of(config);
   const SettingsScope settings(settings_of(config_));
@@ -130,6 +131,10 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
     averaged_ = make_network(config, image, store_);
     ema_ = std::make_unique<Ema>(store_, EmaParams{*config.ema.decay, config.ema.warmup});
   }
+  if (loss_scaling(config) != LossScaling::off)
+    scale_.emplace(store_, LossScaleParams{loss_scaling(config) == LossScaling::dynamic,
+                                           config.train.loss_scale,
+                                           static_cast<double>(config.train.loss_scale_interval)});
   arenas_ = std::make_shared<Arenas>();
   options.eager = config.mode == Mode::kEager;
   options.planner = planner;
@@ -152,7 +157,7 @@ BatchResults Session::train_part(const Tensor& images, const Tensor& labels, con
   if (share != 1) loss = loss * share;
   Tensor correct = top_k_correct(logits, labels);
   logits = Tensor();  // eager: from here on only the tape holds what gradients need
-  gradients(loss, store_.parameters(), sink);
+  gradients(scale_ ? scale_->scaled(loss) : loss, store_.parameters(), sink);
   return {loss, correct, {}};
 }
 
@@ -188,11 +193,15 @@ Tensors Session::train(const Tensors& arguments, int64_t batch) {
     update(std::move(gradients), arguments[2]);
     return {loss, correct};
   }
+  if (scale_) gradients = scale_->unscaled(std::move(gradients));
   Tensors decisive = gradients;
   decisive.push_back(loss);
   Tensor lr = lr_if_finite(arguments[2], std::move(decisive));
   update(std::move(gradients), lr);
-  return {loss, correct, lr};
+  Tensors results{loss, correct, lr};
+  if (loss_scaling(config_) == LossScaling::dynamic) results.push_back(scale_->reciprocal());
+  if (scale_) scale_->step(lr);
+  return results;
 }
 
 void Session::update(Tensors gradients, const Tensor& lr) {

@@ -14,6 +14,7 @@
 #include "tessera/graph/compile.h"
 #include "tessera/layers/module.h"
 #include "tessera/layers/optimizers/ema.h"
+#include "tessera/layers/optimizers/loss_scale.h"
 #include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
@@ -37,10 +38,13 @@ class Session {
   // Arguments: images uint8 [n x H x W x C], labels int32 [batch], lr float64 [], position int64
   // [2] = {step, index of the first image}; write them with host_input() and stage_input()
   // (graph/compile.h), then submit the step. Results: mean loss and number of correct predictions,
-  // float32 []; if train.non_finite is skip, a third: lr, or NaN if the loss or a gradient was not
-  // finite, so that nothing was updated. The first call for a batch prepares the step; later calls
-  // find it without allocating.
+  // float32 []; if skips(), a third: lr, or NaN if the loss or a gradient was not finite, so that
+  // nothing was updated; if the loss is scaled dynamically, a fourth: 1 / scale, float32 [1]. The
+  // first call for a batch prepares the step; later calls find it without allocating.
   CompiledStep& train_step(int64_t batch);
+  // Returns whether a step from which a number is not finite updates nothing: if
+  // train.non_finite is skip, or the loss is scaled.
+  bool skips() const { return skips_; }
   PartRange own_images(int64_t batch) const;
   // Writes the fifth argument of a training step, targets float32 [n x classes], which the loss
   // uses instead of the labels if data.augment mixes images: shares[i] at labels[i], the rest at
@@ -103,6 +107,7 @@ class Session {
   std::unique_ptr<Module> model_, averaged_;  // averaged_: if ema.decay is set
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ema> ema_;
+  std::optional<LossScale> scale_;
   std::shared_ptr<Arenas> arenas_;
   CompileOptions options_;                            // for training steps
   std::vector<std::unique_ptr<Compiled>> functions_;  // one for each training step; evaluation

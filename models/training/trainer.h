@@ -47,7 +47,7 @@ struct TrainResult {
   double validation_accuracy = 0, validation_loss = 0;
   double train_accuracy = 0, train_loss = 0;  // over the last epoch, as in the last line of
                                               // metrics; NaN if all its batches were skipped
-  int64_t skipped = 0;                        // batches that train.non_finite skipped
+  int64_t skipped = 0;                        // batches from which nothing was updated
   int64_t test_images = 0;
   bool chosen_on_test = false;  // for an evaluation: the test images chose these weights, so the
                                 // test is not fair

@@ -36,6 +36,9 @@ namespace {
 // TrainingState::evaluation_due
 enum { kNoneDue, kEvaluationDue, kTestDue };
 
+// Steps in a row whose gradients overflow before a training with a scaled loss ends.
+constexpr int64_t kMaxOverflows = 20;
+
 // Throws if the final weights give a loss that is not finite.
 void require_finite(const char* phase, const Evaluation& result) {
   if (std::isfinite(result.mean_loss())) return;
@@ -98,12 +101,13 @@ class TrainingLoop {
   const std::atomic<int>* stop_;
   std::atomic<bool>* save_;
   SharedStop shared_stop_;
-  const bool skips_;
+  const LossScaling scaling_;
   const Schedule schedule_;
   WaitMonitor waits_;
   TrainingConsole console_;
   RunsAhead<SubmittedStep> runs_;
-  int64_t skipped_;  // skipped updates before the step that is examined
+  double loss_scale_ = NAN;  // factor of the last examined step, if dynamic
+  int64_t skipped_;          // skipped updates before the step that is examined
   RunningMetrics since_log_, since_epoch_;
   double peers_waited_ = 0, peers_since_ = 0;  // seconds, at the end of the last epoch
   double waited_ = 0;  // seconds of waiting for data before since_log_ began
@@ -118,7 +122,7 @@ TrainingLoop::TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       stop_(options.stop),
       save_(options.save),
       shared_stop_(setup.run.exchange(), options.stop),
-      skips_(setup.config().train.non_finite == OnNonFinite::kSkip),
+      scaling_(loss_scaling(setup.config())),
       schedule_(check_epochs(setup.config(), setup.loader->samples())),
       waits_(*setup.loader),
       console_(setup),
@@ -192,43 +196,52 @@ bool TrainingLoop::next_step() {
 
 void TrainingLoop::look_at(const SubmittedStep& run) {
   const double loss = run.step->host_output(0).item<double>();
-  const bool skipped = skips_ && !std::isfinite(run.step->host_output(2).item<double>());
+  const bool skips = setup_.run.session().skips();
+  const bool skipped = skips && !std::isfinite(run.step->host_output(2).item<double>());
+  if (scaling_ == LossScaling::dynamic) loss_scale_ = 1 / run.step->host_output(3).item<double>();
   const int64_t skipped_now = run.step->skipped_updates();
   const bool some_skipped = std::exchange(skipped_, skipped_now) != skipped_now;
   if (!std::isfinite(loss) || some_skipped) not_finite(run, loss, skipped);
-  if (skipped) return;
+  if (!skipped) state_.skipped_in_a_row = 0;
+  // If only scaled gradients overflowed, loss and accuracy are those of the batch.
+  if (skipped && (scaling_ == LossScaling::off || !std::isfinite(loss))) return;
   since_log_.add(*run.step, run.batch.all);
   since_epoch_.add(*run.step, run.batch.all);
-  state_.skipped_in_a_row = 0;
 }
 
 // Skipping leaves the weights unchanged, so a failure on all images of an epoch repeats for ever,
 // as does one from a weight that is not finite.
 std::string TrainingLoop::why_lost() {
   constexpr int64_t kMinSkipped = 10, kMaxSkipped = 100;
+  const bool scaled = scaling_ != LossScaling::off;
   for (const Tensor& tensor : setup_.persistent()) {
     const std::optional<size_t> element = first_non_finite(tensor);
     if (element)
       return fmt::format("{} is not finite at element {}, which skipping batches cannot fix",
                          persistent_name(tensor), *element);
   }
-  if (state_.skipped_in_a_row < std::clamp(state_.batches, kMinSkipped, kMaxSkipped)) return "";
-  return fmt::format("{} batches in a row were skipped{}", state_.skipped_in_a_row,
-                     state_.skipped_in_a_row >= state_.batches ? ", all of an epoch" : "");
+  if (state_.skipped_in_a_row <
+      (scaled ? kMaxOverflows : std::clamp(state_.batches, kMinSkipped, kMaxSkipped)))
+    return "";
+  return fmt::format("{} batches in a row were skipped{}{}", state_.skipped_in_a_row,
+                     state_.skipped_in_a_row >= state_.batches ? ", all of an epoch" : "",
+                     scaled ? ", so the overflow of float16 is not due to the loss scale" : "");
 }
 
 // Handles a number that is not finite, from which no update was made: reports its source, then ends
 // the training or continues with the next batch. A batch is not skipped if only some running
-// statistics could not be updated from it.
+// statistics could not be updated from it. With a scaled loss, skipped batches are usual, and only
+// counted unless there are many in a row.
 void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skipped) {
+  state_.skipped += skipped;
+  state_.skipped_in_a_row += skipped;
+  if (skipped && scaling_ != LossScaling::off && state_.skipped_in_a_row < kMaxOverflows) return;
   const std::string culprit = setup_.run.session().find_non_finite(run.batch.all);
   std::string text = fmt::format(
       "{} at step {} (epoch {:.2f}, lr {:.4g}){}{}",
       std::isfinite(loss) ? "an update is not finite"
                           : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss),
       run.number, setup_.epochs(run.number), run.lr, culprit.empty() ? "" : ": ", culprit);
-  state_.skipped += skipped;
-  state_.skipped_in_a_row += skipped;
   const std::string lost = skipped ? why_lost() : "";
   if (!lost.empty())
     throw DivergedError(
@@ -236,7 +249,7 @@ void TrainingLoop::not_finite(const SubmittedStep& run, double loss, bool skippe
                     "schedule.warmup, and start again or resume an earlier checkpoint with "
                     "--resume=PATH",
                     text, lost));
-  if (!skips_)
+  if (!setup_.run.session().skips())
     throw DivergedError(
         fmt::format("training: {}; lower optimizer.lr or lengthen schedule.warmup, or set "
                     "train.non_finite to skip such batches",
@@ -365,8 +378,11 @@ bool TrainingLoop::test() {
 void TrainingLoop::report(const char* phase, const RunningMetrics& tally, double rate, bool whole,
                           double wait) {
   if (setup_.folder == nullptr) return;
+  const bool trains = phase == std::string_view("train");
   setup_.folder->write({setup_.epochs(state_.step), state_.step, phase, tally.mean_loss(),
-                        tally.accuracy(), state_.lr, rate, whole, wait});
+                        tally.accuracy(), state_.lr, rate, whole, wait,
+                        trains ? static_cast<double>(state_.skipped) : NAN,
+                        trains ? loss_scale_ : NAN});
 }
 
 // Takes the best weights if the leader can; the others follow.

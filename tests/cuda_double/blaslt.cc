@@ -11,6 +11,8 @@
 #include "calls.h"
 #include "memory.h"
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 struct cublasLtContext {
   int device;
@@ -85,12 +87,33 @@ double factor(const Product& product, double value) {
   return std::ldexp(std::nearbyint(std::ldexp(mantissa, 11)), exponent - 11);
 }
 
+size_t size_of(cudaDataType_t type) {
+  if (type == CUDA_R_16F || type == CUDA_R_16BF) return 2;
+  return type == CUDA_R_64F ? sizeof(double) : sizeof(float);
+}
+
+double element(const void* of, cudaDataType_t type, int64_t i) {
+  if (type == CUDA_R_16F)
+    return static_cast<double>(__half2float(static_cast<const __half*>(of)[i]));
+  if (type == CUDA_R_16BF)
+    return static_cast<double>(__bfloat162float(static_cast<const __nv_bfloat16*>(of)[i]));
+  if (type == CUDA_R_64F) return static_cast<const double*>(of)[i];
+  return static_cast<double>(static_cast<const float*>(of)[i]);
+}
+
 template <class T>
-void multiply(const Matmul& how, T alpha, T beta, const void* left, const void* right,
-              const void* added, void* into) {
-  const auto *a = static_cast<const T*>(left), *b = static_cast<const T*>(right),
-             *c = static_cast<const T*>(added);
-  auto* d = static_cast<T*>(into);
+void put(void* to, cudaDataType_t type, int64_t i, T value) {
+  if (type == CUDA_R_16F)
+    static_cast<__half*>(to)[i] = __float2half(static_cast<float>(value));
+  else if (type == CUDA_R_16BF)
+    static_cast<__nv_bfloat16*>(to)[i] = __float2bfloat16(static_cast<float>(value));
+  else
+    static_cast<T*>(to)[i] = value;
+}
+
+template <class T>
+void multiply(const Matmul& how, T alpha, T beta, const void* a, const void* b, const void* c,
+              void* d) {
   const auto at = [](const Layout& layout, uint64_t row, uint64_t column) {
     return static_cast<int64_t>(column) * layout.leading + static_cast<int64_t>(row);
   };
@@ -101,14 +124,24 @@ void multiply(const Matmul& how, T alpha, T beta, const void* left, const void* 
     for (uint64_t i = 0; i < how.d.rows; ++i) {
       double sum = 0;
       for (uint64_t l = 0; l < inner; ++l)
-        sum += factor(how.product, a[ta ? at(how.a, l, i) : at(how.a, i, l)]) *
-               factor(how.product, b[tb ? at(how.b, j, l) : at(how.b, l, j)]);
+        sum += factor(how.product, element(a, how.a.type, ta ? at(how.a, l, i) : at(how.a, i, l))) *
+               factor(how.product, element(b, how.b.type, tb ? at(how.b, j, l) : at(how.b, l, j)));
       const int64_t where = at(how.d, i, j);
-      const T scaled = static_cast<T>(static_cast<double>(alpha) * sum);
-      d[where] = beta == T(0) ? scaled : scaled + beta * c[where];
+      T value = static_cast<T>(static_cast<double>(alpha) * sum);
+      if (beta != T(0)) value += beta * static_cast<T>(element(c, how.d.type, where));
       if (how.product.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        d[where] += static_cast<const T*>(how.product.bias)[i];
+        value += static_cast<T>(element(how.product.bias, how.d.type, static_cast<int64_t>(i)));
+      put(d, how.d.type, where, value);
     }
+}
+
+// Factors of 16 bits may have a result of these or of float32.
+bool types_fit(const Matmul& how) {
+  const bool half = how.a.type == CUDA_R_16F || how.a.type == CUDA_R_16BF;
+  if (!half)
+    return how.a.type == how.product.scale && how.b.type == how.a.type && how.d.type == how.a.type;
+  return how.product.compute == CUBLAS_COMPUTE_32F && how.b.type == how.a.type &&
+         (how.d.type == how.a.type || how.d.type == CUDA_R_32F);
 }
 
 bool fits(const Matmul& how) {
@@ -117,9 +150,7 @@ bool fits(const Matmul& how) {
   return (ta ? how.a.columns : how.a.rows) == how.d.rows &&
          (tb ? how.b.rows : how.b.columns) == how.d.columns &&
          (ta ? how.a.rows : how.a.columns) == (tb ? how.b.columns : how.b.rows) &&
-         how.a.count == how.d.count && how.b.count == how.d.count &&
-         how.a.type == how.product.scale && how.b.type == how.product.scale &&
-         how.d.type == how.product.scale;
+         how.a.count == how.d.count && how.b.count == how.d.count && types_fit(how);
 }
 
 // Returns the fault of a product, whatever its addresses are.
@@ -142,7 +173,7 @@ size_t bytes_of(const Layout& layout) {
   const auto last = static_cast<size_t>((layout.count - 1) * layout.offset +
                                         static_cast<int64_t>(layout.columns - 1) * layout.leading) +
                     layout.rows;
-  return last * (layout.type == CUDA_R_64F ? sizeof(double) : sizeof(float));
+  return last * size_of(layout.type);
 }
 
 template <class T>
@@ -159,11 +190,14 @@ cublasStatus_t enqueue(const Matmul& how, const void* alpha, const void* beta, c
       kOperationsPerSecond;
   operation.run = [=] {
     if (bytes > 0) std::memset(workspace, 0xff, bytes);
+    const auto nth = [](auto* matrices, int32_t i, const Layout& layout) {
+      using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(matrices)>>,
+                                      const char, char>;
+      return static_cast<Byte*>(matrices) + i * layout.offset * int64_t(size_of(layout.type));
+    };
     for (int32_t i = 0; i < how.d.count; ++i)
-      multiply<T>(how, by, keep, static_cast<const T*>(a) + i * how.a.offset,
-                  static_cast<const T*>(b) + i * how.b.offset,
-                  static_cast<const T*>(c) + i * how.d.offset,
-                  static_cast<T*>(d) + i * how.d.offset);
+      multiply<T>(how, by, keep, nth(a, i, how.a), nth(b, i, how.b), nth(c, i, how.d),
+                  nth(d, i, how.d));
   };
   const cudaError_t code =
       call("cublasLtMatmul", [&](Machine&) { return issue(stream, std::move(operation)); });
@@ -349,7 +383,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
       (algo.workspace == 0 || stands(workspace, algo.workspace, kWorkspaceAlignment)) &&
       (!has_bias || stands(how.product.bias, of_bias, kBiasAlignment));
   if (!ready) return CUBLAS_STATUS_INVALID_VALUE;
-  if (how.d.type == CUDA_R_64F)
+  if (how.product.scale == CUDA_R_64F)
     return enqueue<double>(how, alpha, beta, A, B, C, D, workspace, algo.workspace, stream);
   return enqueue<float>(how, alpha, beta, A, B, C, D, workspace, algo.workspace, stream);
 }

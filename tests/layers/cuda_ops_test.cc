@@ -10,6 +10,7 @@
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {
 namespace {
@@ -109,6 +110,28 @@ TEST_P(CudaOps, MatmulWithTf32) {
   if (GetParam() == DType::f32 && properties->major >= 8) {
     EXPECT_GT(found, 1e-6);
   }
+}
+
+// Factors of 16 bits; a float32 result has no other rounding, and may add a bias.
+TEST(CudaHalf, ProductsHaveTheResultsOfTheCpu) {
+  constexpr DType kHalves[] = {DType::bf16, DType::f16};
+  const auto some = [](const Shape& shape, uint64_t key) {
+    return random_normal(shape, key, 0, 1, DType::f32);
+  };
+  for (const bool wide : {false, true})
+    for (const auto& [ta, tb] : {std::pair(false, false), std::pair(true, false),
+                                 std::pair(false, true), std::pair(true, true)}) {
+      const DeviceFunction f = [=](const Tensors& in) -> Tensors {
+        const Tensor y = matmul(in[0], in[1], {ta, tb, wide && is_half(in[0].dtype())});
+        return {wide ? y + cast(in[2], y.dtype()) : y};
+      };
+      const Tensors in{some(ta ? Shape{33, 65} : Shape{65, 33}, 1),
+                       some(tb ? Shape{17, 33} : Shape{33, 17}, 2), some({17}, 3)};
+      expect_gpu_matches(f, in, kHalves);
+    }
+  const DeviceFunction pairs = [](const Tensors& in) -> Tensors { return {matmul(in[0], in[1])}; };
+  expect_gpu_matches(pairs, {some({2, 3, 5, 7}, 1), some({3, 7, 4}, 2)}, kHalves);
+  expect_gpu_matches(pairs, {some({3, 0}, 1), some({0, 4}, 2)}, kHalves);
 }
 
 TEST_P(CudaOps, MatmulWithoutElements) {

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/engine/autograd.h"
+#include "tessera/engine/pointwise.h"
 #include "tessera/engine/storage.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/optimizers/adamw.h"
+#include "tessera/layers/optimizers/loss_scale.h"
 #include "tessera/layers/optimizers/optimizer_simd.h"
 #include "tessera/layers/optimizers/sgd.h"
 #include "tessera/runtime/context.h"
@@ -307,6 +311,68 @@ TEST(Optimizers, WhatDoesNotFitIsExplained) {
             "adamw: beta2 must be in [0, 1), but is 1");
   EXPECT_EQ(message_of<ConfigError>([&] { AdamW(store, {p}, {.epsilon = 0}); }),
             "adamw: epsilon must be positive, but is 0");
+}
+
+// The rule of PyTorch's GradScaler.
+TEST(LossScale, IsHalvedByAnOverflowAndDoubledAfterAnInterval) {
+  Store store(1);
+  LossScale scale(store, {.first = 64, .interval = 3});
+  double wanted = 64;
+  int finite_steps = 0;
+  for (const char step : std::string("fffffofofffoofffffff")) {
+    EXPECT_EQ(scale.reciprocal().item<double>(), 1 / wanted);
+    EXPECT_EQ(scale.scaled(scalar(3)).item<double>(), 3 * wanted);
+    scale.step(scalar(step == 'f' ? kLr : NAN, DType::f64));
+    finite_steps = step == 'f' ? finite_steps + 1 : 0;
+    if (step == 'o') wanted /= 2;
+    if (finite_steps == 3) wanted *= 2, finite_steps = 0;
+  }
+
+  EXPECT_EQ(scale.reciprocal().item<double>(), 1 / wanted);
+}
+
+TEST(LossScale, HasALimit) {
+  Store store(1);
+  LossScale scale(store, {.first = 0x1p31, .interval = 1});
+  for (int i = 0; i < 3; ++i) scale.step(scalar(kLr, DType::f64));
+  EXPECT_EQ(scale.reciprocal().item<double>(), 0x1p-32);
+}
+
+// The gradient is 1e-8 per element, less than half of the smallest float16.
+TEST(LossScale, KeepsSmallGradientsInFloat16) {
+  for (const bool dynamic : {false, true}) {
+    Store store(1);
+    const Tensor w = store.parameter("w", {7}, Initializer::ones());
+    const LossScale scale(store, {.dynamic = dynamic});
+    const auto loss = [&] {
+      const Tensor y = cast(w, DType::f16);
+      return sum(cast(y * y, DType::f32)) * 5e-9;
+    };
+    EXPECT_EQ(gradients(loss(), std::span(&w, 1))[0].to_vector<float>(),
+              std::vector<float>(7, 0.f));
+    const Tensors scaled = gradients(scale.scaled(loss()), std::span(&w, 1));
+    for (const float g : scale.unscaled(scaled)[0].to_vector<float>())
+      EXPECT_NEAR(g, 1e-8, 0x1p-10 * 1e-8);
+  }
+}
+
+TEST(LossScale, WithAPowerOfTwoChangesNoBit) {
+  Store store(1);
+  const Tensor w = store.parameter("w", {50}, Initializer::normal(1));
+  const LossScale scale(store, {});
+  const auto loss = [&] { return sum(tessera::exp(w * w) * w); };
+  const Tensors scaled = gradients(scale.scaled(loss()), std::span(&w, 1));
+  EXPECT_EQ(scale.unscaled(scaled)[0].to_vector<float>(),
+            gradients(loss(), std::span(&w, 1))[0].to_vector<float>());
+}
+
+TEST(LossScale, RefusesParametersOutOfRange) {
+  Store store(1);
+  for (const LossScaleParams& wrong :
+       {LossScaleParams{.first = 0}, LossScaleParams{.first = 0x1p33},
+        LossScaleParams{.first = NAN}, LossScaleParams{.interval = 0},
+        LossScaleParams{.interval = 0x1p25}})
+    EXPECT_THROW(LossScale(store, wrong), ConfigError);
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ class Allocations(unittest.TestCase):
         for way in (["optimizer.name=muon", "loss.name=bce"], ["optimizer.name=lamb"],
                     ["optimizer.name=rmsprop", "train.non_finite=skip"],
                     ["optimizer.name=lion"], ["optimizer.name=lars"],
+                    ["precision=f16", "optimizer.name=adamw"],
                     ["precision=bf16", "model.name=mobilenet_v2", "train.freeze=[]"]):
             run = Counted(self.folder, "bench", "--config", CONFIG, "--steps", 50, "data.batch=4",
                           "threads=2", *sorted(common, key=lambda word: word[0] != "~"), *way)

@@ -181,7 +181,8 @@ class Training(Test):
         last = said.splitlines()[-1]
         self.assertRegex(last, r"^final test accuracy \d+\.\d\d % \(loss \d+\.\d+, 12 steps")
         lines = metrics(run)
-        keys = ["epoch", "step", "phase", "loss", "accuracy", "lr", "images_per_second", "data_wait"]
+        keys = ["epoch", "step", "phase", "loss", "accuracy", "lr", "images_per_second", "data_wait",
+                "skipped", "loss_scale"]
         self.assertEqual([list(line) for line in lines], [keys] * len(lines))
         steps = [(line["step"], line["phase"]) for line in lines]
         self.assertEqual(steps, [(2, "train"), (4, "train"), (6, "train"), (6, "test"),

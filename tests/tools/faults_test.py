@@ -202,6 +202,16 @@ class Endings(Test):
         nothing = [line for line in metrics(run) if line["phase"] == "train"][-1]
         self.assertEqual((nothing["loss"], nothing["accuracy"]), (None, None))
 
+    def test_twenty_overflows_in_a_row_end_a_training_in_float16(self):
+        run = self.folder / "run"
+        done = self.run_program("--config", QUICKSTART, *TINY, "precision=f16", "train.loss_scaling=constant",
+                                "train.loss_scale=4e9", f"run.dir={run}", "train.epochs=5", code=DIVERGED)
+        self.assertIn("20 batches in a row were skipped, all of an epoch, so the overflow of float16 is not due",
+                      done.stderr)
+        self.assertNotIn("the batch is skipped", done.stderr)
+        last = [line for line in metrics(run) if line["phase"] == "train"][-1]
+        self.assertEqual((last["skipped"], last["loss_scale"]), (last["step"], None))
+
     def test_weights_that_are_no_numbers_end_it_at_once(self):
         done = self.run_program("--config", QUICKSTART, *TINY, "optimizer.lr=1e37", "optimizer.weight_decay=1e37",
                                 f"run.dir={self.folder / 'run'}", "train.non_finite=skip", code=DIVERGED)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tessera/layers/optimizers/loss_scale.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/training/checkpointing.h"
@@ -22,10 +23,14 @@ using namespace testing_checkpoint;
 
 constexpr char kConfig[] = "seed: 5\nmodel:\n  name: mlp\n";
 
-std::string sealed_image(const Tensors4& tensors, const TrainingState& state) {
-  CheckpointImage image(tensors.persistent(), kConfig);
+std::string sealed_image(const Tensors& tensors, const TrainingState& state) {
+  CheckpointImage image(tensors, kConfig);
   image.take(state);
   return sealed({reinterpret_cast<const char*>(image.bytes().data()), image.bytes().size()});
+}
+
+std::string sealed_image(const Tensors4& tensors, const TrainingState& state) {
+  return sealed_image(tensors.persistent(), state);
 }
 
 std::unique_ptr<ByteSource> source(const std::string& bytes) {
@@ -139,6 +144,22 @@ TEST(Checkpoint, NamesEveryDifferenceAndTouchesNothing) {
         "  unexpected: 'weights/a.b', float64 [5]");
   }
   EXPECT_EQ(store.parameters()[0].to_vector<float>(), std::vector<float>(15, 1.0f));
+}
+
+// A training in float16 may go on in another precision, and the other way round.
+TEST(Checkpoint, TheLossScaleMayBeMissingOrExtra) {
+  Store plain(1), scaled(1);
+  const LossScaleParams params{.first = 8};
+  for (Store* store : {&plain, &scaled}) store->parameter("a.w", {5}, Initializer::ones());
+  const LossScale scale(scaled, params);
+  plain.materialize();
+  scaled.materialize();
+  CheckpointFile(source(sealed_image(scaled.persistent(), state_at(1))), "x")
+      .load(plain.persistent());
+  scaled.find("loss_scale").assign_scalar(2);
+  CheckpointFile(source(sealed_image(plain.persistent(), state_at(1))), "x")
+      .load(scaled.persistent());
+  EXPECT_EQ(scaled.find("loss_scale").to_vector<float>(), std::vector<float>{2});
 }
 
 TEST(Checkpoint, AStateThatContradictsItselfIsRefused) {

@@ -55,7 +55,7 @@ class RunFolderTest : public testing::Test {
     for (std::string text; std::getline(lines, text);) {
       if (text.starts_with("epoch,")) continue;
       std::smatch found;
-      const std::regex csv("0,(\\d+),train,0,0,0,0,"),
+      const std::regex csv("0,(\\d+),train,0,0,0,0,,,"),
           json("\\{\"epoch\": 0, \"step\": (\\d+), .*\\}");
       const bool whole = std::regex_match(text, found, csv) || std::regex_match(text, found, json);
       steps.push_back(whole ? std::stoll(found[1]) : -1);
@@ -70,25 +70,30 @@ class RunFolderTest : public testing::Test {
 
 TEST_F(RunFolderTest, WritesEachLineAtOnce) {
   RunFolder folder(config_);
-  folder.write({0.25, 50, "train", 1.5, 0.625, 0.1, 4096, true, 0.125});
+  folder.write({0.25, 50, "train", 1.5, 0.625, 0.1, 4096, true, 0.125, 3, 1024});
   // The folder is still open, but the lines must be in the file already.
   EXPECT_EQ(read(config_.run.dir + "/metrics.csv"),
-            "epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait\n"
-            "0.25,50,train,1.5,0.625,0.1,4096,0.125\n");
+            "epoch,step,phase,loss,accuracy,lr,images_per_second,data_wait,skipped,loss_scale\n"
+            "0.25,50,train,1.5,0.625,0.1,4096,0.125,3,1024\n");
   EXPECT_EQ(read(config_.run.dir + "/metrics.jsonl"),
             "{\"epoch\": 0.25, \"step\": 50, \"phase\": \"train\", \"loss\": 1.5, \"accuracy\": "
-            "0.625, \"lr\": 0.1, \"images_per_second\": 4096, \"data_wait\": 0.125}\n");
+            "0.625, \"lr\": 0.1, \"images_per_second\": 4096, \"data_wait\": 0.125, "
+            "\"skipped\": 3, \"loss_scale\": 1024}\n");
 }
 
 TEST_F(RunFolderTest, MetricsOfAFormerProgramKeepTheirColumns) {
-  const std::string before =
-      "epoch,step,phase,loss,accuracy,lr,images_per_second\n"
-      "0.25,50,train,1.5,0.625,0.1,4096\n";
-  std::filesystem::create_directories(config_.run.dir);
-  std::ofstream(config_.run.dir + "/metrics.csv") << before << "0.5,100,train,1,0.75,0.1,4096\n";
-  RunFolder folder(config_, 50);
-  folder.write({0.5, 100, "train", 1.25, 0.75, 0.1, 2048, true, 0.5});
-  EXPECT_EQ(read(config_.run.dir + "/metrics.csv"), before + "0.5,100,train,1.25,0.75,0.1,2048\n");
+  for (const std::string wait : {"", ",data_wait"}) {
+    const std::string cell = wait.empty() ? "" : ",0.5";
+    const std::string before = "epoch,step,phase,loss,accuracy,lr,images_per_second" + wait +
+                               "\n0.25,50,train,1.5,0.625,0.1,4096" + cell + "\n";
+    std::filesystem::create_directories(config_.run.dir);
+    std::ofstream(config_.run.dir + "/metrics.csv")
+        << before << "0.5,100,train,1,0.75,0.1,4096" << cell << "\n";
+    RunFolder folder(config_, 50);
+    folder.write({0.5, 100, "train", 1.25, 0.75, 0.1, 2048, true, 0.5, 3, 1024});
+    EXPECT_EQ(read(config_.run.dir + "/metrics.csv"),
+              before + "0.5,100,train,1.25,0.75,0.1,2048" + cell + "\n");
+  }
 }
 
 // TensorBoard draws points of one name in one chart, with a curve for each folder of event files.
@@ -96,7 +101,7 @@ TEST_F(RunFolderTest, TrainingAndTestShareTheirCharts) {
   {
     RunFolder folder(config_);
     folder.write({0.5, 50, "train", 1.5, 0.5, 0.1, 4096, /*whole=*/false});
-    folder.write({1, 100, "train", 1.25, 0.75, 0.1, 4096, true, 0.5});
+    folder.write({1, 100, "train", 1.25, 0.75, 0.1, 4096, true, 0.5, 3, 1024});
     folder.write({1, 100, "test", 1.0, 0.25, 0.1, 4096});
   }
   const auto curves = [&](const std::string& part) {
@@ -117,6 +122,8 @@ TEST_F(RunFolderTest, TrainingAndTestShareTheirCharts) {
   EXPECT_EQ(train["lr"], (Points{{50, 0.1f}, {100, 0.1f}}));
   EXPECT_EQ(train["host/process_bytes"].size(), 2u);
   EXPECT_EQ(train["data_wait"][100], 0.5f);
+  EXPECT_EQ(train["skipped"], (Points{{100, 3.f}}));
+  EXPECT_EQ(train["loss_scale"], (Points{{100, 1024.f}}));
   EXPECT_EQ(test.count("data_wait"), 0u);
 }
 
@@ -146,7 +153,7 @@ TEST_F(RunFolderTest, ValuesThatAreNotFiniteLeaveValidFiles) {
   RunFolder folder(config_);
   folder.write({1, 100, "test", std::numeric_limits<double>::quiet_NaN(),
                 std::numeric_limits<double>::infinity(), 0, 0});
-  EXPECT_NE(read(config_.run.dir + "/metrics.csv").find("\n1,100,test,,,0,0,\n"),
+  EXPECT_NE(read(config_.run.dir + "/metrics.csv").find("\n1,100,test,,,0,0,,,\n"),
             std::string::npos);
   EXPECT_NE(read(config_.run.dir + "/metrics.jsonl").find("\"loss\": null, \"accuracy\": null"),
             std::string::npos);

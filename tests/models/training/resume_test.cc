@@ -140,6 +140,22 @@ TEST_F(Resume, AfterAnyStepGivesTheSameBits) {
   RecordProperty("stop_points", std::to_string(points));
 }
 
+TEST_F(Resume, TheLossScaleGoesOnAndMayBeginOrEndThere) {
+  config_.precision = Precision::f16;
+  config_.train.loss_scale_interval = 3;
+  run("whole");
+  run("stopped", {}, 5);
+  run("stopped", {.resume = "auto"});
+  expect_same("stopped", "whole");
+  run("changes", {}, 3);
+  config_.precision = Precision::bf16;
+  run("changes", {.resume = "auto"}, 3);
+  EXPECT_NE(said_.find("precision: bf16, but the checkpoint was trained with f16"),
+            std::string::npos);
+  config_.precision = Precision::f16;
+  run("changes", {.resume = "auto"});
+}
+
 TEST_F(Resume, StoppingAgainAndAgainGivesTheSameBitsInEagerModeToo) {
   config_.optimizer.name = "adamw";
   config_.optimizer.lr = 0.003;

@@ -11,12 +11,19 @@
 
 namespace tessera::testing_checkpoint {
 
-// Returns the metrics without their last columns, speed and data wait.
+// Returns the metrics without the columns of speed and data wait.
 inline std::string without_speed(const std::string& csv) {
   std::istringstream lines(csv);
   std::string line, text;
-  while (std::getline(lines, line))
-    text += line.substr(0, line.rfind(',', line.rfind(',') - 1)) + "\n";
+  while (std::getline(lines, line)) {
+    size_t first = 0;  // index of the cell in the line
+    for (int column = 0; first != line.npos; ++column) {
+      const size_t last = line.find(',', first);
+      if (column != 6 && column != 7) text += line.substr(first, last - first) + ",";
+      first = last == line.npos ? last : last + 1;
+    }
+    text += "\n";
+  }
   return text;
 }
 

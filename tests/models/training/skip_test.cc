@@ -106,6 +106,28 @@ TEST_P(Skip, WithoutItTheGoodOnesAreUsed) {
   EXPECT_NE(step.state(), before);
 }
 
+// One step whose loss overflows float16 when scaled, and one that does not.
+TEST(LossScaling, AnOverflowOnlyHalvesTheScale) {
+  for (const Mode mode : {Mode::kGraph, Mode::kEager}) {
+    Config config = small(mode, "sgd", OnNonFinite::kStop);
+    config.precision = Precision::f16;
+    config.train.loss_scale = 0x1p28;
+    Step step(config);
+    const auto before = step.state();
+    step.run();
+    EXPECT_TRUE(std::isfinite(step.output(0)));
+    EXPECT_TRUE(std::isnan(step.output(2)));
+    EXPECT_EQ(step.output(3), 0x1p-28);
+    auto after = step.state();
+    EXPECT_EQ(after.end()[-2], std::vector<float>{0x1p27f});
+    after.end()[-2] = {0x1p28f};
+    EXPECT_EQ(after, before);
+    for (int i = 0; i < 20; ++i) step.run();
+    EXPECT_DOUBLE_EQ(step.output(2), 0.1);
+    EXPECT_NE(step.state().front(), before.front());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Skip,
     testing::Values(std::pair(Mode::kGraph, "sgd"), std::pair(Mode::kGraph, "adamw"),
