@@ -28,7 +28,8 @@ import gpu_report
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUDGET = {"correctness": 380, "sanitizer": 420, "bench": 540, "tune": 150}  # seconds: 25 minutes
 CONFIG = ROOT / "models/configs/resnet50_224.yaml"
-PRECISIONS = {"tf32": ["gpu.tf32=true"], "bf16": ["precision=bf16"], "float32": ["gpu.tf32=false"]}
+PRECISIONS = {"tf32": ["gpu.tf32=true"], "bf16": ["precision=bf16"],
+              "f16": ["precision=f16"], "float32": ["gpu.tf32=false"]}
 NETWORKS = {  # for bench: the trainer's settings, the peer's name for it, the batch
     "ResNet-50 224": (["data.batch=128"], "resnet50", 128),
     "ResNet-18-CIFAR": (["model.name=resnet18_cifar", "model.classes=10", "data.image_size=32",

@@ -15,7 +15,7 @@ import time
 import peer
 
 VARIANTS = ("eager", "compile", "graph")
-PRECISIONS = ("float32", "tf32", "bf16")
+PRECISIONS = ("float32", "tf32", "bf16", "f16")
 
 
 def step_of(torch, arguments):
@@ -28,7 +28,7 @@ def step_of(torch, arguments):
     x = x.contiguous(memory_format=torch.channels_last)
     y = torch.randint(peer.MODELS[arguments.model], (arguments.batch,), device="cuda")
     step = peer.step_of(torch, model, x, y, arguments.variant, 0.01, "fused",
-                        arguments.precision == "bf16")
+                        {"bf16": torch.bfloat16, "f16": torch.float16}.get(arguments.precision))
     if arguments.variant != "graph":
         return step
     beside = torch.cuda.Stream()  # warm-up before the capture, as in PyTorch's manual
@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--variant", choices=VARIANTS, default="eager")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32",
-                        help="bf16: with autocast; otherwise of float32 products and convolutions")
+                        help="bf16, f16: with autocast; otherwise of float32 products and convolutions")
     parser.add_argument("--steps", type=int, default=50, help="timed steps")
     parser.add_argument("--warmup", type=int, default=10, help="untimed steps before them")
     parser.add_argument("--json", action="store_true", help="one JSON object on one line")

@@ -28,20 +28,23 @@ MODELS = {name: classes for name, (_, _, classes) in NETWORKS.items()}
 SHOWN = 4  # losses of the first steps
 
 
-def step_of(torch, model, x, y, variant, lr, sgd, bf16=False):
+def step_of(torch, model, x, y, variant, lr, sgd, half=None):
     """Returns a function that trains one step and returns the loss on the model's device. Without
-    arguments it trains on x and y. `bf16`: with autocast."""
+    arguments it trains on x and y. `half`: a dtype for autocast; float16 scales the loss."""
     loss_of = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr, 0.9, nesterov=True, weight_decay=5e-4,
                                 fused=sgd == "fused", foreach=sgd == "foreach")
     network = torch.compile(model) if variant.startswith("compile") else model
+    device = next(model.parameters()).device.type
+    scaler = torch.amp.GradScaler(device, enabled=half == torch.float16)
 
     def step(images=x, labels=y):
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=bf16):
+        with torch.autocast(device, half, enabled=half is not None):
             loss = loss_of(network(images), labels)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         return loss.detach()
 
     return step
@@ -89,7 +92,7 @@ def measure(arguments):
         own = slice(arguments.batch * RANK // PROCESSES, arguments.batch * (RANK + 1) // PROCESSES)
         data = [(x[own], y[own]) for x, y in data]
     train = step_of(torch, model, None, None, arguments.variant, arguments.lr, arguments.sgd,
-                    arguments.variant.startswith("bf16"))
+                    torch.bfloat16 if arguments.variant.startswith("bf16") else None)
     return timed(lambda number: train(*data[number % len(data)]).item(), arguments) | {
         "sgd": arguments.sgd, "processes": PROCESSES, "version": f"PyTorch {torch.__version__}",
         "parameters": sum(p.numel() for p in model.parameters())}
