@@ -47,9 +47,24 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Returns the program with one rounding in place of another.
+ScalarProgram with_rounding(ScalarProgram p, ScalarOp from, ScalarOp to) {
+  for (Instruction& in : p.code)
+    if (in.op == from) in.op = to;
+  return p;
+}
+
+bool has(const ScalarProgram& p, ScalarOp op) {
+  return std::ranges::any_of(p.code, [&](const Instruction& in) { return in.op == op; });
+}
+
+// `rounds` becomes the type to which the program rounds; those that are compiled say bfloat16.
 template <class T>
-PrecompiledMatch compiled_program(const ScalarProgram& p) {
-  const PrecompiledMatch match = precompiled_program(p);
+PrecompiledMatch compiled_program(const ScalarProgram& p, DType& rounds) {
+  const bool to_float16 = has(p, ScalarOp::float16) && !has(p, ScalarOp::bfloat16);
+  rounds = to_float16 ? DType::f16 : DType::bf16;
+  const PrecompiledMatch match =
+      precompiled_program(to_float16 ? with_rounding(p, ScalarOp::float16, ScalarOp::bfloat16) : p);
   const bool is_compiled = sizeof(T) == sizeof(float) && match.program >= 0 &&
                            kPrecompiledPrograms.is_for_gpus(match.program);
   return is_compiled ? match : PrecompiledMatch{};
@@ -59,8 +74,7 @@ PrecompiledMatch compiled_program(const ScalarProgram& p) {
 ScalarProgram without_last_rounding(const ScalarProgram& p, DType result,
                                     std::span<const PointwiseRead> reads) {
   if (!is_half(result) || p.registers() > kMaxScalarRegisters) return p;
-  const ScalarOp other = result == DType::f16 ? ScalarOp::bfloat16 : ScalarOp::float16;
-  if (std::ranges::any_of(p.code, [&](const Instruction& in) { return in.op == other; })) return p;
+  if (has(p, result == DType::f16 ? ScalarOp::bfloat16 : ScalarOp::float16)) return p;
   bool numbers[kMaxScalarRegisters] = {};
   for (size_t k = 0; k < reads.size(); ++k) numbers[k] = reads[k].type == result;
   return with_needed_roundings(p, p.result(), result, numbers, true).value_or(p);
@@ -71,7 +85,7 @@ class PointwiseCudaKernel final : public Kernel {
  public:
   PointwiseCudaKernel(const ScalarProgram& p, DType result, int64_t total,
                       std::span<const PointwiseRead> reads)
-      : match_(compiled_program<T>(p)) {
+      : match_(compiled_program<T>(p, program_.call.rounds)) {
     program_.inputs = match_.program >= 0 ? match_.count : p.inputs;
     program_.instructions = static_cast<int>(p.code.size());
     program_.call.total = total;
@@ -100,9 +114,9 @@ class PointwiseCudaKernel final : public Kernel {
   }
 
  private:
+  Program<T> program_{};
   const PrecompiledMatch match_;
   uint8_t sources_[kMaxScalarRegisters];  // the op's input for each input of the call
-  Program<T> program_{};
 };
 
 }  // namespace

@@ -57,15 +57,20 @@ __device__ void load_input(const PrecompiledCall& known, int k, int64_t i, int c
   }
 }
 
-// Executes the program on the registers that follow the inputs.
+// Executes the program on the registers that follow the inputs; bf16: rounds to bfloat16, else to
+// float16.
 template <int kProgram, int... J>
-__device__ void compute(Values* r, std::integer_sequence<int, J...>) {
+__device__ void compute(Values* r, bool bf16, std::integer_sequence<int, J...>) {
   constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
   const auto step = [&]<int kStep>(std::integral_constant<int, kStep>) {
     constexpr Instruction s = kPrecompiledPrograms.list[kProgram].code[kStep];
     for (int j = 0; j < kVectorWidth; ++j)
-      r[kInputs + kStep][j] =
-          evaluate(s.op, static_cast<float>(s.value), r[s.a][j], r[s.b][j], r[s.c][j]);
+      if constexpr (s.op == ScalarOp::bfloat16)
+        r[kInputs + kStep][j] = bf16 ? to_float(to_stored<bfloat16>(r[s.a][j]))
+                                     : to_float(to_stored<float16>(r[s.a][j]));
+      else
+        r[kInputs + kStep][j] =
+            evaluate(s.op, static_cast<float>(s.value), r[s.a][j], r[s.b][j], r[s.c][j]);
   };
   (step(std::integral_constant<int, J>()), ...);
 }
@@ -84,7 +89,8 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
       (load_input(known, K, i, count, at, r[K]), ...);
     }
     (std::make_integer_sequence<int, program.inputs>());
-    compute<kProgram>(r, std::make_integer_sequence<int, program.length>());
+    compute<kProgram>(r, known.call.rounds == DType::bf16,
+                      std::make_integer_sequence<int, program.length>());
     const Values& result = r[program.inputs + program.length - 1];
     if (count == N && known.aligned)
       with_stored(known.call.result, [&]<class S>(S) {
@@ -123,7 +129,7 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
   constexpr int N = kVectorWidth, kWhole = program.inputs - std::popcount(program.channels);
   constexpr int kAtOnce = kHalf && kWhole <= 2 ? 4 : 2;
   using Stored = std::conditional_t<kHalf, Pack<uint32_t, N / 2>, Pack<float, N>>;
-  const bool bf16 = call.result == DType::bf16;
+  const bool bf16 = call.result == DType::bf16, rounds_bf16 = call.rounds == DType::bf16;
   const int64_t packs = call.total / N, stride = index_stride();
   Values r[program.inputs + program.length];
   const int64_t element = first_index() * N, at = element - quotient(element, channels) * channels;
@@ -154,7 +160,7 @@ __global__ void __launch_bounds__(kPrecompiledThreads, blocks_of(kProgram))
           else
             r[k][j] = half_of(loaded[u][k][j / 2], j % 2, bf16);
       }
-      compute<kProgram>(r, std::make_integer_sequence<int, program.length>());
+      compute<kProgram>(r, rounds_bf16, std::make_integer_sequence<int, program.length>());
       const Values& result = r[program.inputs + program.length - 1];
       Stored written;
       if constexpr (!kHalf)

@@ -1,10 +1,12 @@
 #include "tessera/layers/optimizers/clip.h"
 
 #include <limits>
+#include <utility>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
+#include "tessera/layers/optimizers/optimizer.h"
 
 namespace tessera {
 
@@ -35,8 +37,7 @@ Tensors clip_by_norm(Tensors gradients, double max_norm) {
   const int factor = b.div(b.value(max_norm), b.add(norm, b.value(1e-6)));
   const Tensor scale =
       pointwise("clip_scale", b.build(b.push(ScalarOp::min, factor, b.value(1))), {total});
-  for (Tensor& g : gradients) g = g * scale;
-  return gradients;
+  return scaled_by(std::move(gradients), scale);
 }
 
 }  // namespace tessera

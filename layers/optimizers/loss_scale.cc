@@ -1,12 +1,14 @@
 #include "tessera/layers/optimizers/loss_scale.h"
 
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -66,9 +68,11 @@ Tensor LossScale::reciprocal() const {
 
 Tensors LossScale::unscaled(Tensors gradients) const {
   const NoGradScope no_grad;
-  const Tensor factor = params_.dynamic ? reshape(reciprocal(), Shape()) : Tensor();
-  for (Tensor& g : gradients) g = factor ? g * factor : g * (1 / params_.first);
-  return gradients;
+  if (gradients.empty()) return gradients;
+  const DType dtype = gradients[0].dtype();
+  const Tensor factor =
+      params_.dynamic ? reshape(reciprocal(), Shape()) : constant(scalar(1 / params_.first, dtype));
+  return scaled_by(std::move(gradients), cast(factor, dtype));
 }
 
 void LossScale::step(const Tensor& lr) {

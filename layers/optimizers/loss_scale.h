@@ -32,7 +32,7 @@ class LossScale {
   LossScale(Store& store, const LossScaleParams& params);
   // Returns loss * s.
   Tensor scaled(const Tensor& loss) const;
-  // Returns the gradients divided by s. Non-finite elements stay non-finite.
+  // Returns the gradients, all of one dtype, divided by s. Non-finite elements stay non-finite.
   Tensors unscaled(Tensors gradients) const;
   // Returns 1 / s of this step, float32 [1]. Requires a dynamic s.
   Tensor reciprocal() const;

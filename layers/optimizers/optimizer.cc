@@ -1,5 +1,6 @@
 #include "tessera/layers/optimizers/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -55,6 +56,38 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
   }
 
   const LrParams params{};
+};
+
+struct ScaleParams {
+  bool operator==(const ScaleParams&) const = default;
+};
+
+// Inputs: the factor, and at most kMost tensors. For GPUs, where launching many small kernels would
+// cost more than their work.
+class ScaleTensors final : public OpBase<ScaleTensors> {
+ public:
+  static constexpr size_t kMost = 31;  // bits of may_reuse()
+  std::string_view name() const override { return "scale_tensors"; }
+  Specs infer(std::span<const TensorSpec> in) const override {
+    const InputCheck check("scale_tensors", in.first(1), {"factor"});
+    check.floats({0});
+    if (in[0].shape.elements() != 1) check.fail("the factor must have one element");
+    for (const TensorSpec& x : in.subspan(1))
+      if (x.dtype != in[0].dtype) check.fail("all tensors must have the factor's dtype");
+    return {in.begin() + 1, in.end()};
+  }
+  uint32_t may_reuse(int output) const override { return uint32_t{2} << output; }
+  bool runs_on(DeviceKind kind) const override { return kind != DeviceKind::cpu && kCuda; }
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) scale_tensors_cuda(ctx, in[0], in.subspan(1), out);
+  }
+  Cost cost(std::span<const TensorSpec> in) const override {
+    int64_t elements = 0;
+    for (const TensorSpec& x : in.subspan(1)) elements += x.shape.elements();
+    return cost_with(in, elements);
+  }
+
+  const ScaleParams params{};
 };
 
 struct GateParams {
@@ -126,6 +159,23 @@ Tensor update_gate(const Tensor& lr, const Tensor& gradient) {
 Tensor increment_step(const Tensor& counter, const Tensor& lr) {
   const NoGradScope no_grad;
   return apply1(std::make_shared<IncrementStep>(), {counter, lr});
+}
+
+Tensors scaled_by(Tensors tensors, const Tensor& factor) {
+  const NoGradScope no_grad;
+  if (factor.device().is_cpu()) {
+    for (Tensor& x : tensors) x = x * factor;
+    return tensors;
+  }
+  for (size_t first = 0; first < tensors.size(); first += ScaleTensors::kMost) {
+    const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end =
+        begin + static_cast<std::ptrdiff_t>(std::min(ScaleTensors::kMost, tensors.size() - first));
+    Tensors in{factor};
+    in.insert(in.end(), begin, end);
+    std::ranges::copy(tessera::apply(std::make_shared<ScaleTensors>(), std::move(in)), begin);
+  }
+  return tensors;
 }
 
 Tensor lr_if_finite(const Tensor& lr, Tensors tensors) {

@@ -68,6 +68,10 @@ class Optimizer {
 // peak memory. All tensors are floating point.
 Tensor lr_if_finite(const Tensor& lr, Tensors tensors);
 
+// Returns every tensor times the factor, which has one element and their dtype. On a GPU one kernel
+// computes many tensors.
+Tensors scaled_by(Tensors tensors, const Tensor& factor);
+
 // Returns the gate of an update: 1 if lr and all elements of the gradient are finite, else 0 (Apex
 // noop_flag). 0 also counts a skipped update (Context::skipped_updates()). Shape [], in the
 // gradient's dtype.

@@ -111,6 +111,34 @@ __global__ void increment_step(int64_t* counter, const void* lr, bool lr_is_doub
 }
 
 template <class T>
+struct Scaled {
+  const T* from;
+  T* to;
+  int64_t elements;
+  int32_t part, first;  // FiniteParts::elements, the first block
+};
+
+template <class T, int kMax>
+__global__ void __launch_bounds__(kThreads)
+    scale_parts(const __grid_constant__ TensorTable<Scaled<T>, kMax> table, const T* factor) {
+  constexpr int N = kPack<T>;
+  const auto block = static_cast<int32_t>(blockIdx.x);
+  const Scaled<T>& tensor = table.of_block(block);
+  const int64_t first = int64_t{block - tensor.first} * tensor.part;
+  const int64_t left = tensor.elements - first;
+  const int count = static_cast<int>(left < tensor.part ? left : int64_t{tensor.part});
+  const T *x = tensor.from + first, by = *factor;
+  T* y = tensor.to + first;
+  const int done = takes_packs<N>(x) && takes_packs<N>(y) ? count / N * N : 0;
+  for (int i = static_cast<int>(threadIdx.x) * N; i < done; i += kThreads * N) {
+    Pack<T, N> values = load_pack<N>(x + i);
+    for (int k = 0; k < N; ++k) values[k] *= by;
+    store_pack(y + i, values);
+  }
+  for (int i = done + static_cast<int>(threadIdx.x); i < count; i += kThreads) y[i] = x[i] * by;
+}
+
+template <class T>
 __global__ void __launch_bounds__(kThreads)
     lr_if_finite(const T* lr, const int32_t* flags, int32_t count, T* out) {
   int found = 0;
@@ -210,6 +238,24 @@ void update_all(const char* name, CudaContext& ctx, const Params& params,
 }
 
 }  // namespace
+
+void scale_tensors_cuda(CudaContext& ctx, const Buffer& factor, Buffers in, Buffers out) {
+  CudaDeviceGuard guard(ctx.index());
+  visit_float(factor.spec.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_tables(in.size(), [&](auto size, size_t first, size_t count) {
+      TensorTable<Scaled<T>, size> table{};
+      int32_t blocks = 0;
+      for (size_t k = first; k < first + count; ++k) {
+        const FiniteParts parts(in[k].elements());
+        table.add({in[k].as<const T>(), out[k].as<T>(), in[k].elements(), parts.elements, blocks});
+        blocks += parts.count;
+      }
+      launch("scale_tensors", scale_parts<T, size>, static_cast<unsigned>(blocks), kThreads, 0,
+             ctx.cuda_stream(), table, factor.as<const T>());
+    });
+  });
+}
 
 void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch) {
   CudaDeviceGuard guard(ctx.index());

@@ -212,6 +212,7 @@ std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProg
 // in: lr, then the tensors that must be finite. scratch: their flags (engine/kernels_cuda.h).
 void lr_if_finite_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch);
 // in: lr, the gradient. scratch: the gradient's flags.
+void scale_tensors_cuda(CudaContext& ctx, const Buffer& factor, Buffers in, Buffers out);
 void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer scratch);
 
 // Increments the counter if lr is finite.

@@ -77,6 +77,27 @@ void expect_same(
   }
 }
 
+// More tensors than one op takes; one of them begins inside a pack.
+TEST_F(CudaOptimizer, TensorsAreScaledTogether) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const auto scaled = [&](Device device) {
+      Tensors all;
+      for (uint64_t i = 0; i < 70; ++i)
+        all.push_back(random_normal(kShapes[i % kShapes.size()], i, 0, 1, dtype));
+      all.push_back(cast(from_vector<float>({2}, {INFINITY, -INFINITY}), dtype));
+      Tensor factor = scalar(0.3, dtype);
+      for (Tensor& x : all) x = copy(x, device);
+      factor = copy(factor, device);
+      const DeviceScope scope(device);
+      all.push_back(rows(all[4], 1, 4000));
+      all = scaled_by(all, factor);
+      for (Tensor& x : all) x = copy(x, Device{});
+      return all;
+    };
+    expect_equal(scaled(Device{}), scaled(kGpu));
+  }
+}
+
 TEST_F(CudaOptimizer, SgdHasTheBitsOfTheCpu) {
   expect_same<Sgd>(SgdParams{});
   expect_same<Sgd>(SgdParams{.weight_decay = 0.25, .decay_vectors = false, .vector_lr = 3});

@@ -73,6 +73,29 @@ void expect_bits(const ScalarProgram& program, const std::vector<Shape>& shapes)
       program, [&](const Tensors& in) { return Tensors{pointwise("test", program, in)}; }, inputs);
 }
 
+// Programs that round between their stages do so to the type of the result.
+TEST_F(CudaKnown, RoundToFloat16Too) {
+  for (int i = kPrecompiledPrograms.rounding; i < kPrecompiledPrograms.count; ++i) {
+    ScalarProgram program = program_of(kPrecompiledPrograms.list[i]);
+    for (Instruction& step : program.code)
+      if (step.op == ScalarOp::bfloat16) step.op = ScalarOp::float16;
+    SCOPED_TRACE(program.text());
+    for (const Shape& shape : {Shape{64}, Shape{3, 5, 8}, Shape{3, 5, 33}}) {
+      Tensors inputs;
+      for (size_t k = 0; k < static_cast<size_t>(program.inputs); ++k)
+        inputs.push_back(random_normal(shape, k + 1, 0, 1, DType::f64));
+      const DeviceFunction f = [&](const Tensors& in) {
+        return Tensors{pointwise("test", program, in)};
+      };
+      constexpr DType kFloat16[] = {DType::f16};
+      if (is_exact(program))
+        expect_gpu_has_cpu_bits(f, inputs, kFloat16);
+      else
+        expect_gpu_matches(f, inputs, kFloat16);
+    }
+  }
+}
+
 TEST_F(CudaKnown, HaveTheBitsOfTheCpu) {
   for (const PrecompiledProgram& known : kPrecompiledPrograms) {
     const ScalarProgram program = program_of(known);
