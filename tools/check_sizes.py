@@ -15,7 +15,7 @@ MAX_FILE, MAX_FUNCTION, MAX_CMAKE = 600, 80, 150
 AIM_FILE, AIM_FUNCTION = 450, 45  # 95 % should be below
 # The maximum lines of C++ and CUDA of a folder. Raise a number here if more are needed, or better,
 # remove lines.
-BUDGETS = {"runtime": 7350, "memory": 8250, "engine": 9200, "layers": 19150, "graph": 5850,
+BUDGETS = {"runtime": 7350, "memory": 8250, "engine": 9250, "layers": 19250, "graph": 5850,
            "models/data": 8450, "models/zoo": 2050, "models/config": 4850, "models/run": 5100,
            "models/training": 5450, "models/study": 2750, "tools": 5700}
 
