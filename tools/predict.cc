@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/models/config/config.h"
 #include "tessera/models/data/sets/image_files.h"
 #include "tessera/models/run/classifier.h"
 #include "tessera/runtime/error.h"
@@ -108,6 +109,7 @@ class Answers {
     const auto& names = net_.class_names();
     print_line(Json::object({{"mean", numbers(net_.normalization().mean)},
                              {"std", numbers(net_.normalization().std)},
+                             {"precision", net_.precision()},
                              {"classes", Json::list({names.begin(), names.end()})},
                              {"images", Json::list(images_)}})
                    .text(1));
@@ -136,6 +138,9 @@ void add_predict_options(CLI::App& app, PredictOptions& options) {
   app.add_option("--threads", options.threads, "0: as in the run's configuration")
       ->check(CLI::Range(0, 1 << 10))
       ->capture_default_str();
+  app.add_option("--precision", options.precision,
+                 "dtype of activations: float32, bf16 or f16; by default the run's")
+      ->check(CLI::IsMember(names_of<Precision>()));
   auto* json = app.add_flag("--json", options.json, "all logits and probabilities, as JSON");
   app.add_flag("--csv", options.csv, "one line per picture, as CSV")->excludes(json);
   app.add_option("pictures", options.inputs,
@@ -144,7 +149,8 @@ void add_predict_options(CLI::App& app, PredictOptions& options) {
 }
 
 int predict(const PredictOptions& options) {
-  const Classifier net = load(options.run, {options.checkpoint, options.batch, options.threads});
+  const Classifier net =
+      load(options.run, {options.checkpoint, options.batch, options.threads, options.precision});
   Answers answers(net, options);
   const std::vector<std::string> files = files_of(options.inputs);
   const auto whole = static_cast<size_t>(net.image().bytes());

@@ -10,7 +10,7 @@
 namespace tessera {
 
 struct PredictOptions {
-  std::string run, checkpoint;
+  std::string run, checkpoint, precision;
   std::vector<std::string> inputs;  // files, folders, or "-": paths on standard input
   int top = 5, batch = 1, threads = 0;
   bool json = false, csv = false;

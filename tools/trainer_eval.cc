@@ -66,6 +66,7 @@ std::string evaluation_json(const RunEvaluation& result) {
   return Json::object({{"weights", result.checkpoint},
                        {"step", result.steps < 0 ? Json(nullptr) : Json(result.steps)},
                        {"chosen_on_the_test_set", result.chosen_on_test},
+                       {"precision", result.precision},
                        {"images", result.test_images},
                        {"accuracy", result.test_accuracy},
                        {"top5_accuracy", result.test_top5},

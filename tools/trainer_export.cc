@@ -44,11 +44,13 @@ int run(const Arguments& arguments) {
   if (!is_onnx && arguments.batch != 0)
     throw ConfigError("export: --batch applies only to ONNX files; remove it");
   const auto trained = trained_network(arguments.run, arguments.checkpoint);
+  trained->config.precision = Precision::float32;
   std::string form;
   if (is_onnx) {
     write_onnx(*trained, arguments);
-    form = arguments.batch == 0 ? "ONNX for any batch size"
-                                : fmt::format("ONNX for batches of {}", arguments.batch);
+    form = (arguments.batch == 0 ? "ONNX for any batch size"
+                                 : fmt::format("ONNX for batches of {}", arguments.batch)) +
+           ", in float32";
   } else if (is_keras) {
     const bool is_now = arguments.output.ends_with(".weights.h5");
     export_keras(*trained, arguments.output, is_now ? KerasForm::now : KerasForm::before);

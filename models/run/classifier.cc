@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
@@ -57,7 +58,7 @@ struct Classifier::Impl {
   int64_t classes = 0, batch = 1;
   Normalization normalization;
   std::vector<std::string> names;
-  std::string weights;
+  std::string weights, precision;
   std::shared_ptr<const CompiledGraph> compiled;
   std::mutex mutex;  // guards free and bytes
   std::vector<std::unique_ptr<Program>> free;
@@ -102,6 +103,7 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads
   impl_->classes = trained.config.model.classes;
   impl_->batch = batch;
   impl_->weights = trained.weights;
+  impl_->precision = trained.config.precision.text();
   impl_->names = names_in(trained.inference, impl_->classes);
   if (const auto told = normalization_in(trained.inference))
     impl_->normalization = *told;
@@ -184,10 +186,16 @@ int64_t Classifier::batch() const { return impl_->batch; }
 const std::vector<std::string>& Classifier::class_names() const { return impl_->names; }
 const Normalization& Classifier::normalization() const { return impl_->normalization; }
 const std::string& Classifier::weights() const { return impl_->weights; }
+const std::string& Classifier::precision() const { return impl_->precision; }
 Classifier::Bytes Classifier::bytes() const { return impl_->bytes; }
 
 Classifier load(const std::string& run_dir, const LoadOptions& options) {
   const auto trained = trained_network(run_dir, options.checkpoint);
+  NamedEnumValue& precision = trained->config.precision;
+  if (!options.precision.empty()) precision.set(options.precision);
+  if (!options.precision.empty() && precision.text() != options.precision)
+    throw ConfigError(fmt::format("load: precision '{}' is not one of {}", options.precision,
+                                  fmt::join(names_of<Precision>(), ", ")));
   return Classifier(*trained, options.batch, options.threads);
 }
 

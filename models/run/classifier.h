@@ -29,6 +29,8 @@ struct LoadOptions {
   std::string checkpoint = {};  // "best", "latest" or a file instead of the final weights
   int64_t batch = 1;            // images per run
   int threads = 0;              // CPU threads; 0: as in the run's configuration
+  // The dtype of activations, float32, bf16 or f16; "": as in the run's configuration.
+  std::string precision = {};
 };
 
 class Classifier {
@@ -60,6 +62,7 @@ class Classifier {
   const std::vector<std::string>& class_names() const;  // one per class; numbers if unnamed
   const Normalization& normalization() const;           // for pixels / 255
   const std::string& weights() const;                   // path of the weights file
+  const std::string& precision() const;  // dtype of activations, as configurations say it
 
   // Planned memory: the shared weights; slots and arena of each concurrent call.
   struct Bytes {
@@ -73,8 +76,8 @@ class Classifier {
   std::unique_ptr<Impl> impl_;
 };
 
-// Loads the network of a run folder. Throws ConfigError if the folder does not exist,
-// CheckpointError if the weights do not fit.
+// Loads the network of a run folder. Throws ConfigError if the folder does not exist or the
+// precision is unknown, CheckpointError if the weights do not fit.
 Classifier load(const std::string& run_dir, const LoadOptions& options = {});
 
 }  // namespace tessera

@@ -302,7 +302,8 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
         fmt::format("evaluation: the last bits may differ from those of the training: {}",
                     changes));
   print(device_line(run));
-  print("evaluating " + loaded);
+  const bool whole = config.precision == Precision::float32;
+  print("evaluating " + loaded + (whole ? "" : ", in " + config.precision.text()));
   print(described);
   const auto start = std::chrono::steady_clock::now();
   const Evaluation tally = *evaluator.run();
@@ -310,6 +311,7 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   result.test_top5 = tally.top5();
   result.confusion = tally.confusion;
   result.calibration = tally.calibration;
+  result.precision = config.precision.text();
   result.class_names = test->class_names();
   result.test_accuracy = tally.accuracy();
   result.test_loss = tally.mean_loss();

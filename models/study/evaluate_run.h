@@ -43,6 +43,7 @@ struct EvaluateOptions {
 // the seconds.
 struct RunEvaluation : TrainResult {
   Calibration calibration;
+  std::string precision;                    // "float32", "bf16" or "f16"
   std::vector<std::string> class_names;     // empty, or one per class
   std::shared_ptr<const RunReport> report;  // null unless EvaluateOptions::report
 };

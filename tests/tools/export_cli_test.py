@@ -123,7 +123,7 @@ class Weights(ProgramTest):
                           self.run_it("export", "--run", "a", "-o", "a.onnx", code=MISUSE))
             return
         self.assertEqual(self.run_it("export", "--run", "a", "-o", "a.onnx"),
-                         "a.onnx: lenet5 of 'a/weights.safetensors', ONNX for any batch size\n")
+                         "a.onnx: lenet5 of 'a/weights.safetensors', ONNX for any batch size, in float32\n")
         self.assertIn(b"logits", (self.folder / "a.onnx").read_bytes())
         self.assertIn("ONNX for batches of 4",
                       self.run_it("export", "--run", "a", "-o", "a.onnx", "--batch", 4))

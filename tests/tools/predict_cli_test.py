@@ -82,6 +82,18 @@ class Predict(unittest.TestCase):
         for found, share in zip(first["probabilities"], shares, strict=True):
             self.assertAlmostEqual(found, share / sum(shares), places=5)
 
+    def test_the_precision_is_the_runs_unless_told(self):
+        told = {word: json.loads(self.predict("--json", *word.split(), "new"))
+                for word in ("", "--precision float32", "--precision bf16", "--precision f16")}
+        self.assertEqual([one["precision"] for one in told.values()], ["float32", "float32", "bf16", "f16"])
+        logits = [[image["logits"] for image in one["images"]] for one in told.values()]
+        self.assertEqual(logits[0], logits[1])
+        for found in logits[2:]:
+            self.assertNotEqual(found, logits[0])
+            for a, b in zip(sum(found, []), sum(logits[0], [])):
+                self.assertAlmostEqual(a, b, delta=0.05 * max(1, abs(b)))
+        self.assertIn("--precision: ", self.predict("--precision", "bf17", "new", code=MISUSE)[1])
+
     def test_csv_is_quoted(self):
         rows = list(csv.reader(io.StringIO(self.predict("--csv", "new"))))
         self.assertEqual(rows[0], ["file", "class1", "probability1", "class2", "probability2"])
