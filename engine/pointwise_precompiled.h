@@ -248,6 +248,17 @@ struct PrecompiledPrograms {
     add(stages::norm, stages::onto, one.forward);
     add_gradients(one, stages::norm, stages::plus);
   }
+  // Adds programs of frozen networks in bfloat16, whose batch norms are a factor and a bias.
+  constexpr void add_frozen() {
+    using namespace stages;
+    add(affine, relu);
+    add(plus, affine, relu);
+    add(affine, plus);
+    add(affine, plus, relu);
+    add(
+        affine, [this](Scalar x) { return x + stored(affine(x.input())); }, relu);
+    add(plus, sigmoid);
+  }
   // Adds programs that precede sums and norms.
   constexpr void add_before(const Activation& one) {
     add(one.forward, plus_norm());
@@ -307,6 +318,8 @@ constexpr PrecompiledPrograms all_precompiled_programs() {
   all.add_before(kLeaky);
   all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // gradient of prelu's slope
   all.rounds = true;
+  all.add_frozen();
+  for (const Activation& one : kOthers) all.add(affine, one.forward);
   all.rounding = all.count;
   all.add_sums_and_relu();
   all.add_before(kRelu);

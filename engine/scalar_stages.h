@@ -86,6 +86,7 @@ constexpr Scalar plus(Scalar x) { return x + x.input(); }
 constexpr Scalar onto(Scalar x) { return x.input() + x; }
 constexpr Scalar times(Scalar x) { return x * x.input(); }
 constexpr Scalar minus(Scalar x) { return x - x.input(); }
+constexpr Scalar affine(Scalar x) { return plus(times(x)); }
 
 // (x - mean) inverse gamma + beta, where inverse = 1 / std
 constexpr Scalar centred(Scalar x) { return x - x.channel(); }

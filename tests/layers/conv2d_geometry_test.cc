@@ -1,4 +1,5 @@
 // Compares the elements that an implicit GEMM convolution reads and writes with the definition.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
@@ -136,6 +137,28 @@ TEST(ImplicitGemmTiling, TasksCoverEveryRowOnceAndFitTheCache) {
             // that.
             EXPECT_LE(t.block_elements(g) * 4, int64_t{2} << 20);
           }
+}
+
+// Thread t of a pool runs a contiguous range of tasks. A part of a tile costs as much as a whole.
+TEST(ImplicitGemmTiling, ThreadsShareThePixelsOfOneImage) {
+  for (const int64_t size : {7, 10, 14, 28, 56})
+    for (const int64_t c : {96, 384, 960})
+      for (const int64_t threads : {2, 4}) {
+        if (size * size < threads * 24) continue;  // the smallest task has 24 pixels
+        const ConvShape s{.n = 1, .h = size, .w = size, .c = c, .o = 384, .kh = 1, .kw = 1};
+        const ImplicitGemmTiling t(ConvGeometry(s, false), DType::f32);
+        int64_t most = 0, all = 0;
+        for (int64_t thread = 0; thread < threads; ++thread) {
+          const int64_t share = t.tasks / threads, extra = t.tasks % threads;
+          const int64_t first = thread * share + std::min(thread, extra);
+          const int64_t last = first + share + (thread < extra ? 1 : 0);
+          const int64_t pixels = t.first_row(last) - t.first_row(first);
+          most = std::max(most, (pixels + 7) / 8), all += pixels;
+        }
+        EXPECT_EQ(all, size * size);
+        EXPECT_LE(static_cast<double>(most * threads * 8), 1.34 * static_cast<double>(all))
+            << size << " " << c << " " << threads;
+      }
 }
 
 }  // namespace

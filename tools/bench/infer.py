@@ -6,8 +6,8 @@ Needs torch, torchvision, onnx, onnxscript, onnxruntime and openvino. One image 
 threads. A run folder is made with one training step, and its weights go to the peers through
 `trainer export`: all must produce the logits of `trainer predict` for one picture, those in bf16
 nearly. ONNX Runtime and OpenVINO read the file that PyTorch exports; "our export" is ours. Each
-round runs a process of ours and of every peer; the result is peer / ours of the medians over the
-rounds.
+round runs a process of ours in each precision and of every peer; the result is peer / ours of the
+medians over the rounds, of bf16 peers over ours in bf16.
 """
 
 import argparse
@@ -139,12 +139,13 @@ def compare(arguments, folder):
     export_torch(arguments.network, folder)
     told = json.loads(run(trainer, "predict", "--run", folder / "run", "--json", folder / "p.png"))
     wanted = torch.tensor(told["images"][0]["logits"])
-    found = {name: [] for name in ("ours", *arguments.peers.split(";"))}
+    found = {name: [] for name in ("ours", "ours bf16", *arguments.peers.split(";"))}
     for _ in range(arguments.rounds):
         for name, times in found.items():
-            if name == "ours":
+            if name.startswith("ours"):
+                precision = "bf16" if "bf16" in name else "float32"
                 times.append(json.loads(run(trainer, "bench", "--infer", "--json", "--config", config, "--steps",
-                                            arguments.calls, "data.batch=1"))["p50_ms"])
+                                            arguments.calls, "data.batch=1", f"precision={precision}"))["p50_ms"])
                 continue
             peer = json.loads(run(sys.executable, __file__, "--network", arguments.network, "--calls", arguments.calls,
                                   "--peer", name, "--folder", folder).splitlines()[-1])
@@ -152,9 +153,9 @@ def compare(arguments, folder):
             if error > (SAME_BF16 if "bf16" in name else SAME):
                 sys.exit(f"{name}: logits differ by {error:.1e} of the largest")
             times.append(peer["ms"])
-    own = statistics.median(found["ours"])
     for name, times in found.items():
         middle = statistics.median(times)
+        own = statistics.median(found["ours bf16" if "bf16" in name else "ours"])
         print(f"{name:24}{middle:8.2f} ms  (lowest {min(times):.2f}, highest {max(times):.2f})  {middle / own:.2f}x")
 
 

@@ -106,8 +106,6 @@ constexpr int64_t kLongPixels = 96;
 // Four register tiles of 6 rows or three of 8: with fewer pixels the last, partly empty tile is
 // costly.
 constexpr int64_t kMinPixels = 24;
-// A pointwise convolution's column is cut into multiples of both 6 and 8 rows.
-constexpr int64_t kWholeTiles = 48;
 // Products that one core computes in about 5 microseconds (50 billion a second), the time to wake a
 // thread.
 constexpr int64_t kTaskWork = 1 << 18;
@@ -124,7 +122,8 @@ constexpr int64_t kPackWork = 1 << 15;
 }  // namespace
 
 ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
-  const int64_t size = bytes_of(dtype), count = g.rows.count;
+  const int64_t size = bytes_of(dtype);
+  count = g.rows.count;
   const int64_t in_row = g.block_w * g.in_c * size;
   const int64_t out_row = g.out_step_h * g.out_w * g.out_c * bytes_of(compute_type(dtype));
   const int64_t halo = std::max<int64_t>(0, g.rows.reach - g.rows.base - g.in_step_h) * in_row;
@@ -139,20 +138,26 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   const int64_t work = filters * g.shape.pixels();
   wanted = std::min(wanted, g.n * count / std::clamp<int64_t>(work / kTaskWork, 1, kMinTasks));
   wanted = std::max(wanted, ceil_div(kMinPixels, pixels_per_row));
-  if (wanted > kWholeTiles && pixels_per_row == 1) wanted = wanted / kWholeTiles * kWholeTiles;
 
-  // Makes tiles of nearly equal size: whole images in a multiple of four tasks, or rows of one
-  // image.
+  // Makes tasks of nearly equal size: whole images or pixels in a multiple of four tasks, if there
+  // are enough, or rows of one image.
   if (wanted >= count) {
     const int64_t whole = std::max<int64_t>(1, wanted / std::max<int64_t>(1, count));
     const int64_t parts = ceil_div(ceil_div(g.n, whole), 4) * 4;
     images = ceil_div(std::max<int64_t>(1, g.n), std::max<int64_t>(1, parts));
     rows = count;
+    blocks_per_image = 1;
+  } else if (pixels_per_row == 1 && count >= 2 * kMinPixels) {
+    images = 1, unit = kMinPixels, units = ceil_div(count, unit);
+    const int64_t parts = std::min(round_up(ceil_div(count, wanted), 4), count / kMinPixels);
+    blocks_per_image = parts >= 4 ? parts / 4 * 4 : 2;
+    rows = ceil_div(units, blocks_per_image) * unit;
   } else {
     images = 1;
-    rows = pixels_per_row == 1 ? wanted : ceil_div(count, ceil_div(count, wanted));
+    blocks_per_image = ceil_div(count, wanted);
+    rows = ceil_div(count, blocks_per_image);
+    blocks_per_image = ceil_div(count, rows);
   }
-  blocks_per_image = rows ? ceil_div(count, rows) : 1;
   tasks = ceil_div(g.n, images) * blocks_per_image;
   block_h = g.block_rows(rows);
 }

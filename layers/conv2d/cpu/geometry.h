@@ -74,14 +74,19 @@ struct ConvGeometry {
 };
 
 // Cuts an implicit GEMM into tasks, from the shape alone: one task is `images` whole images, or
-// `rows` phase rows (q) of one image.
+// phase rows (q) of one image, at most `rows`.
 struct ImplicitGemmTiling {
   ImplicitGemmTiling(const ConvGeometry& geometry, DType dtype);
 
   int64_t images, rows, blocks_per_image;
   int64_t tasks;
-  int64_t block_h;  // rows of input that a task copies, for each image
+  int64_t block_h;                     // rows of input that a task copies, for each image
+  int64_t count, unit = 0, units = 0;  // phase rows of an image; unit > 0: blocks are whole units
 
+  // Returns the first phase row of block `i` of an image; for i = blocks_per_image their number.
+  int64_t first_row(int64_t i) const {
+    return std::min(unit > 0 ? units * i / blocks_per_image * unit : rows * i, count);
+  }
   int64_t block_elements(const ConvGeometry& g) const {
     return images * block_h * g.block_w * g.in_c;
   }

@@ -369,14 +369,15 @@ void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, Sum* 
                                const Scratch& own, const ConvHooks<T>& hooks) const {
   const ConvGeometry& g = geometry_;
   const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
-  const int64_t row = task % tiling_.blocks_per_image * tiling_.rows;
+  const int64_t block = task % tiling_.blocks_per_image;
+  const int64_t row = tiling_.first_row(block), rows_of_task = tiling_.first_row(block + 1) - row;
   const int64_t images = std::min(tiling_.images, g.n - image);
   in = input_of(hooks, in, image, images, row * g.in_step_h, own.blocks);
   const int64_t out_row = row * g.out_step_h;
   const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
   Sum* const to = in_ranges_ ? own.result : out + first;
   for (const Phase& p : phases_) {
-    const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, tiling_.rows);
+    const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
     if (images * rows * p.h.count == 0) continue;
     if (g.shape.depthwise()) {
       if constexpr (kDepthStep<T> == 1)
@@ -391,7 +392,7 @@ void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, Sum* 
     }
   }
   if (hooks.epilogue.apply) {
-    const int64_t rows = std::min(tiling_.rows * g.out_step_h, g.out_h - out_row);
+    const int64_t rows = std::min(rows_of_task * g.out_step_h, g.out_h - out_row);
     hooks.epilogue.apply(hooks.epilogue.context, to, first, images * rows * g.out_w * g.out_c);
   }
 }

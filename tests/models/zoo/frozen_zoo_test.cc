@@ -3,7 +3,9 @@
 
 #include "tessera/graph/arena.h"
 #include "tessera/graph/capture.h"
+#include "tessera/graph/lower.h"
 #include "tessera/graph/program.h"
+#include "tessera/layers/shared/epilogue.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
@@ -43,6 +45,43 @@ TEST_P(FrozenZoo, ComputesWhatEvaluationComputes) {
     largest = std::max<double>(largest, std::abs(wanted[i]));
   }
   EXPECT_LE(most, 1e-5 * largest);
+}
+
+// Returns the epilogues of the graph that the CPU interprets, as text, except those of logits.
+std::string interpreted_epilogues(const Graph& graph) {
+  std::string text;
+  for (const Node& node : graph.nodes) {
+    const auto* op = dynamic_cast<const HasEpilogue*>(node.op.get());
+    if (op == nullptr || op->epilogue().code.empty()) continue;
+    Specs extra;
+    for (const ValueId id : node.inputs) extra.push_back(graph.values[id].spec);
+    extra.erase(extra.begin(), extra.end() - (op->epilogue().inputs - 1));
+    const TensorSpec out = graph.values[node.outputs[0]].spec;
+    TensorSpec product = out;
+    product.dtype = compute_type(out.dtype);
+    const PointwisePlan plan = epilogue_plan(op->epilogue(), extra, product, out.dtype);
+    if (out.dtype != DType::f32 && !plan.is_precompiled() && !is_plain(op->epilogue()))
+      text += std::string(node.op->name()) + "\n" + op->epilogue().text() + "\n";
+  }
+  return text;
+}
+
+// Batch norms that are not folded into filters of bfloat16 stay a factor and a bias.
+TEST(FrozenNetworks, InBfloat16HavePrecompiledPrograms) {
+  for (const char* model :
+       {"resnet18", "resnet50", "mobilenet_v2", "vgg16_bn", "efficientnet_b0"}) {
+    const ModelOptions options = small_options(model);
+    Store store(3);
+    const auto network = make_model(model, options, store);
+    const NoGradScope no_grad;
+    const TrainingScope evaluation(false);
+    const TensorSpec x{DType::bf16, {2, options.height, options.width, options.channels}, {}};
+    Graph graph = capture([&](const Tensors& in) { return Tensors{(*network)(in[0])}; }, {x});
+    CompileOptions compile;
+    compile.constant_parameters = true;
+    lower(graph, compile);
+    EXPECT_EQ(interpreted_epilogues(graph), "") << model;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, FrozenZoo, testing::ValuesIn(model_names()),
