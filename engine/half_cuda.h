@@ -18,9 +18,10 @@ __device__ inline double to_float(double x) { return x; }
 __device__ inline float to_float(bfloat16 x) { return x; }
 __device__ inline float to_float(float16 x) {
 #if defined(__CUDA_ARCH__)
+  const float wide = __half2float(__ushort_as_half(x.bits));
   const uint32_t bits = x.bits;
-  const float nan = half::float_of((bits & 0x8000u) << 16 | 0x7f800000u | (bits & 0x3ffu) << 13);
-  return (bits & 0x7fff) > 0x7c00 ? nan : __half2float(__ushort_as_half(x.bits));
+  const uint32_t nan = (bits & 0x8000u) << 16 | 0x7f800000u | (bits & 0x3ffu) << 13;
+  return wide == wide ? wide : half::float_of(nan);
 #else
   return x;
 #endif

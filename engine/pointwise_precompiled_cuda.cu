@@ -15,7 +15,7 @@ namespace {
 constexpr int kPrecompiledThreads = 128;  // allows 80 registers; 64 are too few for some
 // Blocks per multiprocessor: five allow 96 registers, for programs with many inputs.
 constexpr int blocks_of(int program) {
-  return kPrecompiledPrograms.list[program].inputs < 12 ? 6 : 5;
+  return kPrecompiledPrograms.list[program].inputs < 11 ? 6 : 5;
 }
 
 enum class Access : uint8_t { whole, one, packs, single };  // packs: neighbours stay adjacent

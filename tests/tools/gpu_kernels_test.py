@@ -57,6 +57,7 @@ WIDE = {
     "read_box": (BOTH, OTHER_UNITS),
     "run_precompiled": (BOTH, None),
     "run_regular": (BOTH, r", true$"),  # 8 bytes of numbers of 16 bits, several at once
+    "scale_parts": (BOTH, None),
     "softmax_grad_rows": (BOTH, ONE_AT_A_TIME),
     "softmax_rows": (BOTH, ONE_AT_A_TIME),
     "sum_rows": (LOADS, r", 1$"),
