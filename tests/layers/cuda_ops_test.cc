@@ -112,8 +112,10 @@ TEST_P(CudaOps, MatmulWithTf32) {
   }
 }
 
+using CudaProducts = OnGpu;
+
 // Factors of 16 bits; a float32 result has no other rounding, and may add a bias.
-TEST(CudaHalf, ProductsHaveTheResultsOfTheCpu) {
+TEST_F(CudaProducts, Of16BitsHaveTheResultsOfTheCpu) {
   constexpr DType kHalves[] = {DType::bf16, DType::f16};
   const auto some = [](const Shape& shape, uint64_t key) {
     return random_normal(shape, key, 0, 1, DType::f32);
