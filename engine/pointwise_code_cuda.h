@@ -19,7 +19,7 @@ struct PointwiseCall {
   int64_t total;
   void* out;
   DType result;
-  DType rounds = DType::bf16;  // the type to which a precompiled program rounds between its stages
+  DType rounds;  // the type to which a precompiled program rounds between its stages
 };
 
 // Returns the index in `input` for element i of the output. Divides only if necessary, as divisions

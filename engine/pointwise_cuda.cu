@@ -58,13 +58,12 @@ bool has(const ScalarProgram& p, ScalarOp op) {
   return std::ranges::any_of(p.code, [&](const Instruction& in) { return in.op == op; });
 }
 
-// `rounds` becomes the type to which the program rounds; those that are compiled say bfloat16.
+// Programs that round say bfloat16; PointwiseCall::rounds says to which type they do.
 template <class T>
-PrecompiledMatch compiled_program(const ScalarProgram& p, DType& rounds) {
-  const bool to_float16 = has(p, ScalarOp::float16) && !has(p, ScalarOp::bfloat16);
-  rounds = to_float16 ? DType::f16 : DType::bf16;
+PrecompiledMatch compiled_program(const ScalarProgram& p) {
+  const bool mixed = has(p, ScalarOp::float16) && has(p, ScalarOp::bfloat16);
   const PrecompiledMatch match =
-      precompiled_program(to_float16 ? with_rounding(p, ScalarOp::float16, ScalarOp::bfloat16) : p);
+      precompiled_program(mixed ? p : with_rounding(p, ScalarOp::float16, ScalarOp::bfloat16));
   const bool is_compiled = sizeof(T) == sizeof(float) && match.program >= 0 &&
                            kPrecompiledPrograms.is_for_gpus(match.program);
   return is_compiled ? match : PrecompiledMatch{};
@@ -85,11 +84,12 @@ class PointwiseCudaKernel final : public Kernel {
  public:
   PointwiseCudaKernel(const ScalarProgram& p, DType result, int64_t total,
                       std::span<const PointwiseRead> reads)
-      : match_(compiled_program<T>(p, program_.call.rounds)) {
+      : match_(compiled_program<T>(p)) {
     program_.inputs = match_.program >= 0 ? match_.count : p.inputs;
     program_.instructions = static_cast<int>(p.code.size());
     program_.call.total = total;
     program_.call.result = result;
+    program_.call.rounds = has(p, ScalarOp::float16) ? DType::f16 : DType::bf16;
     for (int k = 0; k < program_.inputs; ++k) {
       sources_[k] = match_.program >= 0 ? match_.inputs[k] : static_cast<uint8_t>(k);
       program_.call.reads[k] = reads[sources_[k]];
@@ -114,9 +114,9 @@ class PointwiseCudaKernel final : public Kernel {
   }
 
  private:
-  Program<T> program_{};
   const PrecompiledMatch match_;
   uint8_t sources_[kMaxScalarRegisters];  // the op's input for each input of the call
+  Program<T> program_{};
 };
 
 }  // namespace

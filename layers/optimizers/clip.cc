@@ -1,23 +1,22 @@
 #include "tessera/layers/optimizers/clip.h"
 
-#include <limits>
 #include <utility>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/optimizers/optimizer.h"
+#include "tessera/layers/optimizers/update_programs.h"
 
 namespace tessera {
 
 Tensors clip_by_value(Tensors gradients, double max_value) {
   const NoGradScope no_grad;
   ScalarBuilder b(1);
-  const int infinity = b.value(std::numeric_limits<double>::infinity());
-  const int is_finite = b.push(ScalarOp::greater, infinity, b.push(ScalarOp::abs, b.in(0)));
+  const int finite = is_finite(b, b.in(0));
   const int below = b.push(ScalarOp::min, b.in(0), b.value(max_value));
   const int within = b.push(ScalarOp::max, below, b.value(-max_value));
-  const ScalarProgram program = b.build(b.push(ScalarOp::select, is_finite, within, b.in(0)));
+  const ScalarProgram program = b.build(b.push(ScalarOp::select, finite, within, b.in(0)));
   for (Tensor& g : gradients) g = pointwise("clip_value", program, {g});
   return gradients;
 }

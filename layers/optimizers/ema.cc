@@ -1,13 +1,12 @@
 #include "tessera/layers/optimizers/ema.h"
 
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/optimizers/optimizer.h"
+#include "tessera/layers/optimizers/update_programs.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -21,10 +20,7 @@ ScalarProgram share_program(const EmaParams& params) {
   if (params.warmup)
     share = b.push(ScalarOp::max, share, b.push(ScalarOp::pow, b.add(one, s), b.value(-2.0 / 3)));
   share = b.push(ScalarOp::select, b.push(ScalarOp::greater, s, zero), share, one);
-  const int size = b.push(ScalarOp::abs, b.in(1));
-  const int finite =
-      b.push(ScalarOp::greater, b.value(std::numeric_limits<double>::infinity()), size);
-  return b.build(b.push(ScalarOp::select, finite, share, zero));
+  return b.build(b.push(ScalarOp::select, is_finite(b, b.in(1)), share, zero));
 }
 
 // Returns the program a, w, share -> the next a: exactly w for share 1, exactly a for share 0.

@@ -1,6 +1,5 @@
 #include "tessera/layers/optimizers/loss_scale.h"
 
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,18 +8,13 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/optimizers/optimizer.h"
+#include "tessera/layers/optimizers/update_programs.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kMost = 0x1p32, kLongest = 0x1p24;  // a float counts to 2^24
-
-// Returns the register of 1 if lr is finite, else 0.
-int is_finite(ScalarBuilder& b, int lr) {
-  return b.push(ScalarOp::greater, b.value(std::numeric_limits<double>::infinity()),
-                b.push(ScalarOp::abs, lr));
-}
 
 // Returns the program s, finite steps before, lr -> the next s.
 ScalarProgram scale_program(double interval) {

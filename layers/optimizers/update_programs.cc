@@ -1,5 +1,7 @@
 #include "tessera/layers/optimizers/update_programs.h"
 
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise.h"
@@ -27,6 +29,11 @@ Tensor StepScalars::made(double beta, DType dtype) {
   if (value.dtype() != dtype) value = cast(value, dtype);
   made_.push_back({beta, value});
   return value;
+}
+
+int is_finite(ScalarBuilder& b, int x) {
+  const int infinity = b.value(std::numeric_limits<double>::infinity());
+  return b.push(ScalarOp::greater, infinity, b.push(ScalarOp::abs, x));
 }
 
 UpdateProgram::UpdateProgram(Tensor persistent, Tensor gate, Tensors extra)

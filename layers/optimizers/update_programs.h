@@ -55,6 +55,9 @@ class UpdateProgram : public ScalarBuilder {
   Tensors inputs_;
 };
 
+// Returns the register of 1 if x is finite, else 0.
+int is_finite(ScalarBuilder& b, int x);
+
 // Returns the square root of the sum of squares, shape [].
 Tensor norm_of(const Tensor& x);
 // Returns w / u of two norms, 1 if one of them is 0.

@@ -119,15 +119,9 @@ std::string cut(const Config& c) {
 constexpr const char* kDynamicScale = "f16 with train.loss_scaling: dynamic";
 constexpr const char* kConstantScale = "f16 with train.loss_scaling: constant";
 std::string scaling(const Config& c) {
-  switch (loss_scaling(c)) {
-    case LossScaling::dynamic:
-      return kDynamicScale;
-    case LossScaling::constant:
-      return kConstantScale;
-    case LossScaling::off:
-      break;
-  }
-  return c.precision.text();
+  const LossScaling how = loss_scaling(c);
+  if (how == LossScaling::off) return c.precision.text();
+  return how == LossScaling::dynamic ? kDynamicScale : kConstantScale;
 }
 
 // A device that does not clearly name a CPU may be a GPU.

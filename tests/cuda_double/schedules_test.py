@@ -49,10 +49,10 @@ class Schedules(unittest.TestCase):
         return [(path.name, path.read_bytes()) for path in files] + [
             line.split(",")[:6] + line.split(",")[8:] for line in metrics]
 
-    def same_under_all(self, *words):
+    def same_under_all(self, *words, least=11):  # files and lines of metrics
         self.train("eager", *words)
         right = self.left()
-        self.assertGreaterEqual(len(right), 10)  # files and lines
+        self.assertGreaterEqual(len(right), least)
         for schedule in SCHEDULES[1:]:
             self.train(schedule, *words)
             self.assertTrue(self.left() == right, schedule)
@@ -67,7 +67,8 @@ class Schedules(unittest.TestCase):
         self.same_under_all("optimizer.name=adamw", "optimizer.lr=0.001", "train.non_finite=skip")
 
     def test_float16_with_steps_that_overflow(self):
-        self.same_under_all("precision=f16", "train.loss_scale=1048576", "train.loss_scale_interval=3")
+        self.same_under_all("precision=f16", "train.loss_scale=1048576", "train.loss_scale_interval=3",
+                            least=10)  # the best checkpoint is one of the last two
         last = (self.folder / "run" / "metrics.csv").read_text(encoding="utf-8").splitlines()[-2].split(",")
         self.assertEqual(last[2], "train")
         self.assertGreater(int(last[8]), 0)

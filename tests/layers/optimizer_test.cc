@@ -327,7 +327,6 @@ TEST(LossScale, IsHalvedByAnOverflowAndDoubledAfterAnInterval) {
     if (step == 'o') wanted /= 2;
     if (finite_steps == 3) wanted *= 2, finite_steps = 0;
   }
-
   EXPECT_EQ(scale.reciprocal().item<double>(), 1 / wanted);
 }
 

@@ -109,7 +109,7 @@ constexpr int64_t kMinPixels = 24;
 // Products that one core computes in about 5 microseconds (50 billion a second), the time to wake a
 // thread.
 constexpr int64_t kTaskWork = 1 << 18;
-// Target number of tasks, enough for 16 threads; they take tasks one by one.
+// Target number of tasks, enough for 16 threads.
 constexpr int64_t kMinTasks = 16;
 // A panel of packed filters, 16 floats wide, is 20 KB for 1280 bytes of the summed index: it stays
 // in 32 KB of L1 next to the streamed rows of input.
@@ -145,17 +145,16 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
     const int64_t whole = std::max<int64_t>(1, wanted / std::max<int64_t>(1, count));
     const int64_t parts = ceil_div(ceil_div(g.n, whole), 4) * 4;
     images = ceil_div(std::max<int64_t>(1, g.n), std::max<int64_t>(1, parts));
-    rows = count;
+    rows = count, unit = std::max<int64_t>(1, count);
     blocks_per_image = 1;
   } else if (pixels_per_row == 1 && count >= 2 * kMinPixels) {
-    images = 1, unit = kMinPixels, units = ceil_div(count, unit);
+    images = 1, unit = kMinPixels;
     const int64_t parts = std::min(round_up(ceil_div(count, wanted), 4), count / kMinPixels);
     blocks_per_image = parts >= 4 ? parts / 4 * 4 : 2;
-    rows = ceil_div(units, blocks_per_image) * unit;
+    rows = ceil_div(ceil_div(count, unit), blocks_per_image) * unit;
   } else {
     images = 1;
-    blocks_per_image = ceil_div(count, wanted);
-    rows = ceil_div(count, blocks_per_image);
+    rows = unit = ceil_div(count, ceil_div(count, wanted));
     blocks_per_image = ceil_div(count, rows);
   }
   tasks = ceil_div(g.n, images) * blocks_per_image;

@@ -26,6 +26,7 @@
 #include <cstdint>
 
 #include "tessera/layers/conv2d/cpu/convolution.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 
@@ -80,12 +81,12 @@ struct ImplicitGemmTiling {
 
   int64_t images, rows, blocks_per_image;
   int64_t tasks;
-  int64_t block_h;                     // rows of input that a task copies, for each image
-  int64_t count, unit = 0, units = 0;  // phase rows of an image; unit > 0: blocks are whole units
+  int64_t block_h;      // rows of input that a task copies, for each image
+  int64_t count, unit;  // phase rows of an image, and those of which blocks are multiples
 
   // Returns the first phase row of block `i` of an image; for i = blocks_per_image their number.
   int64_t first_row(int64_t i) const {
-    return std::min(unit > 0 ? units * i / blocks_per_image * unit : rows * i, count);
+    return std::min(ceil_div(count, unit) * i / blocks_per_image * unit, count);
   }
   int64_t block_elements(const ConvGeometry& g) const {
     return images * block_h * g.block_w * g.in_c;

@@ -158,7 +158,7 @@ TEST_F(CudaTraining, InvertedResidualsHaveTheLossesOfTheCpu) {
 }
 
 // Rounding to 16 bits amplifies differences in the order of sums. In float16 the loss scale grows
-// twice; where it makes gradients overflow, the CPU may stop one step before the GPU.
+// twice; at one that makes gradients nearly overflow, only one of the devices might skip a step.
 TEST_F(CudaTraining, SixteenBitsHaveTheLossesOfTheCpu) {
   for (const bool deep : {false, true})
     for (const Precision precision : {Precision::bf16, Precision::f16}) {
