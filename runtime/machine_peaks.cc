@@ -5,6 +5,8 @@
 #include <chrono>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tessera/runtime/simd/peaks_simd.h"
 #include "tessera/runtime/thread_pool.h"
 
@@ -27,14 +29,28 @@ double best_rate(double of_run, F&& work) {
   return of_run / seconds / 1e9;
 }
 
-double multiply_add_rate(ThreadPool& pool, int64_t threads) {
-  constexpr int64_t kRounds = 10000;  // 0.1 ms, within one time slice of a thread
-  const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
+constexpr int64_t kRounds = 10000;  // 0.1 ms, within one time slice of a thread
+
+// Returns the rate of a leaf, float(), with `flops` in kRounds.
+template <class Leaf>
+double leaf_rate(ThreadPool& pool, int64_t threads, int64_t flops, Leaf leaf) {
   std::atomic<float> result{0};
-  const auto flops = static_cast<double>(threads * kRounds * leaf.flops);
-  return best_rate(flops, [&] {
-    pool.parallel_for(threads, [&](int64_t) { result = leaf.multiply_add(kRounds, 0.5f, 0.25f); });
-  });
+  return best_rate(static_cast<double>(threads * kRounds * flops),
+                   [&] { pool.parallel_for(threads, [&](int64_t) { result = leaf(); }); });
+}
+
+double multiply_add_rate(ThreadPool& pool, int64_t threads) {
+  const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
+  return leaf_rate(pool, threads, leaf.flops,
+                   [&] { return leaf.multiply_add(kRounds, 0.5f, 0.25f); });
+}
+
+// Without instructions for pairs these are multiplied one after the other.
+double pair_rate(ThreadPool& pool, double otherwise) {
+  const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
+  if (current_isa() != Isa::avx512_bf16) return otherwise;
+  return std::max(otherwise, leaf_rate(pool, pool.size(), 2 * leaf.flops,
+                                       [&] { return leaf.multiply_add_pairs(kRounds); }));
 }
 
 double copy_rate(ThreadPool& pool) {
@@ -53,11 +69,20 @@ double copy_rate(ThreadPool& pool) {
 
 }  // namespace
 
+std::string MachinePeaks::text() const {
+  const std::string bf16 =
+      bf16_gflops > gflops ? fmt::format("; {:.1f} in bfloat16", bf16_gflops) : "";
+  return fmt::format("peak {:.1f} GFLOP/s ({:.1f} of one thread{}), copy {:.1f} GB/s", gflops,
+                     gflops_of_thread, bf16, copy_gbytes);
+}
+
 MachinePeaks measure_peaks(ThreadPool& pool) {
   const double of_thread = multiply_add_rate(pool, 1);
   const double of_all = pool.size() == 1 ? of_thread : multiply_add_rate(pool, pool.size());
+  const double gflops = std::max(of_all, of_thread);
   return {.gflops_of_thread = of_thread,
-          .gflops = std::max(of_all, of_thread),
+          .gflops = gflops,
+          .bf16_gflops = pair_rate(pool, gflops),
           .copy_gbytes = copy_rate(pool)};
 }
 

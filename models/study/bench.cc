@@ -147,13 +147,13 @@ std::string RepeatedBench::text() const {
 std::string RepeatedBench::json() const {
   std::vector<Json> steps, ops;
   for (const double value : step_ms) steps.push_back(rounded(value, 4));
-  for (const auto& [node, op, module_path, phase, algorithm, shape, cost, us] : varying)
-    ops.push_back(Json::object({{"op", op},
-                                {"module_path", module_path},
-                                {"phase", phase},
-                                {"us_median", rounded(us.median, 3)},
-                                {"us_min", rounded(us.min, 3)},
-                                {"us_max", rounded(us.max, 3)}}));
+  for (const ProfiledOp& op : varying)
+    ops.push_back(Json::object({{"op", op.op},
+                                {"module_path", op.module_path},
+                                {"phase", op.phase},
+                                {"us_median", rounded(op.us.median, 3)},
+                                {"us_min", rounded(op.us.min, 3)},
+                                {"us_max", rounded(op.us.max, 3)}}));
   return Json::object({{"step_ms", Json::list(steps)},
                        {"step_ms_median", rounded(step.median, 4)},
                        {"spread", rounded(step.max / step.min - 1, 4)},

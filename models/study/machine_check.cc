@@ -25,6 +25,7 @@
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/machine_peaks.h"
 #include "tessera/runtime/nvml.h"
 #include "tessera/runtime/shared_library.h"
 #include "tessera/runtime/simd/isa.h"
@@ -159,6 +160,12 @@ void look_at_processor(Examination& all) {
   const int cores = available_cores();
   all.add("threads",
           fmt::format("{} cores for this process; a step uses {}", cores, cpu_context().threads()));
+  const MachinePeaks peaks = measure_peaks(cpu_context().pool());
+  all.add("speed", peaks.text());
+  all.figure("speed", Json::object({{"gflops", rounded(peaks.gflops, 1)},
+                                    {"gflops_of_thread", rounded(peaks.gflops_of_thread, 1)},
+                                    {"bf16_gflops", rounded(peaks.bf16_gflops, 1)},
+                                    {"copy_gbytes", rounded(peaks.copy_gbytes, 1)}}));
   all.figure("threads", Json::object({{"cores", cores}, {"used", cpu_context().threads()}}));
 }
 

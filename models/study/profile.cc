@@ -249,12 +249,18 @@ Run run_to_time(const Run& given, const CompileOptions& compile) {
 ProfiledOp describe_op(const Program& program, size_t n) {
   const Graph& graph = program.compiled().graph;
   const Node& node = graph.nodes[n];
+  const DType dtype =
+      (node.inputs.empty() ? graph.values[node.outputs[0]] : graph.values[node.inputs[0]])
+          .spec.dtype;
+  const std::string& algorithm = program.compiled().algorithms[n];
   return {.node = n,
           .op = std::string(node.op->name()) + (node.recomputed ? " recomputed" : ""),
           .module_path = location_of(graph, node),
           .phase = phase_name(node.phase),
-          .algorithm = program.compiled().algorithms[n],
+          .algorithm = algorithm,
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
+          .dtype = std::string(name_of(dtype)),
+          .pairs = dtype == DType::bf16 && algorithm == "direct",
           .cost = node.op->cost(graph.input_specs(node)),
           .us = {}};
 }

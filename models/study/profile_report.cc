@@ -14,10 +14,13 @@ namespace {
 // The work of one line: an op or all ops of a kind.
 struct Work {
   double us = 0;
+  double us_at_peak = 0;  // for the flops alone
   Cost cost;
   int nodes = 0;
-  void add(const ProfiledOp& op) {
+  void add(const ProfiledOp& op, const MachinePeaks& peaks) {
     us += op.us.median;
+    if (const double peak = op.pairs ? peaks.bf16_gflops : peaks.gflops; peak > 0)
+      us_at_peak += static_cast<double>(op.cost.flops) / peak / 1000;
     cost.flops += op.cost.flops;
     cost.bytes_read += op.cost.bytes_read;
     cost.bytes_written += op.cost.bytes_written;
@@ -30,9 +33,9 @@ struct Work {
   double rate(double amount) const { return us > 0 ? amount / us / 1000 : 0; }
 };
 
-Work work_of(const ProfiledOp& op) {
+Work work_of(const Profile& profile, const ProfiledOp& op) {
   Work work;
-  work.add(op);
+  work.add(op, profile.peaks);
   return work;
 }
 
@@ -41,7 +44,7 @@ using Kinds = std::vector<std::pair<std::string, Work>>;
 // Returns the kinds of ops, slowest first.
 Kinds kinds_of(const Profile& profile) {
   std::map<std::string, Work> by_name;
-  for (const ProfiledOp& op : profile.ops) by_name[op.op].add(op);
+  for (const ProfiledOp& op : profile.ops) by_name[op.op].add(op, profile.peaks);
   Kinds kinds(by_name.begin(), by_name.end());
   std::ranges::stable_sort(kinds,
                            [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
@@ -62,7 +65,7 @@ constexpr const char* kRateTitles = "  share  GFLOP/s   peak     GB/s   copy";
 std::string rates_text(const Profile& profile, const Work& work) {
   const std::string gflops = work.gflops() > 0 ? fmt::format("{:.2f}", work.gflops()) : "";
   return fmt::format("{:>5.1f} % {:>8} {:>6} {:>8.2f} {:>6}", 100 * share(profile, work.us), gflops,
-                     percent_of(work.gflops(), profile.peaks.gflops), work.gbytes(),
+                     percent_of(work.us_at_peak, work.us), work.gbytes(),
                      percent_of(work.gbytes(), profile.peaks.copy_gbytes));
 }
 
@@ -90,13 +93,15 @@ std::string ops_text(const Profile& profile, size_t most) {
   std::ranges::stable_sort(
       longest, [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
   const size_t shown = most == 0 ? longest.size() : std::min(most, longest.size());
-  std::string text = fmt::format("{:>10} {:>9} {:>9} {}  {:<12} {:<8} {}\n", "us", "min", "max",
-                                 kRateTitles, "algorithm", "phase", "node, op, module; shape");
+  std::string text =
+      fmt::format("{:>10} {:>9} {:>9} {}  {:<12} {:<8} {:<8} {}\n", "us", "min", "max", kRateTitles,
+                  "algorithm", "dtype", "phase", "node, op, module; shape");
   for (size_t i = 0; i < shown; ++i) {
     const ProfiledOp& op = *longest[i];
-    text += fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<12} {:<8} {} {}; {}\n", op.us.median,
-                        op.us.min, op.us.max, rates_text(profile, work_of(op)), op.algorithm,
-                        op.phase, op.node, op_title(op.op, op.module_path), op.shape);
+    text +=
+        fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<12} {:<8} {:<8} {} {}; {}\n", op.us.median,
+                    op.us.min, op.us.max, rates_text(profile, work_of(profile, op)), op.algorithm,
+                    op.dtype, op.phase, op.node, op_title(op.op, op.module_path), op.shape);
   }
   if (shown < longest.size())
     text += fmt::format("and {} ops more; --ops 0 shows all\n", longest.size() - shown);
@@ -104,13 +109,14 @@ std::string ops_text(const Profile& profile, size_t most) {
 }
 
 Json op_json(const Profile& profile, const ProfiledOp& op) {
-  const Work work = work_of(op);
+  const Work work = work_of(profile, op);
   return Json::object({{"node", op.node},
                        {"op", op.op},
                        {"module_path", op.module_path},
                        {"phase", op.phase},
                        {"algorithm", op.algorithm},
                        {"shape", op.shape},
+                       {"dtype", op.dtype},
                        {"us", spread_json(op.us)},
                        {"share", rounded(share(profile, work.us), 5)},
                        {"flops", op.cost.flops},
@@ -156,11 +162,7 @@ Json row_name(const char* kind, int row, const std::string& name) {
 
 std::string Profile::text(size_t most) const {
   std::string text = fmt::format("{} steps of {} images\n", steps, batch);
-  if (peaks.gflops > 0)
-    text += fmt::format(
-        "peak {:.1f} GFLOP/s ({:.1f} of one thread), copy {:.1f} GB/s from memory; reads "
-        "from caches are faster\n",
-        peaks.gflops, peaks.gflops_of_thread, peaks.copy_gbytes);
+  if (peaks.gflops > 0) text += peaks.text() + " from memory; reads from caches are faster\n";
   text += fmt::format(
       "step {}\ntimed op by op {}, of which {} in ops; sum of the op medians {:.3f} ms\n"
       "estimated {:.3f} ms (memory.cost_model: {}), {:+.1f} %\n\n",
@@ -183,6 +185,7 @@ std::string Profile::json() const {
                        {"steps", steps},
                        {"peak_gflops", rounded(peaks.gflops, 2)},
                        {"peak_gflops_of_thread", rounded(peaks.gflops_of_thread, 2)},
+                       {"peak_bf16_gflops", rounded(peaks.bf16_gflops, 2)},
                        {"peak_copy_gbytes", rounded(peaks.copy_gbytes, 2)},
                        {"step_ms", spread_json(step_ms)},
                        {"observed_step_ms", spread_json(observed_ms)},

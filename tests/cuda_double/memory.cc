@@ -69,11 +69,12 @@ class Addresses {
     if (after != free_.begin()) {
       auto before = std::prev(after);
       if (before->first + before->second == begin) {
-        before->second += bytes;
-        return;
+        begin = before->first;
+        bytes += before->second;
       }
     }
     free_[begin] = bytes;
+    if (begin + bytes == begin_ + bytes_) set_used(begin);
   }
 
  private:

@@ -54,11 +54,12 @@ void set_device_memory(char* begin, size_t bytes) {
 }
 
 void set_used(char* end) {
-  if (end <= all.used) return;
   const long page = sysconf(_SC_PAGESIZE);
-  const auto used = (end - all.begin + page - 1) / page * page;
-  all.used = all.begin + std::min(used, static_cast<ptrdiff_t>(all.bytes));
-  apply();
+  const auto pages = (end - all.begin + page - 1) / page * page;
+  char* const used = all.begin + std::min(pages, static_cast<ptrdiff_t>(all.bytes));
+  const bool more = used > all.used;
+  all.used = used;  // what is behind it now keeps its rights, until it is used again
+  if (more) apply();
 }
 
 bool protect(bool on) {

@@ -6,7 +6,8 @@
 
 namespace cuda_double {
 
-// Set the range of device memory, and how far it has been used.
+// Set the range of device memory, and how far it is used: changing the rights of its pages takes
+// time in proportion to their number.
 void set_device_memory(char* begin, size_t bytes);
 void set_used(char* end);
 

@@ -19,6 +19,12 @@ TEST(MachinePeaks, TheLeafDoesAllTheArithmeticThatItCounts) {
   EXPECT_NE(leaf.multiply_add(1, 0.5f, 0.25f), leaf.multiply_add(2, 0.5f, 0.25f));
 }
 
+TEST(MachinePeaks, TheLeafOfPairsDoesTwiceAsMuch) {
+  const PeakMicrokernels& leaf = TESSERA_SELECT_MICROKERNELS(peak_microkernels);
+  if (current_isa() != Isa::avx512_bf16) GTEST_SKIP() << "no products of bfloat16";
+  EXPECT_EQ(leaf.multiply_add_pairs(100), 0.5f * 100 * static_cast<float>(leaf.flops) / 2);
+}
+
 TEST(MachinePeaks, TheLeafCopiesAll) {
   for (const int64_t count : {0, 1, 15, 16, 17, 1000}) {
     std::vector<float> from(static_cast<size_t>(count)), to(from.size() + 1, -1.0f);
@@ -35,6 +41,7 @@ TEST(MachinePeaks, AllThreadsAreNoSlowerThanOne) {
   const MachinePeaks peaks = measure_peaks(pool);
   EXPECT_GT(peaks.gflops_of_thread, 0);
   EXPECT_GE(peaks.gflops, peaks.gflops_of_thread);
+  EXPECT_GE(peaks.bf16_gflops, peaks.gflops);
   EXPECT_GT(peaks.copy_gbytes, 0);
 }
 

@@ -43,7 +43,7 @@ class Doctor(Machine):
         self.assertEqual(err, "")
         lines = out.splitlines()
         whats = [line[9:20].strip() for line in lines if line.startswith(("ok ", "warning ", "problem "))]
-        wanted = ["program", "libraries", "processor", "threads", "memory", "GPU"]
+        wanted = ["program", "libraries", "processor", "threads", "speed", "memory", "GPU"]
         if WITH_CUDA:
             wanted += ["CUDA", "cuBLASLt", "cuDNN", "cuDNN parts", "run path"]
         self.assertEqual(whats, wanted + ["smoke test"])
@@ -67,6 +67,7 @@ class Doctor(Machine):
         memory = figures["memory"]
         self.assertLessEqual(memory["free"], memory["total"])
         self.assertGreater(memory["libraries"], 1 << 20)
+        self.assertGreaterEqual(figures["speed"]["bf16_gflops"], figures["speed"]["gflops"])
         self.assertEqual(figures["threads"]["cores"], len(os.sched_getaffinity(0)))
         self.assertEqual("cuda" in figures, WITH_CUDA)
 

@@ -84,6 +84,17 @@ TEST(Profile, OpsAreToldWithTheirPlaceShapeAndCost) {
     EXPECT_TRUE(titles.contains(title)) << title;
 }
 
+TEST(Profile, InBfloat16DirectConvolutionsMultiplyPairs) {
+  Config config = small_config();
+  config.precision = Precision::bf16;
+  const Profile p = profile(config, {.steps = 1, .warmup = 0});
+  for (const ProfiledOp& op : p.ops)
+    if (op.op == "conv2d") {
+      EXPECT_EQ(op.dtype, "bfloat16") << op.module_path;
+      EXPECT_EQ(op.pairs, op.algorithm == "direct") << op.module_path;
+    }
+}
+
 TEST(Profile, TheMedianOfTwoLiesBetweenThem) {
   const Profile p = profile(small_config(), {.steps = 2, .warmup = 0});
   for (const ProfiledOp& op : p.ops) EXPECT_EQ(op.us.median, (op.us.min + op.us.max) / 2) << op.op;
@@ -99,7 +110,7 @@ TEST(Profile, EagerModeHasNoProgram) {
 Profile invented() {
   Profile p{
       .device = "cpu:0", .kernels = "native", .isa = "avx2", .threads = 2, .batch = 8, .steps = 1};
-  p.peaks = {.gflops_of_thread = 10, .gflops = 20, .copy_gbytes = 8};
+  p.peaks = {.gflops_of_thread = 10, .gflops = 20, .bf16_gflops = 40, .copy_gbytes = 8};
   p.step_ms = {4.5, 5, 6};
   p.ops.push_back(
       {.node = 3,
@@ -108,6 +119,7 @@ Profile invented() {
        .phase = "forward",
        .algorithm = "direct",
        .shape = "[1] -> [2]",
+       .dtype = "float32",
        .cost = {.flops = 10'000'000, .bytes_read = 1'000'000, .bytes_written = 1'000'000},
        .us = {900, 1000, 1200}});
   p.ops.push_back({.node = 4,
@@ -116,6 +128,7 @@ Profile invented() {
                    .phase = "forward",
                    .algorithm = "default",
                    .shape = "[2] -> [1]",
+                   .dtype = "float32",
                    .cost = {.flops = 0, .bytes_read = 6'000'000, .bytes_written = 6'000'000},
                    .us = {3000, 3000, 3000}});
   p.plain_steps = {{0, 5000}};
@@ -128,13 +141,24 @@ TEST(Profile, TheTableHasRatesAndWhatTheyAreOfThePeaks) {
   const std::string text = invented().text(0);
   EXPECT_TRUE(has(text,
                   "1000.0     900.0    1200.0  25.0 %    10.00   50 %     2.00   25 %  direct"
-                  "       forward  3 conv2d layer1; [1] -> [2]"))
+                  "       float32  forward  3 conv2d layer1; [1] -> [2]"))
       << text;
   EXPECT_TRUE(has(text, " 75.0 %                     4.00   50 %")) << text;
   EXPECT_LT(text.rfind("slice"), text.rfind("conv2d"));  // longest first
   const std::string short_text = invented().text(1);
   EXPECT_TRUE(has(short_text, "and 1 ops more")) << short_text;
   EXPECT_FALSE(has(short_text, "[1] -> [2]"));
+}
+
+TEST(Profile, ProductsOfPairsAreComparedWithTheirOwnPeak) {
+  Profile p = invented();
+  p.ops[0].pairs = true;
+  p.ops[0].dtype = "bfloat16";
+  const std::string text = p.text(0);
+  EXPECT_TRUE(has(text, "20.0 GFLOP/s (10.0 of one thread; 40.0 in bfloat16), copy 8.0 GB/s"))
+      << text;
+  EXPECT_TRUE(has(text, "10.00   25 %     2.00   25 %  direct       bfloat16 forward")) << text;
+  EXPECT_TRUE(has(text, "10.00   25 %     2.00   25 %      1  conv2d")) << text;
 }
 
 TEST(Profile, TheFileHasTheSame) {
@@ -148,6 +172,8 @@ TEST(Profile, TheFileHasTheSame) {
   EXPECT_EQ(conv["flops"].integer(), 10'000'000);
   EXPECT_EQ(conv["gflops"].number(), 10);
   EXPECT_EQ(conv["share"].number(), 0.25);
+  EXPECT_EQ(conv["dtype"].string(), "float32");
+  EXPECT_EQ(json["peak_bf16_gflops"].number(), 40);
   EXPECT_EQ(json["kinds"].items().at(0)["op"].string(), "slice");
 }
 
