@@ -80,13 +80,24 @@ int64_t window_flops(const Pool2dParams& p, const Shape& y) {
 
 Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
 
+// The derived class has `kPass`, and shape_of(), the shape of the pooling with these inputs.
 template <class Derived>
 class PoolOp : public OpBase<Derived> {
  public:
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
-    return kind == DeviceKind::gpu && in[0].dtype == this->infer(in)[0].dtype;
+  bool takes_half(DeviceKind, std::span<const TensorSpec> in) const override {
+    return in[0].dtype == this->infer(in)[0].dtype;
   }
+  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
+                                    const Target& target) const override {
+    if (!target.device.is_cpu()) return {{}};
+    const auto& self = static_cast<const Derived&>(*this);
+    const DType type = in[0].dtype;
+    const int64_t elements = pool2d_scratch(Derived::kPass, self.shape_of(in), is_half(type),
+                                            self.computes_input(), target.threads);
+    return {{.scratch_bytes = static_cast<size_t>(elements) * size_of(compute_type(type))}};
+  }
+  bool computes_input() const { return false; }
 };
 
 class MaxPoolGradKernel final : public Kernel {
@@ -94,13 +105,13 @@ class MaxPoolGradKernel final : public Kernel {
   MaxPoolGradKernel(const PoolShape& shape, PointwisePlan epilogue)
       : shape_(shape), epilogue_(std::move(epilogue)) {}
 
-  void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
+  void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     EpilogueRun extra(epilogue_, in.subspan(2), out[0]);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const Epilogue<T> hook = extra.hook<T>();
-      max_pool2d_grad<T>(static_cast<CpuContext&>(ctx).pool(), shape_, in[0].as<T>(),
-                         in[1].as<uint8_t>(), out[0].as<T>(), &hook);
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      max_pool2d_grad<S>(static_cast<CpuContext&>(ctx).pool(), shape_, in[0].as<S>(),
+                         in[1].as<uint8_t>(), out[0].as<S>(), extra.hook<Computed<S>>(),
+                         scratch.as<Computed<S>>());
     });
   }
 
@@ -111,7 +122,11 @@ class MaxPoolGradKernel final : public Kernel {
 
 class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
  public:
+  static constexpr PoolPass kPass = PoolPass::max_grad;
   explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
+  PoolShape shape_of(std::span<const TensorSpec> in) const {
+    return pool_shape(params.pool, image_of(in[0].shape, params.image));
+  }
   std::string_view name() const override { return "max_pool2d_grad"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -128,9 +143,10 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
-    const TensorSpec dx = computed(infer(in)[0]);
-    return std::make_unique<MaxPoolGradKernel>(pool_shape(params.pool, dx.shape),
-                                               epilogue_plan(params.epilogue, in.subspan(2), dx));
+    const TensorSpec dx = infer(in)[0], sums = computed(dx);
+    const DType stored = takes_half(DeviceKind::cpu, in) ? dx.dtype : sums.dtype;
+    return std::make_unique<MaxPoolGradKernel>(
+        shape_of(in), epilogue_plan(params.epilogue, in.subspan(2), sums, stored));
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
@@ -184,13 +200,14 @@ class MaxPoolKernel final : public Kernel {
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     EpilogueRun x(prologue_, in.subspan(1), in[0]);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      using T = Computed<S>;
       const Prologue<T> read{[](void* run, T* to, int64_t first, int64_t count) {
                                static_cast<const EpilogueRun*>(run)->apply_to(to, first, count);
                              },
                              &x};
-      max_pool2d<T>(static_cast<CpuContext&>(ctx).pool(), shape_, read, out[0].as<T>(),
+      max_pool2d<S>(static_cast<CpuContext&>(ctx).pool(), shape_, nullptr, read, out[0].as<S>(),
                     out.size() > 1 ? out[1].as<uint8_t>() : nullptr, scratch.as<T>());
     });
   }
@@ -202,7 +219,12 @@ class MaxPoolKernel final : public Kernel {
 
 class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
  public:
+  static constexpr PoolPass kPass = PoolPass::max;
   explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
+  PoolShape shape_of(std::span<const TensorSpec> in) const {
+    return pool_shape(params.pool, in[0].shape);
+  }
+  bool computes_input() const { return !params.prologue.code.empty(); }
   std::string_view name() const override { return "max_pool2d"; }
   std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
 
@@ -217,32 +239,25 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
           params.pool.kernel.text(), params.pool.kernel.h * params.pool.kernel.w));
     // The maximum needs no rounding.
     const DType type =
-        has_prologue() ? result_type(params.prologue, compute_type(in[0].dtype)) : in[0].dtype;
+        computes_input() ? result_type(params.prologue, compute_type(in[0].dtype)) : in[0].dtype;
     Specs out = {{type, y, {}}};
     if (params.positions) out.push_back({DType::u8, y, {}});
     return out;
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
-    Algorithm only;
-    if (has_prologue())
-      only.scratch_bytes = static_cast<size_t>(max_pool2d_scratch(
-                               pool_shape(params.pool, in[0].shape), target.threads)) *
-                           size_of(in[0].dtype);
-    return {only};
-  }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    if (!has_prologue()) return Op::prepare(in, ctx, chosen);
-    return std::make_unique<MaxPoolKernel>(pool_shape(params.pool, in[0].shape),
-                                           epilogue_plan(params.prologue, in.subspan(1), in[0]));
+    if (!computes_input()) return Op::prepare(in, ctx, chosen);
+    return std::make_unique<MaxPoolKernel>(
+        shape_of(in),
+        epilogue_plan(params.prologue, in.subspan(1), in[0], compute_type(in[0].dtype)));
   }
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      max_pool2d<T>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
-                    out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      max_pool2d<S>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<S>(), {},
+                    out[0].as<S>(), params.positions ? out[1].as<uint8_t>() : nullptr,
+                    scratch.as<Computed<S>>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -270,7 +285,7 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
                                        std::span<const TensorSpec> in,
                                        std::span<const TensorSpec> p_in,
                                        const Target&) const override {
-    if (!in[0].device.is_cpu() || input != 0 || has_prologue()) return std::nullopt;
+    if (!in[0].device.is_cpu() || input != 0 || computes_input()) return std::nullopt;
     const int main = primary_input(p, in[0], p_in);
     if (main < 0) return std::nullopt;
     PoolOpParams joined = params;
@@ -287,14 +302,15 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
   }
 
   const PoolOpParams params;
-
- private:
-  bool has_prologue() const { return !params.prologue.code.empty(); }
 };
 
 class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
  public:
+  static constexpr PoolPass kPass = PoolPass::average_grad;
   explicit AveragePool2dGrad(PoolOpParams params) : params(std::move(params)) {}
+  PoolShape shape_of(std::span<const TensorSpec> in) const {
+    return pool_shape(params.pool, image_of(in[0].shape, params.image));
+  }
   std::string_view name() const override { return "average_pool2d_grad"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -306,11 +322,11 @@ class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
     return {{in[0].dtype, x, {}}};
   }
 
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      average_pool2d_grad<T>(ctx.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
-                             out[0].as<T>());
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      average_pool2d_grad<S>(ctx.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<S>(),
+                             out[0].as<S>(), scratch.as<Computed<S>>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -336,7 +352,11 @@ class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
 
 class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
  public:
+  static constexpr PoolPass kPass = PoolPass::average;
   explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
+  PoolShape shape_of(std::span<const TensorSpec> in) const {
+    return pool_shape(params.pool, in[0].shape);
+  }
   std::string_view name() const override { return "average_pool2d"; }
   std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
 
@@ -347,11 +367,11 @@ class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
     return {{in[0].dtype, pooled(check, params.pool, in[0].shape), {}}};
   }
 
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      average_pool2d<T>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
-                        out[0].as<T>());
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      average_pool2d<S>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<S>(),
+                        out[0].as<S>(), scratch.as<Computed<S>>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -378,10 +398,26 @@ class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
   const PoolOpParams params;
 };
 
+// Returns the shape of one window over each image of x.
+PoolShape global_shape(const Shape& x) {
+  return {.n = x[0],
+          .h = x[1],
+          .w = x[2],
+          .c = x[3],
+          .kernel_h = x[1],
+          .kernel_w = x[2],
+          .stride_h = x[1],
+          .stride_w = x[2]};
+}
+
 // dx[b,i,j,k] = dy[b,k] / (h w)
 class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
  public:
+  static constexpr PoolPass kPass = PoolPass::average_grad;
   explicit GlobalAveragePoolGrad(PoolOpParams params) : params(std::move(params)) {}
+  PoolShape shape_of(std::span<const TensorSpec> in) const {
+    return global_shape(infer(in)[0].shape);
+  }
   std::string_view name() const override { return "global_average_pool_grad"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -391,12 +427,11 @@ class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
     return {{in[0].dtype, {in[0].shape[0], params.image.h, params.image.w, in[0].shape[1]}, {}}};
   }
 
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    const Shape& x = out[0].spec.shape;
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      global_average_pool_grad<T>(ctx.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(),
-                                  out[0].as<T>());
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      global_average_pool_grad<S>(ctx.pool(), global_shape(out[0].spec.shape), in[0].as<S>(),
+                                  out[0].as<S>(), scratch.as<Computed<S>>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -423,6 +458,8 @@ class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
 
 class GlobalAveragePool final : public PoolOp<GlobalAveragePool> {
  public:
+  static constexpr PoolPass kPass = PoolPass::average;
+  PoolShape shape_of(std::span<const TensorSpec> in) const { return global_shape(in[0].shape); }
   std::string_view name() const override { return "global_average_pool"; }
 
   Specs infer(std::span<const TensorSpec> in) const override {
@@ -434,11 +471,11 @@ class GlobalAveragePool final : public PoolOp<GlobalAveragePool> {
     return {{in[0].dtype, {x[0], x[3]}, {}}};
   }
 
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    const Shape& x = in[0].spec.shape;
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      global_average_pool<T>(ctx.pool(), x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
+    visit_any_float(out[0].spec.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      global_average_pool<S>(ctx.pool(), global_shape(in[0].spec.shape), in[0].as<S>(),
+                             out[0].as<S>(), scratch.as<Computed<S>>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {

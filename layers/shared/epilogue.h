@@ -75,8 +75,8 @@ class EpilogueRun {
   template <class T>
   Epilogue<T> hook() {
     if (!run_) return {};
-    return {[](void* run, T*, int64_t first, int64_t count) {
-              static_cast<EpilogueRun*>(run)->apply(first, count);
+    return {[](void* run, T* rows, int64_t first, int64_t count) {
+              static_cast<EpilogueRun*>(run)->apply(first, count, rows);
             },
             this};
   }

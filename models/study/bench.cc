@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kShownLosses = 4;
+constexpr size_t kShownLosses = 20;
 
 struct TimedStep {
   CompiledStep* step;

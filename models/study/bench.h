@@ -19,7 +19,7 @@ struct BenchResult {
   double step_ms_p50 = 0, step_ms_p95 = 0;
   double first_step_ms = 0, compile_ms = 0;
   double loss = 0;                          // in the last step
-  std::vector<double> losses;               // those of the first four steps
+  std::vector<double> losses;               // those of the first 20 steps
   int64_t parameters = 0;                   // trainable elements
   size_t peak_bytes = 0;                    // allocated for tensors, at most
   size_t arena_bytes = 0, total_bytes = 0;  // planned; the total includes parameters and slots

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
+#include "tessera/engine/eager.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/pool2d_simd.h"
 #include "tessera/tests/engine/op_testing.h"
@@ -144,6 +146,57 @@ TEST(Pool2d, GradientsMatchDifferences) {
   }
   expect_gradients([](const Tensors& in) { return global_average_pool(in[0]); },
                    {normal({2, 3, 4, 5}, 1)});
+}
+
+// In 16 bits results are those of float32, rounded once.
+using PoolFunction = std::function<Tensor(const Tensor&)>;
+void expect_rounded_once(const PoolFunction& pool, const Shape& shape, DType half) {
+  const Tensor values = cast(normal(shape, 3), half);
+  const Tensor x = requires_grad(values), wide = requires_grad(cast(values, DType::f32));
+  const Tensor y = pool(x), exact = pool(wide);
+  EXPECT_EQ(y.dtype(), half);
+  EXPECT_EQ(cast(y, DType::f32).to_vector<float>(),
+            cast(cast(exact, half), DType::f32).to_vector<float>());
+  const Tensor dy = cast(normal(y.shape(), 7), half);
+  const Tensor dx = gradients(y, std::span(&x, 1), dy)[0];
+  const Tensor exact_dx = gradients(exact, std::span(&wide, 1), cast(dy, DType::f32))[0];
+  EXPECT_EQ(dx.dtype(), half);
+  EXPECT_EQ(cast(dx, DType::f32).to_vector<float>(),
+            cast(cast(exact_dx, half), DType::f32).to_vector<float>());
+}
+
+TEST(Pool2d, SixteenBitsAreRoundedOnce) {
+  // Tasks of a part of an image, of one image and of several.
+  const Shape shapes[] = {{5, 7, 6, 3}, {2, 9, 8, 16}, {3, 40, 33, 19}};
+  for (const DType half : {DType::bf16, DType::f16})
+    for (const Shape& shape : shapes) {
+      for (const Pool2dParams& params : kSettings) {
+        expect_rounded_once([&](const Tensor& x) { return max_pool2d(x, params); }, shape, half);
+        expect_rounded_once([&](const Tensor& x) { return average_pool2d(x, params); }, shape,
+                            half);
+      }
+      expect_rounded_once([](const Tensor& x) { return global_average_pool(x); }, shape, half);
+    }
+}
+
+// Rows are converted, never all images.
+TEST(Pool2d, SixteenBitsNeedNoCopyOfTheImages) {
+  const PoolFunction pools[] = {
+      [](const Tensor& x) { return max_pool2d(x, {.kernel = 2}); },
+      [](const Tensor& x) { return average_pool2d(x, {.kernel = 2}); },
+      [](const Tensor& x) { return global_average_pool(x); },
+  };
+  const Tensor x = requires_grad(cast(normal({64, 32, 32, 16}, 3), DType::bf16));
+  Allocator& allocator = eager_allocator(x.device());
+  for (const PoolFunction& pool : pools) {
+    const Tensor dy = cast(normal(pool(x).shape(), 7), DType::bf16);
+    allocator.reset_peak();
+    const size_t before = allocator.statistics().live_bytes;
+    gradients(pool(x), std::span(&x, 1), dy);
+    const size_t taken = allocator.statistics().peak_live_bytes - before;
+    // y, positions and dx, which are no larger than x.
+    EXPECT_LT(taken, 5 * x.spec().bytes() / 2);
+  }
 }
 
 TEST(Pool2d, TheFirstOfEqualMaximaGetsTheGradient) {
