@@ -11,6 +11,7 @@
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/layers/shared/kernels_cuda.h"
+#include "tessera/layers/shared/scratch_layout.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/simd/isa.h"
@@ -57,35 +58,67 @@ struct EpilogueParams {
   bool operator==(const EpilogueParams&) const = default;
 };
 
+// Returns whether gemm() multiplies inputs of 16 bits as they are.
+bool multiplies_pairs(DType dtype) { return has_native_kernels() && dtype == DType::bf16; }
+
+// The parts of scratch that precede the product's own: float32 copies of inputs of 16 bits that are
+// not multiplied as they are, and sums that the epilogue rounds to 16 bits.
+struct MatmulScratch {
+  MatmulScratch(void* base, const TensorSpec& of_a, const TensorSpec& of_b, const TensorSpec& out,
+                bool as_they_are)
+      : layout(base) {
+    if (is_half(of_a.dtype) && !as_they_are) {
+      a = layout.take<float>(of_a.shape.elements());
+      b = layout.take<float>(of_b.shape.elements());
+    }
+    if (is_half(out.dtype)) sums = layout.take<float>(out.shape.elements());
+  }
+
+  ScratchLayout layout;
+  float *a = nullptr, *b = nullptr, *sums = nullptr;
+};
+
 class MatmulKernel final : public Kernel {
  public:
-  MatmulKernel(const GemmShape& shape, PointwisePlan epilogue, bool eigen)
-      : shape_(shape), epilogue_(std::move(epilogue)), eigen_(eigen) {}
+  MatmulKernel(const GemmShape& shape, PointwisePlan epilogue, bool eigen, bool as_they_are)
+      : shape_(shape), epilogue_(std::move(epilogue)), eigen_(eigen), as_they_are_(as_they_are) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
+    const MatmulScratch parts(scratch.data, in[0].spec, in[1].spec, out[0].spec, as_they_are_);
+    const Buffer a = converted(ctx, in[0], parts.a), b = converted(ctx, in[1], parts.b);
+    Buffer y = out[0];
+    if (parts.sums != nullptr) y = {parts.sums, computed(out[0].spec)};
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const T *a = in[0].as<T>(), *b = in[1].as<T>();
-      T* y = out[0].as<T>();
-      const Shape& pairs = out[0].spec.shape;
-      for (int64_t left = pairs.elements(0, pairs.rank() - 2); left > 0; --left) {
-        if (eigen_) {
-          eigen_gemm<T>(pool, shape_, a, b, y, scratch.data);
-        } else if constexpr (kNativeKernels) {
-          gemm<T>(pool, shape_, a, b, y, scratch.data);
-        }
-        a += shape_.m * shape_.k, b += shape_.k * shape_.n, y += shape_.m * shape_.n;
-      }
+    visit_types(ProductTypes(), a.spec.dtype, [&]<class T>(T) {
+      multiply(pool, a.as<T>(), b.as<T>(), y.as<Computed<T>>(), y.spec.shape, parts.layout.rest());
     });
-    if (!epilogue_.is_identity()) run_epilogue(pool, in, out[0]);
+    if (!epilogue_.is_identity()) run_epilogue(pool, in, y, out[0]);
   }
 
  private:
+  static Buffer converted(Context& ctx, const Buffer& buffer, float* copy) {
+    if (copy == nullptr) return buffer;
+    const Buffer other{copy, computed(buffer.spec)};
+    cast_elements(ctx, buffer, other);
+    return other;
+  }
+
+  template <class T>
+  void multiply(ThreadPool& pool, const T* a, const T* b, Computed<T>* y, const Shape& pairs,
+                void* scratch) const {
+    for (int64_t left = pairs.elements(0, pairs.rank() - 2); left > 0; --left) {
+      if constexpr (kNativeKernels)
+        if (!eigen_) gemm<T>(pool, shape_, a, b, y, scratch);
+      if constexpr (!is_half(dtype_of<T>))
+        if (eigen_) eigen_gemm<T>(pool, shape_, a, b, y, scratch);
+      a += shape_.m * shape_.k, b += shape_.k * shape_.n, y += shape_.m * shape_.n;
+    }
+  }
+
   // Applies the epilogue. The product of a linear layer is small, so it is still in the cache.
-  void run_epilogue(ThreadPool& pool, Buffers in, const Buffer& out) const {
+  void run_epilogue(ThreadPool& pool, Buffers in, const Buffer& sums, const Buffer& out) const {
     constexpr int64_t kBlock = 4096;
-    const EpilogueRun epilogue(epilogue_, in.subspan(2), out);
+    const EpilogueRun epilogue(epilogue_, in.subspan(2), sums, out);
     const int64_t total = out.elements();
     pool.parallel_for((total + kBlock - 1) / kBlock, [&](int64_t block) {
       const int64_t first = block * kBlock;
@@ -95,7 +128,7 @@ class MatmulKernel final : public Kernel {
 
   const GemmShape shape_;
   const PointwisePlan epilogue_;
-  const bool eigen_;
+  const bool eigen_, as_they_are_;
 };
 
 class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttributes {
@@ -129,8 +162,8 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
 
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
-    return kind != DeviceKind::cpu && is_half(in[0].dtype) && in[0].dtype == in[1].dtype;
+  bool takes_half(DeviceKind, std::span<const TensorSpec> in) const override {
+    return is_half(in[0].dtype) && in[0].dtype == in[1].dtype;
   }
 
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
@@ -138,12 +171,17 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     if (!target.device.is_cpu())
       return {{.scratch_bytes = cuda_scratch(shape, infer(in)[0], target)}};
-    const DType dtype = in[0].dtype;
+    const DType dtype = in[0].dtype, wide = compute_type(dtype);
+    const TensorSpec out = infer(in)[0];
     std::vector<Algorithm> all;
     if constexpr (kNativeKernels)
-      if (has_native_kernels())
-        all.push_back({"native", gemm_scratch(shape, dtype, target.threads)});
-    all.push_back({"eigen", eigen_gemm_scratch(shape, dtype, target.threads)});
+      if (has_native_kernels()) {
+        const bool pairs = multiplies_pairs(dtype);
+        all.push_back({"native", MatmulScratch(nullptr, in[0], in[1], out, pairs).layout.size() +
+                                     gemm_scratch(shape, pairs ? dtype : wide, target.threads)});
+      }
+    all.push_back({"eigen", MatmulScratch(nullptr, in[0], in[1], out, false).layout.size() +
+                                eigen_gemm_scratch(shape, wide, target.threads)});
     return all;
   }
 
@@ -153,13 +191,17 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     const ScalarProgram epilogue =
         is_plain(params.epilogue) ? plain_epilogue(DType::f32) : params.epilogue;
     const TensorSpec y = infer(in)[0], out = computed(y);
+    const DeviceKind kind = ctx.device().kind;
+    const DType stored = takes_half(kind, in) ? y.dtype : out.dtype;
     if constexpr (kCuda)
-      if (const DeviceKind kind = ctx.device().kind; kind != DeviceKind::cpu)
-        return matmul_cuda(params.product, epilogue, in, takes_half(kind, in) ? y : out,
+      if (kind != DeviceKind::cpu)
+        return matmul_cuda(params.product, epilogue, in, {stored, y.shape, y.device},
                            chosen.scratch_bytes, ctx);
-    return std::make_unique<MatmulKernel>(gemm_shape(params.product, in[0], in[1]),
-                                          epilogue_plan(epilogue, in.subspan(2), out),
-                                          chosen.name == "eigen");
+    const bool eigen = chosen.name == "eigen";
+    return std::make_unique<MatmulKernel>(
+        gemm_shape(params.product, in[0], in[1]),
+        epilogue_plan(is_half(stored) ? params.epilogue : epilogue, in.subspan(2), out, stored),
+        eigen, !eigen && multiplies_pairs(in[0].dtype));
   }
 
   const ScalarProgram& epilogue() const override { return params.epilogue; }
@@ -168,7 +210,11 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
 
   Tensors grad(const GradArgs& args) const override {
     const bool ta = params.product.transpose_a, tb = params.product.transpose_b;
-    const Tensor &a = args.inputs[0], &b = args.inputs[1], &dy = args.grad_outputs[0];
+    const Tensor &a = args.inputs[0], &b = args.inputs[1];
+    // A float32 result of 16 bits (the logits) has its gradient rounded, so that it is multiplied
+    // as the inputs are.
+    const bool half = is_half(a.dtype()) && a.dtype() == b.dtype();
+    const Tensor dy = half ? cast(args.grad_outputs[0], a.dtype()) : args.grad_outputs[0];
     // Gradients of 16 bits are float32 until it is known whose they are.
     const auto product = [](const Tensor& x, const Tensor& y, MatmulParams transposed) {
       return apply1(std::make_shared<Matmul>(EpilogueParams{transposed}), {x, y});

@@ -21,6 +21,7 @@ class FlushDenormals {
 // Not inlined, so that no operation moves out of the scope of FlushDenormals.
 __attribute__((noinline)) void gather_flushed(const ImplicitGemmProduct<bfloat16>& p) { gather(p); }
 __attribute__((noinline)) void outer_flushed(const OuterProduct<bfloat16>& p) { outer(p); }
+__attribute__((noinline)) void dots_flushed(const DotProduct<bfloat16>& p) { dots(p); }
 
 void gather_pairs(const ImplicitGemmProduct<bfloat16>& p) {
   const FlushDenormals flush;
@@ -30,6 +31,11 @@ void gather_pairs(const ImplicitGemmProduct<bfloat16>& p) {
 void outer_pairs(const OuterProduct<bfloat16>& p) {
   const FlushDenormals flush;
   outer_flushed(p);
+}
+
+void dot_pairs(const DotProduct<bfloat16>& p) {
+  const FlushDenormals flush;
+  dots_flushed(p);
 }
 
 // to[2 i] = a[i], to[2 i + 1] = b[i]; zeros for null.
@@ -119,7 +125,8 @@ extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
     .pack_micro_panels = pack_micro_panels,
     .pack_transposed = pack_transposed,
     .copy_points = copy_points,
-    .copy_scattered = copy_scattered};
+    .copy_scattered = copy_scattered,
+    .dots = dot_pairs};
 }
 
 }  // namespace tessera

@@ -18,11 +18,6 @@ constexpr int64_t kProductTaskWork = 1 << 17;  // multiplications worth waking a
 constexpr int64_t kMinProductTasks = 16;
 constexpr int64_t kProductsAtOnce = 16;  // take as long as one element of a simple loop
 
-template <class T>
-const GemmMicrokernelsOf<T>& product_microkernels() {
-  return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
-}
-
 // The tiling, from the shape alone: C is cut into tasks of `rows` by `columns`, k into chunks.
 struct Plan {
   bool outer;              // k == 1: scaled rows of B
@@ -37,13 +32,14 @@ struct Plan {
 template <class T>
 Plan make_plan(const GemmShape& s) {
   Plan plan{};
-  plan.panel = 2 * product_microkernels<T>().lanes;
+  plan.panel = 2 * microkernels<T>().lanes;
+  constexpr int64_t kStep = kDepthStep<T>;
   const int64_t size = sizeof(T), width = std::max<int64_t>(1, s.n);
-  plan.outer = s.k == 1;
+  plan.outer = s.k == 1 && kStep == 1;
   plan.dots = s.m <= kFewRows && s.transpose_b && !s.transpose_a;
-  plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b);
+  plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b || kStep > 1);
   const int64_t chunks = std::max<int64_t>(1, ceil_div(s.k * size, kChunkBytes));
-  plan.chunk = std::max<int64_t>(1, ceil_div(s.k, chunks));
+  plan.chunk = round_up(std::max<int64_t>(1, ceil_div(s.k, chunks)), kStep);
   plan.packed_columns =
       plan.packed ? kPackedBytes / (plan.chunk * size) / plan.panel * plan.panel : width;
   plan.packed_columns =
@@ -58,10 +54,16 @@ Plan make_plan(const GemmShape& s) {
   return plan;
 }
 
+// Pairs of a transposed A are packed into micro-panels.
+template <class T>
+int64_t rows_in_panels(const Plan& plan) {
+  return kDepthStep<T> > 1 ? round_up(plan.rows, kMicroPanelRows) : plan.rows;
+}
+
 template <class T>
 struct ProductBuffers {
   T* b;  // packed panels [k][panel] of a chunk of B
-  T* a;  // per thread: rows of a chunk of a transposed A
+  T* a;  // per thread: rows of a chunk of a transposed A, or micro-panels
   size_t size;
 };
 
@@ -71,7 +73,8 @@ ProductBuffers<T> lay_out(const GemmShape& s, const Plan& plan, int threads, voi
   ProductBuffers<T> buffers{};
   const int64_t columns = plan.packed ? plan.packed_columns : plan.panel;
   if (!plan.outer && !plan.dots) buffers.b = layout.take<T>(columns * plan.chunk);
-  if (!plan.outer && s.transpose_a) buffers.a = layout.take<T>(plan.rows * plan.chunk * threads);
+  if (!plan.outer && s.transpose_a)
+    buffers.a = layout.take<T>(rows_in_panels<T>(plan) * plan.chunk * threads);
   buffers.size = layout.size();
   return buffers;
 }
@@ -82,22 +85,54 @@ void pack_b(const GemmShape& s, int64_t panel, const T* b, int64_t j, int64_t k,
             T* to) {
   const int64_t columns = std::min(panel, s.n - j);
   if (s.transpose_b) {
-    product_microkernels<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
+    microkernels<T>().pack_transposed(b + j * s.k + k, s.k, depth, columns, panel, to);
     return;
   }
-  if (columns < panel) std::memset(to, 0, depth * panel * sizeof(T));
-  product_microkernels<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel);
+  constexpr int64_t kStep = kDepthStep<T>;
+  if (columns < panel) std::memset(to, 0, round_up(depth, kStep) * panel * sizeof(T));
+  microkernels<T>().copy_points(b + k * s.n + j, s.n, depth, columns, to, panel * kStep);
 }
 
 struct ProductPart {
   int64_t row, rows, column, columns, k, depth;
 };
 
+template <class T>
+const T* panel_of(const ProductBuffers<T>& buffers, const ProductPart& part, int64_t column) {
+  return buffers.b + column * round_up(part.depth, kDepthStep<T>);
+}
+
+// Computes one task of pairs with A transposed, so that its pairs are not next to each other.
+template <class T>
+void multiply_columns(const GemmShape& s, const Plan& plan, const ProductPart& part,
+                      int64_t first_packed, const T* a, const ProductBuffers<T>& buffers,
+                      T* a_buffer, Computed<T>* c) {
+  constexpr int64_t kStep = kDepthStep<T>, kWide = kWideLanes<Computed<T>>;
+  microkernels<T>().pack_micro_panels(a + part.k * s.m + part.row, s.m, part.depth, part.rows,
+                                      a_buffer);
+  OuterProduct<T> product{};
+  product.a = a_buffer, product.a_point = kMicroPanelRows * kStep;
+  product.a_panel = kMicroPanelRows * round_up(part.depth, kStep), product.rows = part.rows;
+  product.b_point = plan.panel * kStep, product.lines = 1;
+  product.points = ceil_div(part.depth, kStep);
+  product.c_stride = s.n, product.accumulate = s.accumulate || part.k > 0;
+  for (int64_t j = part.column; j < part.column + part.columns; j += plan.panel) {
+    product.columns = std::min(plan.panel, s.n - j);
+    product.vectors = static_cast<int>(ceil_div(product.columns, kWide));
+    product.b = panel_of(buffers, part, j - first_packed), product.c = c + part.row * s.n + j;
+    microkernels<T>().outer(product);
+  }
+}
+
 // Computes one task: a block of C over one chunk.
 template <class T>
 void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int64_t first_packed,
-              const T* a, const T* b, const ProductBuffers<T>& buffers, T* a_buffer, T* c) {
-  const GemmMicrokernelsOf<T>& microkernel = product_microkernels<T>();
+              const T* a, const T* b, const ProductBuffers<T>& buffers, T* a_buffer,
+              Computed<T>* c) {
+  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+  if constexpr (kDepthStep < T >> 1)
+    if (s.transpose_a)
+      return multiply_columns(s, plan, part, first_packed, a, buffers, a_buffer, c);
   int64_t a_rows[kRows], c_rows[kRows];
   const Segment segment{0, part.depth};
   ImplicitGemmProduct<T> product{};
@@ -116,7 +151,8 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
     product.columns = std::min(plan.panel, s.n - j);
     product.vectors = product.columns > microkernel.lanes ? 2 : 1;
     if (plan.packed) {
-      product.b = buffers.b + (j - first_packed) * part.depth, product.b_stride = plan.panel;
+      product.b = panel_of(buffers, part, j - first_packed);
+      product.b_stride = plan.panel * kDepthStep<T>;
     } else if (product.columns == product.vectors * microkernel.lanes) {
       product.b = b + part.k * s.n + j, product.b_stride = s.n;
     } else {  // full vectors would read beyond B: this last panel was packed
@@ -129,11 +165,10 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
 
 template <class T>
 void run_dots(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* a, const T* b,
-              T* c) {
+              Computed<T>* c) {
   pool.parallel_for(ceil_div(s.n, plan.columns), [&](int64_t task) {
     const int64_t j = task * plan.columns, columns = std::min(plan.columns, s.n - j);
-    product_microkernels<T>().dots(
-        {a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
+    microkernels<T>().dots({a, s.k, s.m, b + j * s.k, s.k, columns, s.k, c + j, s.n, s.accumulate});
   });
 }
 
@@ -143,26 +178,28 @@ void run_outer(ThreadPool& pool, const GemmShape& s, const Plan& plan, const T* 
                T* c) {
   pool.parallel_for(ceil_div(s.m, plan.rows), s.m * s.n / kProductsAtOnce, [&](int64_t task) {
     const int64_t i = task * plan.rows, rows = std::min(plan.rows, s.m - i);
-    product_microkernels<T>().scaled_rows(a + i, rows, b, s.n, c + i * s.n, s.accumulate);
+    microkernels<T>().scaled_rows(a + i, rows, b, s.n, c + i * s.n, s.accumulate);
   });
 }
 
 }  // namespace
 
 size_t gemm_scratch(const GemmShape& shape, DType dtype, int threads) {
-  return visit_float(dtype, [&]<class T>(T) {
+  return visit_types(ProductTypes(), dtype, [&]<class T>(T) {
     return lay_out<T>(shape, make_plan<T>(shape), threads, nullptr).size;
   });
 }
 
 template <class T>
-void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, void* scratch) {
+void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, Computed<T>* c,
+          void* scratch) {
   if (s.m == 0 || s.n == 0) return;
   const Plan plan = make_plan<T>(s);
-  if (plan.outer) return run_outer(pool, s, plan, a, b, c);
+  if constexpr (kDepthStep<T> == 1)
+    if (plan.outer) return run_outer(pool, s, plan, a, b, c);
   if (plan.dots) return run_dots(pool, s, plan, a, b, c);
   if (s.k == 0) {
-    if (!s.accumulate) std::memset(c, 0, s.m * s.n * sizeof(T));
+    if (!s.accumulate) std::memset(c, 0, s.m * s.n * sizeof(Computed<T>));
     return;
   }
   const ProductBuffers<T> buffers = lay_out<T>(s, plan, pool.size(), scratch);
@@ -176,9 +213,9 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
         pool.parallel_for(ceil_div(panels, per_task), [&](int64_t task) {
           for (int64_t p = task * per_task; p < std::min(panels, (task + 1) * per_task); ++p)
             pack_b(s, plan.panel, b, first + p * plan.panel, k, depth,
-                   buffers.b + p * plan.panel * depth);
+                   buffers.b + p * plan.panel * round_up(depth, kDepthStep<T>));
         });
-      } else if (s.n % product_microkernels<T>().lanes) {
+      } else if (s.n % microkernels<T>().lanes) {
         pack_b(s, plan.panel, b, s.n / plan.panel * plan.panel, k, depth, buffers.b);
       }
       const int64_t across = ceil_div(last - first, plan.columns);
@@ -190,8 +227,8 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
         part.column = first + task % across * plan.columns;
         part.columns = std::min(plan.columns, last - part.column);
         part.k = k, part.depth = depth;
-        multiply(s, plan, part, first, a, b, buffers, buffers.a + thread * plan.rows * plan.chunk,
-                 c);
+        multiply(s, plan, part, first, a, b, buffers,
+                 buffers.a + thread * rows_in_panels<T>(plan) * plan.chunk, c);
       });
     }
   }
@@ -199,5 +236,6 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, T* c, vo
 
 template void gemm(ThreadPool&, const GemmShape&, const float*, const float*, float*, void*);
 template void gemm(ThreadPool&, const GemmShape&, const double*, const double*, double*, void*);
+template void gemm(ThreadPool&, const GemmShape&, const bfloat16*, const bfloat16*, float*, void*);
 
 }  // namespace tessera

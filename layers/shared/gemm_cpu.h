@@ -1,6 +1,7 @@
-// Matrix products on the CPU over raw memory, float and double: native ones for AVX2 and AVX-512
-// (has_native_kernels()), and Eigen's. Scratch is 64-byte aligned, a few MB at most. Results depend
-// only on the shape and the instruction set, not on the number of threads.
+// Matrix products on the CPU over raw memory: native ones for AVX2 and AVX-512
+// (has_native_kernels()), of float, double and pairs of bfloat16, and Eigen's, of float and double.
+// Scratch is 64-byte aligned, a few MB at most. Results depend only on the shape and the
+// instruction set, not on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,15 @@ struct GemmShape {
   bool operator==(const GemmShape&) const = default;
 };
 
+using ProductTypes = TypeList<float, double, bfloat16>;  // of gemm()
+
 // Returns the bytes of scratch for a pool of `threads`.
 size_t gemm_scratch(const GemmShape& shape, DType dtype, int threads);
 
+// C is of float32 if T is bfloat16, as all sums. Denormal numbers count as 0 there.
 template <class T>
-void gemm(ThreadPool& pool, const GemmShape& shape, const T* a, const T* b, T* c, void* scratch);
+void gemm(ThreadPool& pool, const GemmShape& shape, const T* a, const T* b, Computed<T>* c,
+          void* scratch);
 
 // Computes the product with Eigen. C is cut into tiles by its shape alone; one thread computes all
 // sums of a tile.

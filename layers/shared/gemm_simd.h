@@ -75,7 +75,7 @@ struct DotProduct {
   int64_t a_stride, m;
   const T* b;
   int64_t b_stride, columns, k;
-  T* c;
+  Computed<T>* c;
   int64_t c_stride;
   bool accumulate;
 };
@@ -102,9 +102,8 @@ struct GemmMicrokernelsOf {
   // for pairs.
   void (*copy_scattered)(const T* const* from, int64_t points, int64_t length, T* to,
                          int64_t to_stride) = nullptr;
-  // Not for pairs.
-  void (*dots)(const DotProduct<T>&) = nullptr;
-  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1
+  void (*dots)(const DotProduct<T>&);
+  // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1. Not for pairs.
   void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c,
                       bool accumulate) = nullptr;
 };
@@ -116,5 +115,14 @@ struct GemmMicrokernels {
 
 TESSERA_DECLARE_AVX_MICROKERNELS(GemmMicrokernels, gemm_microkernels)
 TESSERA_DECLARE_BF16_MICROKERNELS(GemmMicrokernelsOf<bfloat16>, bf16_gemm_microkernels)
+
+// Returns those of this processor's best instruction set.
+template <class T>
+const GemmMicrokernelsOf<T>& microkernels() {
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return TESSERA_SELECT_BF16_MICROKERNELS(bf16_gemm_microkernels);
+  else
+    return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
+}
 
 }  // namespace tessera

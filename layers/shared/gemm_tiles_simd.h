@@ -292,5 +292,61 @@ void outer(const OuterProduct<T>& p) {
   outer_registers<T, 1>(p);
 }
 
+// Computes R by 4 dot products; missing rows and columns repeat the last one and are not stored.
+template <class T, int R>
+inline void dot_tile(const DotProduct<T>& p, int64_t i, int64_t j) {
+  using S = Computed<T>;
+  using V = Vector<S>;
+  using F = Factors<T>;
+  constexpr int N = 4, H = kWideLanes<S> / V::kLanes;  // H: registers, 1 or 2
+  constexpr int kElements = V::kLanes * kDepthStep<T>, L = H * kElements;
+  const int columns = p.columns - j < N ? static_cast<int>(p.columns - j) : N;
+  const T *a[R], *b[N];
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) a[r] = p.a + (i + r) * p.a_stride;
+  TESSERA_UNROLL
+  for (int v = 0; v < N; ++v) b[v] = p.b + (j + (v < columns ? v : columns - 1)) * p.b_stride;
+  Tile<S, R, N * H> tile;
+  clear(tile);
+  int64_t l = 0;
+  for (; l + L <= p.k; l += L) {
+    TESSERA_UNROLL
+    for (int h = 0; h < H; ++h) {
+      typename F::Register bv[N];
+      TESSERA_UNROLL
+      for (int v = 0; v < N; ++v) bv[v] = F::load(b[v] + l + h * kElements);
+      TESSERA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const auto av = F::load(a[r] + l + h * kElements);
+        TESSERA_UNROLL
+        for (int v = 0; v < N; ++v)
+          tile.sum[r][v * H + h] = F::add(av, bv[v], tile.sum[r][v * H + h]);
+      }
+    }
+  }
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < columns; ++v) {
+      S lanes[V::kLanes], rest = 0;
+      V::store(lanes, H == 1 ? tile.sum[r][v] : tile.sum[r][v * H] + tile.sum[r][v * H + H - 1]);
+      for (int64_t t = l; t < p.k; ++t) rest += static_cast<S>(a[r][t]) * static_cast<S>(b[v][t]);
+      for (int w = V::kLanes / 2; w > 0; w /= 2)
+        for (int e = 0; e < w; ++e) lanes[e] += lanes[e + w];
+      S* c = p.c + (i + r) * p.c_stride + j + v;
+      *c = p.accumulate ? *c + (lanes[0] + rest) : lanes[0] + rest;
+    }
+  }
+}
+
+template <class T>
+void dots(const DotProduct<T>& p) {
+  constexpr int R = Vector<Computed<T>>::kLanes == kWideLanes<Computed<T>> ? 2 : 1;
+  for (int64_t j = 0; j < p.columns; j += 4) {
+    int64_t i = 0;
+    for (; i + R <= p.m; i += R) dot_tile<T, R>(p, i, j);
+    if (i < p.m) dot_tile<T, 1>(p, i, j);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,5 +1,6 @@
 #include "tessera/layers/ops/matmul.h"
 
+#include "tessera/engine/eager.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
@@ -42,6 +43,33 @@ TEST_P(Matmul, IsTheSumOfProductsUnderEveryFlag) {
       const auto got = y.to_vector<double>(), wanted = product(a, b, p);
       for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
     }
+  }
+}
+
+bool native() { return std::string_view(cpu_context().kernels_name()) == "native"; }
+
+// Sums are float32 and rounded once. A float32 copy of b takes twice the bytes of b.
+TEST_P(Matmul, SixteenBitsAreMultipliedAsTheyAre) {
+  for (const DType half : {DType::bf16, DType::f16}) {
+    const Tensor a = requires_grad(cast(normal({24, 600}, 1), half));
+    const Tensor b = requires_grad(cast(normal({500, 600}, 2), half));
+    Allocator& allocator = eager_allocator(a.device());
+    const size_t before = allocator.statistics().live_bytes;
+    allocator.reset_peak();
+    const Tensor y = matmul(a, b, {.transpose_b = true});
+    const size_t peak = allocator.statistics().peak_live_bytes - before;
+    EXPECT_EQ(y.dtype(), half);
+    const auto got = cast(y, DType::f64).to_vector<double>();
+    const auto wanted = product(cast(a, DType::f64), cast(b, DType::f64), {.transpose_b = true});
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], wanted[i],
+                  std::abs(wanted[i]) * (half == DType::bf16 ? 4e-3 : 5e-4) + 1e-4);
+    const Tensor of_all[] = {a, b};
+    const Tensors grads = gradients(y, of_all, cast(normal(y.shape(), 3), half));
+    EXPECT_EQ(grads[0].dtype(), half);
+    EXPECT_EQ(grads[1].dtype(), half);
+    if (half == DType::f16 || !native()) continue;
+    EXPECT_LT(peak, 2 * b.spec().bytes());  // b is packed
   }
 }
 

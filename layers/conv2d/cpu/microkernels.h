@@ -7,14 +7,6 @@
 namespace tessera {
 
 template <class T>
-const GemmMicrokernelsOf<T>& microkernels() {
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return TESSERA_SELECT_BF16_MICROKERNELS(bf16_gemm_microkernels);
-  else
-    return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(gemm_microkernels));
-}
-
-template <class T>
 const DepthwiseMicrokernelsOf<T>& depthwise() {
   return microkernels_for<T>(TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels));
 }

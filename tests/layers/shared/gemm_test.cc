@@ -28,16 +28,17 @@ size_t scratch_of(Algorithm algorithm, const GemmShape& s, int threads) {
 
 template <class T>
 void multiply(Algorithm algorithm, ThreadPool& pool, const GemmShape& s, const T* a, const T* b,
-              T* c, void* scratch) {
+              Computed<T>* c, void* scratch) {
   if constexpr (kNativeKernels)
     if (algorithm == Algorithm::native) return gemm(pool, s, a, b, c, scratch);
-  eigen_gemm(pool, s, a, b, c, scratch);
+  if constexpr (!is_half(dtype_of<T>)) eigen_gemm(pool, s, a, b, c, scratch);
 }
 
 template <class T>
-std::vector<T> run(Algorithm algorithm, const GemmShape& s, int threads) {
+std::vector<Computed<T>> run(Algorithm algorithm, const GemmShape& s, int threads) {
   const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2);
-  auto c = s.accumulate ? values<T>(s.m * s.n, 3) : std::vector<T>(s.m * s.n, T(NAN));
+  using C = Computed<T>;
+  auto c = s.accumulate ? values<C>(s.m * s.n, 3) : std::vector<C>(s.m * s.n, C(NAN));
   ThreadPool pool(threads);
   const size_t bytes = scratch_of<T>(algorithm, s, threads);
   std::unique_ptr<unsigned char, decltype(&std::free)> scratch(
@@ -50,7 +51,8 @@ std::vector<T> run(Algorithm algorithm, const GemmShape& s, int threads) {
 
 template <class T>
 void compare(Algorithm algorithm, const GemmShape& s, double tolerance) {
-  const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2), c = values<T>(s.m * s.n, 3);
+  const auto a = values<T>(s.m * s.k, 1), b = values<T>(s.k * s.n, 2);
+  const auto c = values<Computed<T>>(s.m * s.n, 3);
   const auto got = run<T>(algorithm, s, 2);
   double difference = 0, largest = 1e-30;
   for (int64_t i = 0; i < s.m; ++i)
@@ -58,7 +60,7 @@ void compare(Algorithm algorithm, const GemmShape& s, double tolerance) {
       double want = s.accumulate ? c[i * s.n + j] : 0;
       for (int64_t l = 0; l < s.k; ++l)
         want += double(s.transpose_a ? a[l * s.m + i] : a[i * s.k + l]) *
-                (s.transpose_b ? b[j * s.k + l] : b[l * s.n + j]);
+                double(s.transpose_b ? b[j * s.k + l] : b[l * s.n + j]);
       ASSERT_FALSE(std::isnan(got[i * s.n + j]));
       difference = std::max(difference, std::abs(want - got[i * s.n + j]));
       largest = std::max(largest, std::abs(want));
@@ -90,6 +92,17 @@ TEST_P(Gemm, AgreesWithTheDefinition) {
     }
 }
 
+// Products are exact, so only the sums are rounded, to float32.
+TEST_P(Gemm, PairsAgreeWithTheDefinition) {
+  if (GetParam() == Algorithm::eigen) GTEST_SKIP() << "Eigen multiplies copies in float32";
+  for (const auto& [m, n, k] : kSizes)
+    for (int flags = 0; flags < 8; ++flags)
+      compare<bfloat16>(GetParam(), {m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0},
+                        3e-6);
+  compare<bfloat16>(GetParam(), {40, 7000, 1350, false, true, false}, 3e-6);
+  compare<bfloat16>(GetParam(), {30, 7000, 1301, true, false, true}, 3e-6);
+}
+
 TEST_P(Gemm, SpansSeveralBlocks) {
   compare<float>(GetParam(), {40, 7000, 350, false, true, false}, 3e-6);
   compare<double>(GetParam(), {30, 7000, 170, true, false, true}, 1e-14);
@@ -101,6 +114,8 @@ TEST_P(Gemm, SameBitsForAnyNumberOfThreads) {
       const GemmShape s{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
       const auto one = run<float>(GetParam(), s, 1);
       for (int threads : {2, 3}) EXPECT_EQ(run<float>(GetParam(), s, threads), one);
+      if (GetParam() == Algorithm::eigen) continue;
+      EXPECT_EQ(run<bfloat16>(GetParam(), s, 3), run<bfloat16>(GetParam(), s, 1));
     }
 }
 
@@ -113,6 +128,7 @@ TEST_F(GemmInstructionSets, GiveTheSameBits) {
       const std::string what = fmt::format("{} x {} x {}, flags {}", m, n, k, flags);
       record(what, run<float>(Algorithm::native, s, 2));
       record(what + ", double", run<double>(Algorithm::native, s, 2));
+      record(what + ", bfloat16", run<bfloat16>(Algorithm::native, s, 2));
     }
 }
 
