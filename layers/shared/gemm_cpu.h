@@ -24,7 +24,7 @@ struct GemmShape {
   bool operator==(const GemmShape&) const = default;
 };
 
-using ProductTypes = TypeList<float, double, bfloat16>;  // of gemm()
+using ProductTypes = TypeList<float, double, bfloat16>;  // gemm() takes these
 
 // Returns the bytes of scratch for a pool of `threads`.
 size_t gemm_scratch(const GemmShape& shape, DType dtype, int threads);

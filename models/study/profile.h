@@ -37,7 +37,7 @@ struct ProfiledOp {
   std::string phase;        // forward | backward | update
   std::string algorithm;    // native | winograd4 | direct | eigen | default | ...
   std::string shape;        // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
-  std::string dtype;        // of its first input in memory: float32 | bfloat16 | ...
+  std::string dtype;        // float32 | bfloat16 | ...: its first input in memory
   bool pairs = false;       // multiplies bfloat16 in pairs, so that peaks.bf16_gflops is its peak
   Cost cost;
   Spread us;  // microseconds

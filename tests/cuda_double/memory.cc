@@ -54,7 +54,7 @@ class Addresses {
       const size_t rest = it->second - bytes;
       free_.erase(it);
       if (rest > 0) free_[begin + bytes] = rest;
-      set_used(begin + bytes);
+      tell_used();
       return begin;
     }
     return nullptr;
@@ -74,10 +74,16 @@ class Addresses {
       }
     }
     free_[begin] = bytes;
-    if (begin + bytes == begin_ + bytes_) set_used(begin);
+    tell_used();
   }
 
  private:
+  void tell_used() const {
+    const auto last = free_.rbegin();
+    const bool rest = last != free_.rend() && last->first + last->second == begin_ + bytes_;
+    set_used(rest ? last->first : begin_ + bytes_);
+  }
+
   char* begin_;
   size_t bytes_;
   std::map<char*, size_t> free_;

@@ -58,7 +58,7 @@ void set_used(char* end) {
   const auto pages = (end - all.begin + page - 1) / page * page;
   char* const used = all.begin + std::min(pages, static_cast<ptrdiff_t>(all.bytes));
   const bool more = used > all.used;
-  all.used = used;  // what is behind it now keeps its rights, until it is used again
+  all.used = used;  // memory behind it keeps its rights until it is used again
   if (more) apply();
 }
 
