@@ -260,7 +260,7 @@ ProfiledOp describe_op(const Program& program, size_t n) {
           .algorithm = algorithm,
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
           .dtype = std::string(name_of(dtype)),
-          .pairs = dtype == DType::bf16 && algorithm == "direct",
+          .pairs = dtype == DType::bf16 && (algorithm == "direct" || algorithm == "native"),
           .cost = node.op->cost(graph.input_specs(node)),
           .us = {}};
 }

@@ -84,7 +84,7 @@ TEST(Profile, OpsAreToldWithTheirPlaceShapeAndCost) {
     EXPECT_TRUE(titles.contains(title)) << title;
 }
 
-TEST(Profile, InBfloat16DirectConvolutionsMultiplyPairs) {
+TEST(Profile, InBfloat16DirectConvolutionsAndProductsMultiplyPairs) {
   Config config = small_config();
   config.precision = Precision::bf16;
   const Profile p = profile(config, {.steps = 1, .warmup = 0});
@@ -92,6 +92,8 @@ TEST(Profile, InBfloat16DirectConvolutionsMultiplyPairs) {
     if (op.op == "conv2d") {
       EXPECT_EQ(op.dtype, "bfloat16") << op.module_path;
       EXPECT_EQ(op.pairs, op.algorithm == "direct") << op.module_path;
+    } else if (op.op == "matmul") {
+      EXPECT_EQ(op.pairs, op.algorithm == "native") << op.module_path;
     }
 }
 
