@@ -176,13 +176,17 @@ struct PrecompiledPrograms {
   };
 
   static constexpr int kMax = 240;
-  // The common programs are first, those that round values to bfloat16 between stages last.
-  int count = 0, common = 0, rounding = 0;
+  // The common programs are first, those of networks in bfloat16 last, of which the last round
+  // values between stages.
+  int count = 0, common = 0, half = 0, rounding = 0;
   PrecompiledProgram list[kMax];
   bool rounds = false;  // whether add() rounds after each stage
 
   // Returns whether there is compiled code for GPUs.
   constexpr bool is_for_gpus(int program) const { return program < common || program >= rounding; }
+
+  // Returns whether there is compiled code that reads and writes bfloat16.
+  constexpr bool is_for_bfloat16(int program) const { return program < common || program >= half; }
 
   constexpr const PrecompiledProgram* begin() const { return list; }
   constexpr const PrecompiledProgram* end() const { return list + count; }
@@ -318,6 +322,7 @@ constexpr PrecompiledPrograms all_precompiled_programs() {
   all.add_before(kLeaky);
   all.add([](Scalar x) { return select(x > 0, 0, x * x.input()); });  // gradient of prelu's slope
   all.rounds = true;
+  all.half = all.count;
   all.add_frozen();
   for (const Activation& one : kOthers) all.add(affine, one.forward);
   all.rounding = all.count;

@@ -100,8 +100,8 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
     match = precompiled_program(program);
     if (match.program < 0) match = precompiled_program(program, Constants::inputs);
   }
-  if (match.program >= 0)
-    compiled_ = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).precompiled[match.program];
+  const PointwiseMicrokernels& code = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
+  if (match.program >= 0) compiled_ = code.precompiled[match.program];
   if (!is_precompiled()) interpret(program);
   inputs_.resize(static_cast<size_t>(is_precompiled() ? match.count : program.inputs));
   for (const bool constants : {true, false})  // constants first: the patterns have space for them
@@ -118,9 +118,19 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
                                .broadcast = broadcasts[at]},
                               total);
     }
-  single_segment_ =
-      is_precompiled() && periods_.size() <= 1 && !is_half(result_) && !is_half(rounded_);
-  for (const Input& input : inputs_) single_segment_ = single_segment_ && !fills_block(input.read);
+  single_segment_ = is_precompiled() && periods_.size() <= 1;
+  for (const Input& input : inputs_)
+    single_segment_ = single_segment_ && input.read != Read::gathered;
+  if (!single_segment_ || !(any_half(DType::bf16) || any_half(DType::f16))) return;
+  if (!any_half(DType::f16)) compiled_half_ = code.precompiled_half[match.program];
+  single_segment_ = compiled_half_ != nullptr;
+}
+
+bool PointwisePlan::any_half(DType of) const {
+  bool any = result_ == of || rounded_ == of || (round_inputs_ != 0 && round_inputs_to_ == of);
+  for (const Input& input : inputs_)
+    any = any || (input.read == Read::converted && input.stored == of);
+  return any;
 }
 
 // Returns the program without the roundings to 16 bits that are done block by block: of the result,
@@ -296,18 +306,31 @@ bool PointwiseRun::single_segment(int64_t first) const {
 
 void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to, const void* rows) const {
   using Read = PointwisePlan::Read;
-  const float* in[kMaxScalarRegisters];
+  const void* in[kMaxScalarRegisters];
   PointwiseAccess access[kMaxScalarRegisters];
+  PointwiseNumbers numbers[kMaxScalarRegisters];
   for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
-    const Read read = plan_.inputs_[k].read;
-    in[k] = static_cast<const float*>(inputs_[k]) + (read == Read::full ? first : 0);
-    if (rows != nullptr && plan_.inputs_[k].source == 0) in[k] = static_cast<const float*>(rows);
-    access[k] = read == Read::full     ? PointwiseAccess::linear
-                : read == Read::scalar ? PointwiseAccess::broadcast
-                                       : PointwiseAccess::cyclic;
+    const auto& [read, source, period, stored, broadcast, pattern, value] = plan_.inputs_[k];
+    numbers[k] = read == Read::converted ? PointwiseNumbers::bf16
+                 : read == Read::rounded ? PointwiseNumbers::rounded
+                                         : PointwiseNumbers::f32;
+    access[k] = read == Read::scalar                          ? PointwiseAccess::broadcast
+                : read == Read::cyclic || read == Read::tiled ? PointwiseAccess::cyclic
+                                                              : PointwiseAccess::linear;
+    const int64_t at = access[k] == PointwiseAccess::linear ? first : 0;
+    in[k] = static_cast<const std::byte*>(inputs_[k]) + at * static_cast<int64_t>(size_of(stored));
+    if (rows != nullptr && source == 0) in[k] = rows;
   }
   const int64_t period = plan_.periods_.empty() ? kNoPeriod : plan_.periods_[0].period;
-  plan_.compiled_({in, access, first % period, period}, count, static_cast<float*>(to));
+  if (plan_.compiled_half_ != nullptr) {
+    const auto result = plan_.result_ == DType::bf16    ? PointwiseNumbers::bf16
+                        : plan_.rounded_ == DType::bf16 ? PointwiseNumbers::rounded
+                                                        : PointwiseNumbers::f32;
+    return plan_.compiled_half_({in, access, numbers, result, first % period, period}, count, to);
+  }
+  const float* floats[kMaxScalarRegisters];
+  for (size_t k = 0; k < plan_.inputs_.size(); ++k) floats[k] = static_cast<const float*>(in[k]);
+  plan_.compiled_({floats, access, first % period, period}, count, static_cast<float*>(to));
 }
 
 // Cuts a range into segments in which each input is contiguous or one value.

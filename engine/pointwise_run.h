@@ -79,6 +79,7 @@ class PointwisePlan {
     double value;
   };
 
+  bool any_half(DType of) const;  // whether an input, the result or a rounding has this type
   ScalarProgram without_outer_roundings(const ScalarProgram& program,
                                         std::span<const Broadcast> broadcasts, int64_t total,
                                         const PointwiseOptions& options);
@@ -93,6 +94,7 @@ class PointwisePlan {
   uint32_t round_inputs_ = 0;           // bit k: input k of the program is rounded as it is read,
   DType round_inputs_to_ = DType::f32;  // to this
   PointwiseMicrokernels::Precompiled compiled_ = nullptr;
+  PointwiseMicrokernels::PrecompiledHalf compiled_half_ = nullptr;  // takes bfloat16 as it is
   bool single_segment_ = false;  // compiled code computes a range as one segment
   std::vector<Input> inputs_;
   std::vector<Period> periods_;

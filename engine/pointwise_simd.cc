@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #if defined(__AVX512F__)
@@ -56,6 +57,73 @@ void copy_first(const float* x, int64_t count, int64_t whole, float* y) {
                                      : Register{});
 }
 
+// Bits of 16-bit elements, in as many lanes as a register has.
+using Halves = __attribute__((vector_size(kVectorBytes / 2))) uint16_t;
+using Words = BitsOf<Register>;
+
+#if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
+Register from_halves(Halves h, const bfloat16*) {
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, __builtin_bit_cast(__m256i, h));
+  return __builtin_bit_cast(Register, _mm512_maskz_slli_epi32(0xffff, wide, 16));
+}
+// Returns x rounded, in the upper half of each lane; the lower is not 0.
+__m512i rounded_words(Register x) {
+  const Words u = __builtin_bit_cast(Words, x);
+  const auto near = __builtin_bit_cast(__m512i, u + 0x7fffu + (u >> 16 & 1u));
+  const auto quiet = __builtin_bit_cast(__m512i, u | 0x400000u);
+  return _mm512_mask_mov_epi32(near, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet);
+}
+// Returns the upper halves of the lanes of a, then of b. A permutation and a store are faster than
+// VPMOVDW to memory.
+__m512i upper_halves(__m512i a, __m512i b) {
+  constexpr auto kUpper = [] {
+    std::array<uint16_t, 32> upper{};
+    for (size_t i = 0; i < upper.size(); ++i) upper[i] = static_cast<uint16_t>(2 * i + 1);
+    return upper;
+  }();
+  return _mm512_permutex2var_epi16(a, _mm512_loadu_si512(kUpper.data()), b);
+}
+Halves to_halves(Register x, const bfloat16*) {
+  const __m512i words = rounded_words(x);
+  return __builtin_bit_cast(  // a cast of the lower half causes a g++ 12 warning
+      Halves, _mm512_maskz_extracti64x4_epi64(0xff, upper_halves(words, words), 0));
+}
+// Stores the numbers of two registers.
+void store_halves(bfloat16* to, Register a, Register b) {
+  _mm512_storeu_si512(to, upper_halves(rounded_words(a), rounded_words(b)));
+}
+#else
+Register from_halves(Halves h, const bfloat16*) {
+  return __builtin_bit_cast(Register, __builtin_convertvector(h, Words) << 16);
+}
+Halves to_halves(Register x, const bfloat16*) {
+  const Words nan = x != x ? Words{} + 0x400000u : Words{};
+  const Words rounded = __builtin_bit_cast(Words, bfloat16_of(x)) | nan;
+  return __builtin_convertvector(rounded >> 16, Halves);
+}
+void store_halves(bfloat16* to, Register a, Register b) {
+  const Halves both[] = {to_halves(a, to), to_halves(b, to)};
+  __builtin_memcpy(static_cast<void*>(to), both, sizeof both);
+}
+#endif
+Register from_halves(Halves h, const float16*) {
+  const Words u = __builtin_convertvector(h, Words), size = u & 0x7fffu;
+  // The exponent moves from a bias of 15 to one of 127 in a multiplication, which is exact.
+  const Register finite = __builtin_bit_cast(Register, size << 13) * 0x1p112f;
+  const Words special = (size << 13) | 0x7f800000u;
+  const Words y = size >= 0x7c00u ? special : __builtin_bit_cast(Words, finite);
+  return __builtin_bit_cast(Register, y | (u & 0x8000u) << 16);
+}
+Halves to_halves(Register x, const float16*) {
+  const Words y = __builtin_bit_cast(Words, float16_of(x)), size = y & 0x7fffffffu;
+  // A rounded number has at most 11 bits, so the multiplication is exact.
+  const Words finite =
+      __builtin_bit_cast(Words, __builtin_bit_cast(Register, size) * 0x1p-112f) >> 13;
+  const Words special = size > 0x7f800000u ? Words{} + 0x7e00u : Words{} + 0x7c00u;
+  return __builtin_convertvector((size >= 0x7f800000u ? special : finite) | (y >> 16 & 0x8000u),
+                                 Halves);
+}
+
 // Compiled code for the precompiled programs.
 
 // Evaluates an instruction on vectors or on scalars.
@@ -98,13 +166,12 @@ constexpr int unroll(int program) {
   return program < kPrecompiledPrograms.common ? 4 : 2;
 }
 
-// Computes one vector register of results.
-template <int kProgram>
-[[gnu::always_inline]] inline Register compute(
-    const float* const (&x)[kPrecompiledPrograms.list[kProgram].inputs], int64_t at) {
+// Computes one vector register of results; load(k) loads one of input k.
+template <int kProgram, class Load>
+[[gnu::always_inline]] inline Register compute(const Load& load) {
   constexpr PrecompiledProgram program = kPrecompiledPrograms.list[kProgram];
   Register r[program.inputs + program.length];
-  for (int k = 0; k < program.inputs; ++k) r[k] = load(x[k] + at);
+  for (int k = 0; k < program.inputs; ++k) r[k] = load(k);
   [&]<int... J>(std::integer_sequence<int, J...>) __attribute__((always_inline)) {
     ((r[program.inputs + J] =
           evaluate<program.code[J].op>(r[program.code[J].a], r[program.code[J].b],
@@ -128,7 +195,8 @@ template <int kProgram, bool kStays, int kInputs>
     const float* x[kInputs];
     for (int k = 0; k < kInputs; ++k) x[k] = from[k] + (kStays ? i & mask[k] : i);
     Register y[kUnroll];
-    for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>(x, u * kLanes);
+    for (int u = 0; u < kUnroll; ++u)
+      y[u] = compute<kProgram>([&](int k) { return load(x[k] + u * kLanes); });
     for (int u = 0; u < kUnroll; ++u) store(out + i + u * kLanes, y[u]);
   }
   return i;
@@ -156,6 +224,20 @@ void run_period(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs
   for (int64_t j = 0; j < n - i; ++j) out[i + j] = rest[kInputs][j];
 }
 
+// Calls run(at, part, done) for the parts of n elements that lie within one period each: `part`
+// elements after the first `done`, at[access] elements after the begin of an input.
+template <class Segment, class Run>
+void for_periods(const Segment& from, int64_t n, const Run& run) {
+  int64_t phase = from.phase;
+  for (int64_t done = 0; done < n;) {
+    int64_t part = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
+    if (part > n - done) part = n - done;
+    const int64_t at[] = {done, phase, 0};  // offset for each PointwiseAccess
+    run(at, part, done);
+    done += part, phase += part - from.period;
+  }
+}
+
 template <int kProgram>
 void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
   constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
@@ -165,17 +247,101 @@ void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
     mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
     stays |= mask[k] == 0;
   }
-  int64_t phase = from.phase;
-  for (int64_t done = 0; done < n;) {
-    int64_t part = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
-    if (part > n - done) part = n - done;
-    const int64_t at[] = {done, phase, 0};  // offset for each PointwiseAccess
+  for_periods(from, n, [&](const int64_t(&at)[3], int64_t part, int64_t done) {
     const float* in[kInputs];
     for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.access[k])];
     run_period<kProgram>(in, mask, stays, part, out + done);
-    done += part, phase += part - from.period;
-  }
+  });
 }
+
+#if defined(__AVX2__)
+// Compiled code for numbers of bfloat16.
+
+int64_t bytes_of(PointwiseNumbers numbers) {
+  return numbers == PointwiseNumbers::bf16 ? sizeof(bfloat16) : sizeof(float);
+}
+constexpr int kHalfRegisters = 2;  // per iteration; their results are stored as one
+
+[[gnu::always_inline]] inline Register load_numbers(const void* p, int64_t at,
+                                                    PointwiseNumbers numbers) {
+  if (numbers == PointwiseNumbers::bf16) {
+    const auto* x = static_cast<const bfloat16*>(p) + at;
+    Halves h;
+    __builtin_memcpy(&h, x, sizeof h);
+    return from_halves(h, x);
+  }
+  const Register x = load(static_cast<const float*>(p) + at);
+  return numbers == PointwiseNumbers::rounded ? bfloat16_of(x) : x;
+}
+
+[[gnu::always_inline]] inline void store_numbers(void* p, int64_t at, Register a, Register b,
+                                                 PointwiseNumbers numbers) {
+  if (numbers == PointwiseNumbers::bf16) return store_halves(static_cast<bfloat16*>(p) + at, a, b);
+  const bool rounded = numbers == PointwiseNumbers::rounded;
+  store(static_cast<float*>(p) + at, rounded ? bfloat16_of(a) : a);
+  store(static_cast<float*>(p) + at + kLanes, rounded ? bfloat16_of(b) : b);
+}
+
+// Computes the whole steps in n elements and returns their number of elements.
+template <int kProgram, int kInputs>
+[[gnu::noinline]] int64_t run_half_steps(const void* const (&in)[kInputs],
+                                         const int64_t (&mask)[kInputs],
+                                         const PointwiseNumbers* numbers, PointwiseNumbers result,
+                                         int64_t n, void* out) {
+  constexpr int kUnroll = kHalfRegisters, kStep = kUnroll * kLanes;
+  const void* from[kInputs];  // copies, as stores might alias the originals
+  int64_t stays[kInputs];
+  PointwiseNumbers stored[kInputs];
+  for (int k = 0; k < kInputs; ++k) from[k] = in[k], stays[k] = mask[k], stored[k] = numbers[k];
+  int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    Register x[kInputs][kUnroll], y[kUnroll];
+    for (int k = 0; k < kInputs; ++k)
+      for (int u = 0; u < kUnroll; ++u)
+        x[k][u] = load_numbers(from[k], (i & stays[k]) + u * kLanes, stored[k]);
+    for (int u = 0; u < kUnroll; ++u) y[u] = compute<kProgram>([&](int k) { return x[k][u]; });
+    store_numbers(out, i, y[0], y[1], result);
+  }
+  return i;
+}
+
+// Computes n elements within one period. An incomplete step is padded, as in run_period().
+template <int kProgram, int kInputs>
+void run_half_period(const void* const (&in)[kInputs], const int64_t (&mask)[kInputs],
+                     const PointwiseNumbers* numbers, PointwiseNumbers result, int64_t n,
+                     void* out) {
+  constexpr int kStep = kHalfRegisters * kLanes;
+  const int64_t i = run_half_steps<kProgram>(in, mask, numbers, result, n, out);
+  if (i == n) return;
+  alignas(64) float rest[kInputs + 1][kStep] = {};
+  const void* x[kInputs];
+  for (int k = 0; k < kInputs; ++k) {
+    const int64_t size = bytes_of(numbers[k]);
+    std::memcpy(rest[k], static_cast<const char*>(in[k]) + (i & mask[k]) * size,
+                static_cast<size_t>((n - i) * size));
+    x[k] = rest[k];
+  }
+  run_half_steps<kProgram>(x, mask, numbers, result, kStep, rest[kInputs]);
+  const int64_t size = bytes_of(result);
+  std::memcpy(static_cast<char*>(out) + i * size, rest[kInputs],
+              static_cast<size_t>((n - i) * size));
+}
+
+template <int kProgram>
+void run_precompiled_half(const HalfSegment& from, int64_t n, void* out) {
+  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
+  int64_t mask[kInputs];  // 0 for broadcast inputs
+  for (int k = 0; k < kInputs; ++k) mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
+  for_periods(from, n, [&](const int64_t(&at)[3], int64_t part, int64_t done) {
+    const void* in[kInputs];
+    for (int k = 0; k < kInputs; ++k)
+      in[k] = static_cast<const char*>(from.in[k]) +
+              at[static_cast<int>(from.access[k])] * bytes_of(from.numbers[k]);
+    run_half_period<kProgram>(in, mask, from.numbers, from.result, part,
+                              static_cast<char*>(out) + done * bytes_of(from.result));
+  });
+}
+#endif
 
 constexpr bool has_vectors(ScalarOp op) {
   return op != ScalarOp::sqrt && op != ScalarOp::sin && op != ScalarOp::cos;
@@ -257,51 +423,21 @@ constexpr auto all_precompiled_code(std::integer_sequence<int, kProgram...>) {
 constexpr auto kPrecompiledCode =
     all_precompiled_code(std::make_integer_sequence<int, kPrecompiledPrograms.count>());
 
-// Bits of 16-bit elements, in as many lanes as a register has.
-using Halves = __attribute__((vector_size(kVectorBytes / 2))) uint16_t;
-using Words = BitsOf<Register>;
-
-#if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
-Register from_halves(Halves h, const bfloat16*) {
-  const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, __builtin_bit_cast(__m256i, h));
-  return __builtin_bit_cast(Register, _mm512_maskz_slli_epi32(0xffff, wide, 16));
-}
-Halves to_halves(Register x, const bfloat16*) {
-  const Words u = __builtin_bit_cast(Words, x);
-  const auto near = __builtin_bit_cast(__m512i, u + 0x7fffu + (u >> 16 & 1u));
-  const auto quiet = __builtin_bit_cast(__m512i, u | 0x400000u);
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  const __m512i all = _mm512_mask_mov_epi32(near, nan, quiet);
-  return __builtin_bit_cast(
-      Halves, _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, all, 16)));
-}
-#else
-Register from_halves(Halves h, const bfloat16*) {
-  return __builtin_bit_cast(Register, __builtin_convertvector(h, Words) << 16);
-}
-Halves to_halves(Register x, const bfloat16*) {
-  const Words nan = x != x ? Words{} + 0x400000u : Words{};
-  const Words rounded = __builtin_bit_cast(Words, bfloat16_of(x)) | nan;
-  return __builtin_convertvector(rounded >> 16, Halves);
-}
+template <int kProgram>
+constexpr PointwiseMicrokernels::PrecompiledHalf half_code() {
+#if defined(__AVX2__)
+  if constexpr (kPrecompiledPrograms.is_for_bfloat16(kProgram))
+    return run_precompiled_half<kProgram>;
 #endif
-Register from_halves(Halves h, const float16*) {
-  const Words u = __builtin_convertvector(h, Words), size = u & 0x7fffu;
-  // The exponent moves from a bias of 15 to one of 127 in a multiplication, which is exact.
-  const Register finite = __builtin_bit_cast(Register, size << 13) * 0x1p112f;
-  const Words special = (size << 13) | 0x7f800000u;
-  const Words y = size >= 0x7c00u ? special : __builtin_bit_cast(Words, finite);
-  return __builtin_bit_cast(Register, y | (u & 0x8000u) << 16);
+  return nullptr;
 }
-Halves to_halves(Register x, const float16*) {
-  const Words y = __builtin_bit_cast(Words, float16_of(x)), size = y & 0x7fffffffu;
-  // A rounded number has at most 11 bits, so the multiplication is exact.
-  const Words finite =
-      __builtin_bit_cast(Words, __builtin_bit_cast(Register, size) * 0x1p-112f) >> 13;
-  const Words special = size > 0x7f800000u ? Words{} + 0x7e00u : Words{} + 0x7c00u;
-  return __builtin_convertvector((size >= 0x7f800000u ? special : finite) | (y >> 16 & 0x8000u),
-                                 Halves);
+template <int... kProgram>
+constexpr auto all_half_code(std::integer_sequence<int, kProgram...>) {
+  return std::array<PointwiseMicrokernels::PrecompiledHalf, sizeof...(kProgram)>{
+      half_code<kProgram>()...};
 }
+constexpr auto kHalfCode =
+    all_half_code(std::make_integer_sequence<int, kPrecompiledPrograms.count>());
 
 template <class H>
 void from_half(const H* x, int64_t n, float* y) {
@@ -320,6 +456,9 @@ void from_half(const H* x, int64_t n, float* y) {
 template <class H>
 void to_half(const float* x, int64_t n, H* y) {
   int64_t i = 0;
+  if constexpr (std::is_same_v<H, bfloat16>)
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+      store_halves(y + i, load(x + i), load(x + i + kLanes));
   for (; i + kLanes <= n; i += kLanes) {
     const Halves h = to_halves(load(x + i), y);
     __builtin_memcpy(&y[i].bits, &h, sizeof h);
@@ -343,8 +482,8 @@ const HalfMicrokernels half_microkernels = {
     {from_half<bfloat16>, to_half<bfloat16>, round_to<ScalarOp::bfloat16>},
     {from_half<float16>, to_half<float16>, round_to<ScalarOp::float16>}};
 extern const PointwiseMicrokernels pointwise_microkernels;
-const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), interpret<float>,
-                                                      interpret<double>};
+const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), kHalfCode.data(),
+                                                      interpret<float>, interpret<double>};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

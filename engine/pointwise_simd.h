@@ -42,11 +42,27 @@ struct PointwiseSegment {
   int64_t phase, period;
 };
 
+// The numbers in memory: float32, bfloat16, or float32 that is rounded to bfloat16 as it is read or
+// written.
+enum class PointwiseNumbers : uint8_t { f32, bf16, rounded };
+
+struct HalfSegment {
+  const void* const* in;
+  const PointwiseAccess* access;
+  const PointwiseNumbers* numbers;
+  PointwiseNumbers result;
+  int64_t phase, period;
+};
+
 // Compiled code is float32 only, as float64 is for checking gradients.
 struct PointwiseMicrokernels {
   // Computes n elements. `out` may be an input with linear access.
   using Precompiled = void (*)(const PointwiseSegment& from, int64_t n, float* out);
   const Precompiled* precompiled;  // for each of kPrecompiledPrograms
+  // The same for numbers of bfloat16, which are converted in machine registers; null for programs
+  // that are not is_for_bfloat16(), and without vectors of 32 bytes.
+  using PrecompiledHalf = void (*)(const HalfSegment& from, int64_t n, void* out);
+  const PrecompiledHalf* precompiled_half;
   // Interprets any program; all inputs have linear access. Blocks have kPointwiseBlock elements.
   template <class T>
   using Interpret = void (*)(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],

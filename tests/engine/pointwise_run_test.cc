@@ -248,6 +248,72 @@ TEST(PointwiseRun, TheResultMayTakeThePlaceOfAnInput) {
       }
 }
 
+// Returns `p` with its first input and its result rounded to bfloat16.
+ScalarProgram rounded(const ScalarProgram& p) {
+  ScalarProgram all{p.inputs, {{.op = ScalarOp::bfloat16, .a = 0}}};
+  const auto moved = [&](uint8_t r) {
+    return static_cast<uint8_t>(r == 0 ? p.inputs : r < p.inputs ? r : r + 1);
+  };
+  for (Instruction in : p.code) {
+    in.a = moved(in.a), in.b = moved(in.b), in.c = moved(in.c);
+    all.code.push_back(in);
+  }
+  all.code.push_back({.op = ScalarOp::bfloat16, .a = static_cast<uint8_t>(all.result())});
+  return all;
+}
+
+// Runs a program on inputs of which all, or all but the first, are in bfloat16.
+void expect_bfloat16(const ScalarProgram& program, const std::vector<Broadcast>& broadcasts,
+                     int64_t total, bool first, DType result) {
+  Operands<float> in(broadcasts, total);
+  std::vector<std::vector<bfloat16>> halves(in.data.size());
+  PointwiseOptions options{.result = result};
+  for (size_t k = 0; k < in.data.size(); ++k) {
+    options.inputs.push_back(k > 0 || first ? DType::bf16 : DType::f32);
+    if (options.inputs[k] == DType::f32) continue;
+    for (float& x : in.data[k]) {
+      halves[k].push_back(bfloat16(x));
+      x = halves[k].back();
+    }
+    in.pointers[k] = halves[k].data();
+  }
+  const std::vector<float> wanted = plain(program, in, total);
+  const PointwisePlan plan(program, DType::f32, broadcasts, total, options);
+  for (const auto& [begin, count] : ranges_of(total)) {
+    std::vector<float> wide(static_cast<size_t>(total), 123);
+    std::vector<bfloat16> narrow(static_cast<size_t>(total), bfloat16(123));
+    void* const out = result == DType::bf16 ? static_cast<void*>(narrow.data()) : wide.data();
+    PointwiseRun(plan, in.pointers.data(), out).apply(begin, count);
+    for (int64_t i = 0; i < total; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const float got = result == DType::bf16 ? static_cast<float>(narrow[at]) : wide[at];
+      const bool inside = i >= begin && i < begin + count;
+      const float value =
+          result == DType::bf16 ? static_cast<float>(bfloat16(wanted[at])) : wanted[at];
+      ASSERT_TRUE(same_bits(got, inside ? value : 123))
+          << program.text() << "\n"
+          << "element " << i << " of " << begin << " + " << count << " in " << total << ": " << got
+          << ", not " << value << (plan.is_precompiled() ? ", compiled" : "");
+    }
+  }
+}
+
+TEST(PointwiseRun, NumbersOfBfloat16InMemory) {
+  for (const ScalarProgram& known : programs())
+    for (const int64_t c : {5, 24, 64, 130, 520}) {
+      const ScalarProgram program = rounded(known);
+      if (program.registers() > kMaxScalarRegisters) continue;
+      const int64_t total = c * std::max<int64_t>(2, 200 / c);
+      const Broadcast forms[] = {{1, total}, {1, c}, {1, 1}, {1, total}};
+      std::vector<Broadcast> broadcasts;
+      for (size_t k = 0; k < static_cast<size_t>(program.inputs); ++k)
+        broadcasts.push_back(forms[k % 4]);
+      for (const bool first : {false, true})
+        for (const DType result : {DType::bf16, DType::f32})
+          expect_bfloat16(program, broadcasts, total, first, result);
+    }
+}
+
 // Compares floats of every magnitude, and special ones, with the function in double precision.
 void expect_close(ScalarOp op, double (*function)(double), float units, float floor) {
   std::vector<float> x;
