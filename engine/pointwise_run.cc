@@ -368,10 +368,14 @@ class PointwiseRun::Segments {
       const int64_t n = length();
       for (size_t k = 0; k < plan_.inputs_.size(); ++k) seek(k, n);
       T* y = is_half(plan_.result_) ? unrounded_ : reinterpret_cast<T*>(out_);
+      const T* values = y;
       if constexpr (std::is_same_v<T, float>)
         if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, y);
-      if (!plan_.is_precompiled()) interpret(program, blocks_, in_, n, y);
-      if constexpr (std::is_same_v<T, float>) finish(y, n);
+      if (plan_.only_rounds())
+        values = in_[0];
+      else if (!plan_.is_precompiled())
+        interpret(program, blocks_, in_, n, y);
+      if constexpr (std::is_same_v<T, float>) finish(values, n);
       move_on(n);
     }
   }
@@ -379,9 +383,14 @@ class PointwiseRun::Segments {
  private:
   using Read = PointwisePlan::Read;
 
-  void finish(float* y, int64_t n) {
+  // Rounds y to the output, of which it may be the part in memory.
+  void finish(const float* y, int64_t n) {
+    if (is_half(plan_.rounded_)) {
+      float* to = is_half(plan_.result_) ? unrounded_ : reinterpret_cast<float*>(out_);
+      round_to_half(plan_.rounded_, y, n, to);
+      y = to;
+    }
     if (is_half(plan_.result_)) narrow_to_half(plan_.result_, y, n, out_);
-    if (is_half(plan_.rounded_)) round_to_half(plan_.rounded_, y, n, y);
   }
 
   int64_t length() const {

@@ -79,6 +79,9 @@ class PointwisePlan {
     double value;
   };
 
+  bool only_rounds() const {
+    return !is_precompiled() && steps_.empty() && (is_half(result_) || is_half(rounded_));
+  }
   bool any_half(DType of) const;  // whether an input, the result or a rounding has this type
   ScalarProgram without_outer_roundings(const ScalarProgram& program,
                                         std::span<const Broadcast> broadcasts, int64_t total,

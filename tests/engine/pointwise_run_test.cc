@@ -298,6 +298,23 @@ void expect_bfloat16(const ScalarProgram& program, const std::vector<Broadcast>&
   }
 }
 
+// A program that rounds to one type, whose result is stored in the other.
+TEST(PointwiseRun, TwoRoundingsAreDoneInTheirOrder) {
+  const ScalarProgram program{1, {{.op = ScalarOp::bfloat16, .a = 0}}};
+  constexpr int64_t kTotal = 700;
+  const Broadcast whole{1, kTotal};
+  const PointwisePlan plan(program, DType::f32, std::span(&whole, 1), kTotal,
+                           {.inputs = {DType::f32}, .result = DType::f16});
+  const std::vector<float> x = values<float>(kTotal, 1);
+  std::vector<float16> y(x.size());
+  const void* const in = x.data();
+  PointwiseRun(plan, &in, y.data()).apply(0, kTotal);
+  for (size_t i = 0; i < x.size(); ++i)
+    ASSERT_TRUE(same_bits(static_cast<float>(y[i]),
+                          static_cast<float>(float16(static_cast<float>(bfloat16(x[i]))))))
+        << x[i];
+}
+
 TEST(PointwiseRun, NumbersOfBfloat16InMemory) {
   for (const ScalarProgram& known : programs())
     for (const int64_t c : {5, 24, 64, 130, 520}) {
