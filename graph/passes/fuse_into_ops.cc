@@ -167,6 +167,13 @@ std::span<const int> late(const std::vector<int>& users, int producer, int steps
   return std::span(users).subspan(first);
 }
 
+// Returns whether a node is a cast to 16 bits. One that more than two nodes read, as filters of
+// several parts of a batch, is cheaper to keep.
+bool only_rounds(const Node& node) {
+  const ScalarProgram& p = *node.op->pointwise();
+  return p.code.size() == 1 && is_half(result_type(p, DType::f32));
+}
+
 // Returns true if each input of the node is small or live until node `step`.
 bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, const Node& node,
              int step) {
@@ -187,6 +194,7 @@ int fuse_prologues(Graph& graph) {
     Node& producer = graph.nodes[s];
     if (producer.op == nullptr || !producer.op->pointwise() || large_inputs(graph, producer) != 1)
       continue;
+    if (users[producer.outputs[0]].size() > 2 && only_rounds(producer)) continue;
     const std::vector<FusedConsumer> all = fused_consumers(graph, s, users[producer.outputs[0]]);
     if (all.empty()) continue;
     fuse_all(graph, producer, all);

@@ -192,13 +192,14 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
                         params.fusion, in, infer(in)[0]);
   }
 
-  // 16 bits are multiplied as such if both inputs have the same.
+  // 16 bits are multiplied as such if both inputs have the same, or the filters are rounded to
+  // them.
   ConvRequest request(std::span<const TensorSpec> in) const {
     const ScalarProgram& made = params.fusion.prologue;
     const DType first =
         made.code.empty() ? in[0].dtype : result_type(made, compute_type(in[0].dtype));
     return {params.pass, conv_shape(params.conv, x_shape(in), w_shape(in)),
-            first == in[1].dtype ? first : compute_type(first)};
+            first == in[1].dtype || first == params.fusion.filters ? first : compute_type(first)};
   }
 
   const ScalarProgram& epilogue() const override { return params.fusion.epilogue; }
@@ -236,6 +237,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
                                        std::span<const TensorSpec> p_in,
                                        const Target& target) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
+    if (input == 1 && params.pass != ConvPass::weight_grad && !params.packed)
+      return fused(with_rounded_filters(params.fusion, p, in, p_in));
     if (input == 0 && !applying(in, target)[0]->absorbs_prologue(request(in))) return std::nullopt;
     return fused(with_prologue(params.fusion, p, input, in, infer(in)[0], p_in));
   }
@@ -298,7 +301,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
                        std::span<const TensorSpec> in) const {
     const bool prologue = computes_input(params.fusion, asked.dtype, in);
     return {prologue && algorithm.takes_prologue(asked), params.packed.has_value(),
-            is_half(infer(in)[0].dtype)};
+            is_half(infer(in)[0].dtype),
+            algorithm.rounds_filters && is_half(asked.dtype) && is_half(params.fusion.filters)};
   }
 
   std::optional<FusedOp> fused(std::optional<ExtendedFusion> extended) const {

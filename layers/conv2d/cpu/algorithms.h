@@ -29,6 +29,8 @@ struct ConvAlgorithm {
   bool (*packs_filters)(const ConvRequest& request) = never;
   // Returns true if the algorithm takes inputs of 16 bits as they are; others get float32.
   bool (*takes_half)(const ConvRequest& request) = never;
+  // Whether filters are read in float32 anyway, and may be rounded to 16 bits then.
+  bool rounds_filters = false;
 
   static bool never(const ConvRequest&) { return false; }
   static bool bfloat16_inputs(const ConvRequest& request) { return request.dtype == DType::bf16; }

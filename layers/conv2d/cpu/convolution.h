@@ -66,13 +66,16 @@ template <class T>
 struct ConvHooks {
   Prologue<T> prologue;
   Epilogue<Computed<T>> epilogue;
+  const float* wide_filters = nullptr;  // with ConvVariant::wide_filters
 };
 
 // The form of the inputs and the result of run().
 struct ConvVariant {
-  bool prologue = false;   // maybe with a prologue; requires takes_prologue()
-  bool packed = false;     // filters from pack(); forward only, requires packs_filters()
-  bool in_ranges = false;  // `out` is null: only the epilogue gets the result; not for df
+  bool prologue = false;      // maybe with a prologue; requires takes_prologue()
+  bool packed = false;        // filters from pack(); forward only, requires packs_filters()
+  bool in_ranges = false;     // `out` is null: only the epilogue gets the result; not for df
+  bool wide_filters = false;  // `b` is null: filters of float32, rounded to T as they are read;
+                              // requires ConvAlgorithm::rounds_filters
   bool operator==(const ConvVariant&) const = default;
 };
 

@@ -93,7 +93,8 @@ struct FusedScratch {
     for (size_t r = 0; r < fusion.consumers.size(); ++r)
       counters[r] = layout.take<int32_t>(BlocksAsWritten::counters(blockwise(fusion.consumers[r])));
     if (computes_input(fusion, taken, in) && !form.prologue) first = copy(in[0]);
-    if (in[1].dtype != taken) second = copy(in[1]);
+    if (!form.wide_filters && (in[1].dtype != taken || is_half(fusion.filters)))
+      second = copy(in[1]);
   }
 
   ScratchLayout layout;
@@ -135,11 +136,13 @@ class FusedKernel final : public Kernel {
     } else if (!prologue_.is_identity()) {
       first = make_input(pool, call, in[0].elements(), reinterpret_cast<T*>(parts.first));
     }
-    const Buffer second = converted(ctx, in[1], parts.second);
+    if (form_.wide_filters) hooks.wide_filters = in[1].as<float>();
+    const T* second =
+        form_.wide_filters ? nullptr : make_filters(ctx, in[1], parts.second).template as<T>();
     const bool reads = call.consumers.size > 0;
     if (!epilogue_.is_identity() || reads) hooks.epilogue = {reads ? read_by : written, &call};
     Sum* const whole = form_.in_ranges ? nullptr : out[0].as<Sum>();
-    convolution_->run(pool, first, second.as<T>(), whole, parts.layout.rest(), hooks);
+    convolution_->run(pool, first, second, whole, parts.layout.rest(), hooks);
   }
 
  private:
@@ -161,11 +164,24 @@ class FusedKernel final : public Kernel {
     call.consumers.written(first, count);
   }
 
-  static Buffer converted(Context& ctx, const Buffer& buffer, char* copy) {
-    if (copy == nullptr) return buffer;
-    const Buffer other{copy, {dtype_of<T>, buffer.spec.shape, buffer.spec.device}};
-    cast_elements(ctx, buffer, other);
-    return other;
+  Buffer make_filters(Context& ctx, const Buffer& given, char* copy) const {
+    if (copy == nullptr) return given;
+    const Buffer made{copy, {dtype_of<T>, given.spec.shape, given.spec.device}};
+    if constexpr (std::is_same_v<T, float>)
+      if (is_half(fusion_.filters)) {
+        const int64_t elements = given.elements();
+        const float* from = given.as<float>();
+        float* to = made.as<float>();
+        static_cast<CpuContext&>(ctx).pool().parallel_for(
+            (elements + kChunk - 1) / kChunk, [&](int64_t task) {
+              const int64_t first = task * kChunk;
+              round_to_half(fusion_.filters, from + first, std::min(kChunk, elements - first),
+                            to + first);
+            });
+        return made;
+      }
+    cast_elements(ctx, given, made);
+    return made;
   }
 
   void start_readers(Call& call, Buffers in, Buffers out, const FusedScratch& parts) const {
@@ -243,6 +259,20 @@ std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarP
   if (at < own.epilogue_begin() || at >= own.consumers_begin()) return std::nullopt;
   if (in[at].shape != result.shape) return std::nullopt;
   return prologue_of_epilogue(own, p, input, in.size());
+}
+
+std::optional<ExtendedFusion> with_rounded_filters(const ConvFusion& own, const ScalarProgram& p,
+                                                   std::span<const TensorSpec> in,
+                                                   std::span<const TensorSpec> p_in) {
+  const DType rounded = in[1].dtype;
+  if (!is_half(rounded) || p.code.empty() || !is_plain(p) || p_in[0].dtype != DType::f32 ||
+      result_type(p, DType::f32) != rounded)
+    return std::nullopt;
+  ExtendedFusion extended{own, {}};
+  extended.fusion.filters = rounded;
+  append_own(extended.inputs, 0, in.size());
+  extended.inputs[1] = -1;
+  return extended;
 }
 
 std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& consumer,

@@ -1,6 +1,7 @@
 // ConvFusion: the programs and ops that are fused into a convolution on the CPU, and the kernel of
 // the fused op. The prologue is applied to the first input while it is read, the epilogue to the
 // result. Consumers are ops that read the result block by block (BlockwiseOp) while it is written.
+// Filters of float32 may be rounded to 16 bits in scratch.
 //
 // Inputs of the fused op: the two of the convolution, then those of the prologue, of the epilogue
 // and of each consumer, each without its first, which is the convolution's input or result.
@@ -26,9 +27,12 @@ struct ConvConsumer {
 struct ConvFusion {
   ScalarProgram prologue = plain_epilogue(DType::f32), epilogue = plain_epilogue(DType::f32);
   std::vector<ConvConsumer> consumers;
+  DType filters = DType::f32;  // 16 bits: the second input is rounded to them
   bool operator==(const ConvFusion&) const = default;
 
-  bool empty() const { return prologue.code.empty() && is_plain(epilogue) && consumers.empty(); }
+  bool empty() const {
+    return prologue.code.empty() && is_plain(epilogue) && consumers.empty() && !is_half(filters);
+  }
   // Returns the index of the first input of the epilogue, or of the consumers.
   size_t epilogue_begin() const { return 2 + static_cast<size_t>(prologue.inputs) - 1; }
   size_t consumers_begin() const {
@@ -55,6 +59,10 @@ std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarP
                                             int input, std::span<const TensorSpec> in,
                                             const TensorSpec& result,
                                             std::span<const TensorSpec> p_in);
+// Fuses `p`, which only rounds, and computes input 1, the filters.
+std::optional<ExtendedFusion> with_rounded_filters(const ConvFusion& own, const ScalarProgram& p,
+                                                   std::span<const TensorSpec> in,
+                                                   std::span<const TensorSpec> p_in);
 std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& consumer,
                                             int fused_input, std::span<const TensorSpec> in,
                                             const TensorSpec& result,

@@ -35,15 +35,18 @@ class WinogradOrder : public Convolution<S> {
         form_(form) {}
   virtual Scratch lay_out(int threads, void* base) const = 0;
   // Returns the filters in float32.
-  const float* wide(ThreadPool& pool, const S* filters, const Scratch& all) const {
+  const float* wide(ThreadPool& pool, const S* filters, const ConvHooks<S>& hooks,
+                    const Scratch& all) const {
     if constexpr (std::is_same_v<S, float>) {
       return filters;
     } else {
       const int64_t count = 9 * s_.in.c * s_.out_c;
       pool.parallel_for(ceil_div(count, kWidened), [&](int64_t task) {
-        const int64_t first = task * kWidened;
-        widen_half(dtype_of<S>, filters, first, std::min(kWidened, count - first),
-                   all.wide + first);
+        const int64_t first = task * kWidened, n = std::min(kWidened, count - first);
+        if (form_.wide_filters)
+          round_to_half(dtype_of<S>, hooks.wide_filters + first, n, all.wide + first);
+        else
+          widen_half(dtype_of<S>, filters, first, n, all.wide + first);
       });
       return all.wide;
     }
@@ -129,7 +132,7 @@ void WinogradConvolution<S>::run(ThreadPool& pool, const S* in, const S* filters
                                  void* scratch, const ConvHooks<S>& hooks) const {
   const Epilogue<float>& epilogue = hooks.epilogue;
   Scratch all = lay_out(pool.size(), scratch);
-  const float* const w = this->wide(pool, filters, all);
+  const float* const w = this->wide(pool, filters, hooks, all);
   if (form_.packed)
     all.filters = w;
   else
@@ -222,7 +225,7 @@ template <class S>
 void WinogradByFilters<S>::run(ThreadPool& pool, const S* in, const S* filters, float* out,
                                void* scratch, const ConvHooks<S>& hooks) const {
   const Scratch all = lay_out(pool.size(), scratch);
-  const float* const w = this->wide(pool, filters, all);
+  const float* const w = this->wide(pool, filters, hooks, all);
   for (int64_t index = 0; index < s_.blocks.count; ++index) {
     const TileBlock block = s_.blocks.block(index);
     const WinogradResult result =
@@ -284,13 +287,15 @@ const ConvAlgorithm ConvAlgorithm::winograd4 = {.name = "winograd4",
                                                 .takes_prologue = winograd_takes_prologue,
                                                 .absorbs_prologue = winograd_absorbs_prologue,
                                                 .packs_filters = packs_winograd_filters<4>,
-                                                .takes_half = bfloat16_inputs};
+                                                .takes_half = bfloat16_inputs,
+                                                .rounds_filters = true};
 const ConvAlgorithm ConvAlgorithm::winograd2 = {.name = "winograd2",
                                                 .applies = winograd_applies<2>,
                                                 .make = make_winograd<2>,
                                                 .takes_prologue = winograd_takes_prologue,
                                                 .absorbs_prologue = winograd_absorbs_prologue,
                                                 .packs_filters = packs_winograd_filters<2>,
-                                                .takes_half = bfloat16_inputs};
+                                                .takes_half = bfloat16_inputs,
+                                                .rounds_filters = true};
 
 }  // namespace tessera
