@@ -59,7 +59,7 @@ struct PointwiseMicrokernels {
   // Computes n elements. `out` may be an input with linear access.
   using Precompiled = void (*)(const PointwiseSegment& from, int64_t n, float* out);
   const Precompiled* precompiled;  // for each of kPrecompiledPrograms
-  // The same for numbers of bfloat16, which are converted in machine registers; null for programs
+  // Computes with numbers of bfloat16, which are converted in machine registers; null for programs
   // that are not is_for_bfloat16(), and without vectors of 32 bytes.
   using PrecompiledHalf = void (*)(const HalfSegment& from, int64_t n, void* out);
   const PrecompiledHalf* precompiled_half;

@@ -66,7 +66,7 @@ template <class T>
 struct ConvHooks {
   Prologue<T> prologue;
   Epilogue<Computed<T>> epilogue;
-  const float* wide_filters = nullptr;  // with ConvVariant::wide_filters
+  const float* wide_filters = nullptr;  // set with ConvVariant::wide_filters
 };
 
 // The form of the inputs and the result of run().

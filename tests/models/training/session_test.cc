@@ -60,7 +60,7 @@ TEST(Plan, SixteenBitsNeedAboutHalfTheArena) {
     return arena(model, Precision::bf16) / arena(model, Precision::float32);
   };
   EXPECT_LE(share("resnet20"), 0.55);
-  EXPECT_LE(share("resnet18_cifar"), 0.62);
+  EXPECT_LE(share("resnet18_cifar"), 0.55);
 }
 
 // Compares, to the byte, the memory allocated while a session is made, run and evaluated. The order
