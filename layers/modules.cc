@@ -125,7 +125,7 @@ LayerScale::LayerScale(Store& store, std::string name, const Settings& s)
   gamma_ = store.parameter(part("gamma"), {s.channels}, Initializer::constant(s.init_value));
 }
 
-Tensor LayerScale::forward(const Tensor& x) const { return x * gamma_; }
+Tensor LayerScale::forward(const Tensor& x) const { return cast(x * gamma_, x.dtype()); }
 
 SqueezeExcitation::SqueezeExcitation(Store& store, std::string name, const Settings& s)
     : Module(std::move(name)),

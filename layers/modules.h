@@ -145,7 +145,7 @@ class GroupNorm final : public Module {
   Tensor gamma_, beta_;
 };
 
-// prelu. "weight" [channels], or [1] shared by all channels, starts as `slope`.
+// prelu, in the dtype of x. "weight" [channels], or [1] shared by all channels, starts as `slope`.
 class PRelu final : public Module {
  public:
   struct Settings {

@@ -92,7 +92,8 @@ Tensor prelu(const Tensor& x, const Tensor& slope) {
   const auto dslope = [](Scalar x, Scalar dy) { return select(x > 0, 0, x * dy); };
   return pointwise(
       "prelu", stages::program<2>(y), {x, slope},
-      {{{0, 1, kGradient}, stages::program<3>(dx)}, {{0, kGradient}, stages::program<2>(dslope)}});
+      {{{0, 1, kGradient}, stages::program<3>(dx)}, {{0, kGradient}, stages::program<2>(dslope)}},
+      x.dtype());
 }
 
 Tensor elu(const Tensor& x, double alpha) {

@@ -47,6 +47,26 @@ TEST(Plan, SessionsRunTheStepThatIsPlannedHere) {
   }
 }
 
+// A float32 parameter must not make all that follows it float32.
+TEST(Plan, ConvolutionsOfEveryNetworkReadSixteenBits) {
+  for (const std::string& model : model_names()) {
+    const ModelOptions options = small_options(model);
+    const auto channels = static_cast<size_t>(options.channels);
+    Config config = small_config(model, options, 2);
+    config.precision = Precision::bf16;
+    Session session(config, Device{},
+                    {static_cast<int>(options.height), static_cast<int>(options.width),
+                     static_cast<int>(options.channels)},
+                    {std::vector<float>(channels, 0.5f), std::vector<float>(channels, 0.25f)});
+    const Graph& graph = session.train_step(2).compiled_graph()->graph;
+    for (const Node& node : graph.nodes) {
+      if (node.op == nullptr || !node.op->name().starts_with("conv2d")) continue;
+      EXPECT_EQ(graph.values[node.inputs[0]].spec.dtype, DType::bf16)
+          << model << ": " << node.op->name() << " " << location_of(graph, node);
+    }
+  }
+}
+
 // Scratch of float32 copies included.
 TEST(Plan, SixteenBitsNeedAboutHalfTheArena) {
   const auto arena = [](const char* model, Precision precision) {
