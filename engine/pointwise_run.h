@@ -80,7 +80,8 @@ class PointwisePlan {
   };
 
   bool only_rounds() const {
-    return !is_precompiled() && steps_.empty() && (is_half(result_) || is_half(rounded_));
+    return dtype_ == DType::f32 && !is_precompiled() && steps_.empty() &&
+           (is_half(result_) || is_half(rounded_));
   }
   bool any_half(DType of) const;  // whether an input, the result or a rounding has this type
   ScalarProgram without_outer_roundings(const ScalarProgram& program,

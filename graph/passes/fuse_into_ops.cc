@@ -170,8 +170,8 @@ std::span<const int> late(const std::vector<int>& users, int producer, int steps
 // Returns whether a node is a cast to 16 bits. One that more than two nodes read, as filters of
 // several parts of a batch, is cheaper to keep.
 bool only_rounds(const Node& node) {
-  const ScalarProgram& p = *node.op->pointwise();
-  return p.code.size() == 1 && is_half(result_type(p, DType::f32));
+  const std::optional<ScalarProgram> p = node.op->pointwise();
+  return p->code.size() == 1 && is_half(result_type(*p, DType::f32));
 }
 
 // Returns true if each input of the node is small or live until node `step`.

@@ -265,7 +265,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
   }
   std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
                                         const Target& target) const override {
-    if (params.pass != ConvPass::forward || params.packed || !in[0].device.is_cpu())
+    if (params.pass != ConvPass::forward || params.packed || !in[0].device.is_cpu() ||
+        is_half(params.fusion.filters))
       return std::nullopt;
     const ConvAlgorithm& algorithm = *applying(in, target)[0];
     ConvRequest asked = algorithm.as_taken(request(in));

@@ -71,7 +71,7 @@ struct MatmulScratch {
       a = layout.take<float>(of_a.shape.elements());
       b = layout.take<float>(of_b.shape.elements());
     }
-    if (is_half(out.dtype)) sums = layout.take<float>(out.shape.elements());
+    if (is_half(of_a.dtype) && is_half(out.dtype)) sums = layout.take<float>(out.shape.elements());
   }
 
   ScratchLayout layout;

@@ -10,7 +10,8 @@
 // no axis for it. The product of two vectors is the dot product, shape [].
 //
 // y has the promoted dtype of a and b (engine/dtype.h); sums are float32 or, for float64, that.
-// On a GPU two matrices of the same 16 bits are multiplied as they are, on the CPU in float32.
+// Two matrices of the same 16 bits are multiplied as they are (float16 on the CPU: in float32), and
+// so are their gradients.
 // Both gradients are matmuls. Throws ShapeError if a or b has no axis, or the inner sizes differ.
 //
 // In a compiled step a pointwise op that reads the product is fused as an epilogue: on the CPU any,

@@ -248,9 +248,10 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!computes_input()) return Op::prepare(in, ctx, chosen);
-    return std::make_unique<MaxPoolKernel>(
-        shape_of(in),
-        epilogue_plan(params.prologue, in.subspan(1), in[0], compute_type(in[0].dtype)));
+    PointwisePlan prologue =
+        epilogue_plan(params.prologue, in.subspan(1), in[0], compute_type(in[0].dtype));
+    if (prologue.is_identity()) return Op::prepare(in, ctx, chosen);  // a cast of converted inputs
+    return std::make_unique<MaxPoolKernel>(shape_of(in), std::move(prologue));
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     visit_any_float(out[0].spec.dtype, [&](auto zero) {

@@ -126,6 +126,19 @@ TEST(Frozen, ProgramsExecuteOneCompiledGraph) {
   EXPECT_NE(a.input(0).impl()->data(), b.input(0).impl()->data());
 }
 
+// Without constant folding, filters may be rounded where they are read.
+TEST(Frozen, RoundedFiltersAreNotPackedBefore) {
+  Net net;
+  const auto half = [&](const Tensors& x) {
+    return Tensors{cast(net(cast(x[0], DType::bf16)), DType::f32)};
+  };
+  for (const bool folds : {true, false}) {
+    Program program(capture(half, {images().spec()}),
+                    folds ? frozen() : frozen({"fold_constants"}));
+    EXPECT_EQ(run(program), half({images()})[0].to_vector<float>()) << folds;
+  }
+}
+
 // Other programs read the parameters in every run.
 TEST(Frozen, OtherProgramsHaveNoConstants) {
   Net net;

@@ -306,6 +306,50 @@ TEST_P(LateReaders, MakeWhatABlockEndsWithAgain) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, LateReaders, testing::Values(1, 3));
 
+// Filters are rounded in the scratch of the convolutions that read them, unless more than two do.
+TEST(FusedFilters, AreRoundedWhereTheyAreRead) {
+  Store store{5};
+  Conv2d conv{store, "a", {.in = 3, .out = 8, .kernel = 3, .padding = 1, .bias = false}};
+  const auto step = [&](int parts, const Tensors& x) {
+    const Tensor images = requires_grad(x[0]);
+    Tensor sum;
+    for (int i = 0; i < parts; ++i) {
+      const Tensor y = mean(cast(conv(cast(images + i, DType::bf16)), DType::f32));
+      sum = i == 0 ? y : sum + y;
+    }
+    Tensors results = gradients(sum, {{images, store.find("a.weight")}});
+    results.push_back(sum);
+    return results;
+  };
+  for (const int parts : {1, 2}) {
+    const auto one = [&](const Tensors& x) { return step(parts, x); };
+    const Tensor x = random_normal({2, 9, 9, 3}, 1);
+    Compiled fused(one, {.verify_plan = true}), eager(one, {.eager = true});
+    const Graph& graph = fused.prepare({x.spec()}).compiled_graph()->graph;
+    EXPECT_EQ(std::ranges::count_if(graph.nodes,
+                                    [&](const Node& node) {
+                                      return node.op->name() == "cast" &&
+                                             graph.values[node.outputs[0]].spec.shape ==
+                                                 Shape({8, 3, 3, 3}) &&
+                                             is_half(graph.values[node.outputs[0]].spec.dtype);
+                                    }),
+              parts == 1 ? 0 : 1);
+    const Tensors results = fused.call({x}), wanted = eager.call({x});
+    for (size_t i = 0; i < results.size(); ++i)
+      EXPECT_EQ(results[i].to_vector<float>(), wanted[i].to_vector<float>()) << parts << ", " << i;
+  }
+}
+
+// The cast is fused into the pool, which then reads 16 bits as float32.
+TEST(FusedCast, OfAPooledInput) {
+  const auto step = [&](const Tensors& x) {
+    return Tensors{max_pool2d(cast(cast(x[0], DType::bf16), DType::f32), {.kernel = 2})};
+  };
+  const Tensor x = random_normal({2, 8, 6, 5}, 1);
+  Compiled fused(step, {.verify_plan = true}), eager(step, {.eager = true});
+  EXPECT_EQ(fused.call({x})[0].to_vector<float>(), eager.call({x})[0].to_vector<float>());
+}
+
 class FusedPooling : public testing::TestWithParam<Pool2dParams> {};
 
 TEST_P(FusedPooling, NormalisesOnTheWay) {
