@@ -310,7 +310,8 @@ void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to, const
   PointwiseAccess access[kMaxScalarRegisters];
   PointwiseNumbers numbers[kMaxScalarRegisters];
   for (size_t k = 0; k < plan_.inputs_.size(); ++k) {
-    const auto& [read, source, period, stored, broadcast, pattern, value] = plan_.inputs_[k];
+    const PointwisePlan::Input& input = plan_.inputs_[k];
+    const Read read = input.read;
     numbers[k] = read == Read::converted ? PointwiseNumbers::bf16
                  : read == Read::rounded ? PointwiseNumbers::rounded
                                          : PointwiseNumbers::f32;
@@ -318,8 +319,9 @@ void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to, const
                 : read == Read::cyclic || read == Read::tiled ? PointwiseAccess::cyclic
                                                               : PointwiseAccess::linear;
     const int64_t at = access[k] == PointwiseAccess::linear ? first : 0;
-    in[k] = static_cast<const std::byte*>(inputs_[k]) + at * static_cast<int64_t>(size_of(stored));
-    if (rows != nullptr && source == 0) in[k] = rows;
+    const auto size = static_cast<int64_t>(size_of(input.stored));
+    in[k] = static_cast<const std::byte*>(inputs_[k]) + at * size;
+    if (rows != nullptr && input.source == 0) in[k] = rows;
   }
   const int64_t period = plan_.periods_.empty() ? kNoPeriod : plan_.periods_[0].period;
   if (plan_.compiled_half_ != nullptr) {

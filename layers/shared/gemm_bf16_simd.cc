@@ -19,23 +19,15 @@ class FlushDenormals {
 };
 
 // Not inlined, so that no operation moves out of the scope of FlushDenormals.
-__attribute__((noinline)) void gather_flushed(const ImplicitGemmProduct<bfloat16>& p) { gather(p); }
-__attribute__((noinline)) void outer_flushed(const OuterProduct<bfloat16>& p) { outer(p); }
-__attribute__((noinline)) void dots_flushed(const DotProduct<bfloat16>& p) { dots(p); }
-
-void gather_pairs(const ImplicitGemmProduct<bfloat16>& p) {
-  const FlushDenormals flush;
-  gather_flushed(p);
+template <class Product, void (*kMultiply)(const Product&)>
+__attribute__((noinline)) void within_scope(const Product& p) {
+  kMultiply(p);
 }
 
-void outer_pairs(const OuterProduct<bfloat16>& p) {
+template <class Product, void (*kMultiply)(const Product&)>
+void flushed(const Product& p) {
   const FlushDenormals flush;
-  outer_flushed(p);
-}
-
-void dot_pairs(const DotProduct<bfloat16>& p) {
-  const FlushDenormals flush;
-  dots_flushed(p);
+  within_scope<Product, kMultiply>(p);
 }
 
 // to[2 i] = a[i], to[2 i + 1] = b[i]; zeros for null.
@@ -120,13 +112,13 @@ void pack_transposed(const bfloat16* from, int64_t stride, int64_t points, int64
 namespace TESSERA_ISA {
 extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
     .lanes = Vector<float>::kLanes,
-    .gather = gather_pairs,
-    .outer = outer_pairs,
+    .gather = flushed<ImplicitGemmProduct<bfloat16>, gather<bfloat16>>,
+    .outer = flushed<OuterProduct<bfloat16>, outer<bfloat16>>,
     .pack_micro_panels = pack_micro_panels,
     .pack_transposed = pack_transposed,
     .copy_points = copy_points,
     .copy_scattered = copy_scattered,
-    .dots = dot_pairs};
+    .dots = flushed<DotProduct<bfloat16>, dots<bfloat16>>};
 }
 
 }  // namespace tessera

@@ -160,18 +160,24 @@ void look_at_processor(Examination& all) {
   const int cores = available_cores();
   all.add("threads",
           fmt::format("{} cores for this process; a step uses {}", cores, cpu_context().threads()));
+  all.figure("threads", Json::object({{"cores", cores}, {"used", cpu_context().threads()}}));
+}
+
+constexpr int64_t kLittle = int64_t{256} << 20;  // bytes: most trainings need more
+
+void look_at_speed(Examination& all) {
+  if (host_memory().free < kLittle)
+    return all.add("speed", "not measured, as that takes 128 MiB and little memory is free");
   const MachinePeaks peaks = measure_peaks(cpu_context().pool());
   all.add("speed", peaks.text());
   all.figure("speed", Json::object({{"gflops", rounded(peaks.gflops, 1)},
                                     {"gflops_of_thread", rounded(peaks.gflops_of_thread, 1)},
                                     {"bf16_gflops", rounded(peaks.bf16_gflops, 1)},
                                     {"copy_gbytes", rounded(peaks.copy_gbytes, 1)}}));
-  all.figure("threads", Json::object({{"cores", cores}, {"used", cpu_context().threads()}}));
 }
 
 void look_at_memory(Examination& all) {
   const HostMemory memory = host_memory();
-  constexpr int64_t kLittle = int64_t{256} << 20;
   const bool little = memory.free < kLittle;
   std::string text = fmt::format(
       "{} of {} free; swap {} of {} free; this process uses {}, programs and libraries {}",
@@ -414,6 +420,7 @@ MachineReport examine_machine() {
   all.look("program", [&] { look_at_program(all); });
   all.look("libraries", [&] { look_at_libraries(all); });
   all.look("processor", [&] { look_at_processor(all); });
+  all.look("speed", [&] { look_at_speed(all); });
   all.look("memory", [&] { look_at_memory(all); });
   all.look("GPU", [&] { look_at_gpus(all); });
   all.look("CUDA", [&] { look_at_cuda(all); });

@@ -88,6 +88,17 @@ class Doctor(Machine):
         _, err = self.run_it("doctor", "threads=2", code=MISUSE)
         self.assertIn("add --config FILE", err)
 
+    def test_little_memory_is_told_not_used_up(self):
+        most = 200 << 20
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        report = json.loads(self.run_it("doctor", "--json", before=limit)[0])
+        found = {one["what"]: one for one in report["findings"]}
+        self.assertIn("not measured", found["speed"]["text"])
+        self.assertEqual(found["memory"]["state"], "warning")
+        self.assertNotIn("speed", report["figures"])
+
     def test_free_memory_is_never_said_to_be_more_than_there_is(self):
         most = 900 << 20
 
