@@ -8,14 +8,13 @@ PyTorch in float64. Needs torch and NumPy.
 """
 
 import argparse
-import json
 import math
 import pathlib
-import subprocess
 import tempfile
 
 import torch
 
+import compare
 import networks
 import our_numbers
 import peer
@@ -25,47 +24,38 @@ CLASSES, SEED = 10, 1
 LR = 0.001  # low, so that roundings do not grow to chaos in 20 steps
 EXTRA = {"resnet32": networks.resnet_cifar(32), "resnet44": networks.resnet_cifar(44),
          "resnet110": networks.resnet_cifar(110),
-         "wide_resnet_16_4": lambda kit, classes: networks.wide_resnet(kit, classes, 16, 4)}
-CASES = {  # name: (our model, side of the images, batch)
-    "lenet5": ("name: lenet5", 28, 64),
-    "resnet20": ("name: resnet20", 32, 32),
-    "resnet32": ("name: resnet32", 32, 32),
-    "resnet44": ("name: resnet44", 32, 32),
-    "resnet56": ("name: resnet56", 32, 32),
-    "resnet110": ("name: resnet110", 32, 16),
-    "resnet18_cifar": ("name: resnet18_cifar", 32, 32),
-    "resnet50": ("name: resnet50", 64, 16),
-    "wide_resnet_16_4": ("name: wide_resnet, depth: 16, widen: 4", 32, 16),
-    "mobilenet_v2": ("name: mobilenet_v2, dropout: 0", 64, 32),
-    "densenet_bc": ("name: densenet_bc", 32, 16),
-    "vgg16_bn": ("name: vgg16_bn, dropout: 0", 32, 32)}
+         "wide_resnet": lambda kit, classes: networks.wide_resnet(kit, classes, 16, 4)}
+CASES = {case.model: case for case in (
+    compare.Case("LeNet-5", "lenet5", 64, 0),
+    compare.Case("ResNet-20", "resnet20", 32, 0),
+    compare.Case("ResNet-32", "resnet32", 32, 0),
+    compare.Case("ResNet-44", "resnet44", 32, 0),
+    compare.Case("ResNet-56", "resnet56", 32, 0),
+    compare.Case("ResNet-110", "resnet110", 16, 0),
+    compare.Case("ResNet-18 for 32x32", "resnet18_cifar", 32, 0),
+    compare.Case("ResNet-50 at 64x64", "resnet50", 16, 0, 64),
+    compare.Case("Wide ResNet 16-4", "wide_resnet", 16, 0, ours=", depth: 16, widen: 4"),
+    compare.Case("MobileNet v2 at 64x64", "mobilenet_v2", 32, 0, 64, compare.NO_DROPOUT),
+    compare.Case("DenseNet-BC-100", "densenet_bc", 16, 0),
+    compare.Case("VGG-16-BN at 32x32", "vgg16_bn", 32, 0, ours=compare.NO_DROPOUT))}
 
 
-def ours(arguments, name, channels, precision):
-    model, side, batch = CASES[name]
-    data = "name: mnist" if channels == 1 else f"name: synthetic, image_size: {side}"
-    values = ", ".join(["{}"] * channels)
+def ours(arguments, case, precision):
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "config.yaml"
-        config.write_text(
-            f"seed: {SEED}\nmodel: {{{model}, classes: {CLASSES}}}\n"
-            f"data: {{{data}, batch: {batch}, mean: [{values.format(*[0.5] * channels)}], "
-            f"std: [{values.format(*[0.25] * channels)}]}}\n"
-            f"optimizer: {{name: sgd, lr: {10 * LR}, momentum: 0.9, nesterov: true, weight_decay: 5e-4}}\n",
-            encoding="utf-8")  # `trainer bench` trains with a tenth of the rate
-        said = subprocess.run([arguments.trainer, "bench", "--config", config, "--json", "--steps",
-                               str(arguments.steps), f"precision={precision}"],
-                              check=True, capture_output=True, text=True).stdout
-    return json.loads(said.splitlines()[-1])["losses"]
+        config.write_text(case.config(), encoding="utf-8")
+        # `trainer bench` trains with a tenth of the rate.
+        return compare.result_of([arguments.trainer, "bench", "--config", config, "--json", "--steps",
+                                  arguments.steps, f"precision={precision}", f"optimizer.lr={10 * LR}",
+                                  f"model.classes={CLASSES}"], 2)["losses"]
 
 
-def theirs(arguments, name, dtype, half=None):
-    _, side, batch = CASES[name]
-    model, image = torch_kit.build(name, CLASSES)
+def theirs(arguments, case, dtype, half=None):
+    model, image = torch_kit.build(case.model, CLASSES)
     torch_kit.start_from_ours(model, SEED)
     model = model.to(dtype).to(memory_format=torch.channels_last)
     data = [(torch.from_numpy(x).to(dtype).permute(0, 3, 1, 2), torch.from_numpy(y))
-            for x, y in our_numbers.batches(SEED, batch, (side, side, image[0]), CLASSES)]
+            for x, y in our_numbers.batches(SEED, case.batch, (case.side, case.side, image[0]), CLASSES)]
     step = peer.step_of(torch, model, None, None, "channels_last", LR, "fused", half)
     return [step(*data[i % len(data)]).item() for i in range(arguments.steps)]
 
@@ -85,12 +75,12 @@ def main():
     print("| network | float32, ours | bf16, ours | bf16, autocast | ours / autocast |\n|---|---|---|---|---|")
     ratios = []
     for name in arguments.case or CASES:
-        channels = networks.NETWORKS[name][1][0]
-        exact = theirs(arguments, name, torch.float64)
-        single, half = (apart(ours(arguments, name, channels, p), exact) for p in ("float32", "bf16"))
-        autocast = apart(theirs(arguments, name, torch.float32, torch.bfloat16), exact)
+        case = CASES[name]
+        exact = theirs(arguments, case, torch.float64)
+        single, half = (apart(ours(arguments, case, p), exact) for p in ("float32", "bf16"))
+        autocast = apart(theirs(arguments, case, torch.float32, torch.bfloat16), exact)
         ratios.append(half / autocast)
-        print(f"| {name} | {single:.1e} | {half:.1e} | {autocast:.1e} | {half / autocast:.2f} |", flush=True)
+        print(f"| {case.title} | {single:.1e} | {half:.1e} | {autocast:.1e} | {half / autocast:.2f} |", flush=True)
     print(f"\nGeometric mean of the ratios: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
 
 
