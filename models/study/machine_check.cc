@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <new>
 #include <span>
 #include <sstream>
 
@@ -64,6 +65,9 @@ class Examination {
     try {
       check();
     } catch (const Error& error) {
+      report_.findings.push_back({what, error.what(), error.exit_code()});
+    } catch (const std::bad_alloc&) {
+      const OutOfMemory error("too little memory is free for this check");
       report_.findings.push_back({what, error.what(), error.exit_code()});
     }
   }

@@ -88,16 +88,26 @@ class Doctor(Machine):
         _, err = self.run_it("doctor", "threads=2", code=MISUSE)
         self.assertIn("add --config FILE", err)
 
-    def test_little_memory_is_told_not_used_up(self):
-        most = 200 << 20
+    def doctor_with(self, megabytes, code=0):
+        """Returns what doctor reports where about so much memory is free, whatever its libraries take."""
+        def limit_to(most):
+            return lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        most = 900 << 20
+        memory = json.loads(self.run_it("doctor", "--json", before=limit_to(most))[0])["figures"]["memory"]
+        most += (megabytes << 20) - memory["free"]
+        report = json.loads(self.run_it("doctor", "--json", before=limit_to(most), code=code)[0])
+        return {one["what"]: one for one in report["findings"]}, report
 
-        def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        report = json.loads(self.run_it("doctor", "--json", before=limit)[0])
-        found = {one["what"]: one for one in report["findings"]}
+    def test_little_memory_is_told_not_used_up(self):
+        found, report = self.doctor_with(160)
         self.assertIn("not measured", found["speed"]["text"])
         self.assertEqual(found["memory"]["state"], "warning")
         self.assertNotIn("speed", report["figures"])
+
+    def test_a_check_that_runs_out_of_memory_is_a_problem(self):
+        found, _ = self.doctor_with(40, code=NO_DEVICE)
+        self.assertEqual(found["smoke test"]["state"], "problem")
+        self.assertIn("too little memory is free", found["smoke test"]["text"])
 
     def test_free_memory_is_never_said_to_be_more_than_there_is(self):
         most = 900 << 20
