@@ -11,6 +11,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/sets/image_files.h"
 #include "tessera/models/run/classifier.h"
+#include "tessera/models/run/record_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"
@@ -55,14 +56,6 @@ Json numbers(std::span<const float> values) {
   std::vector<Json> items;
   for (const float value : values) items.emplace_back(static_cast<double>(value));
   return Json::list(items);
-}
-
-// Quotes a field if CSV (RFC 4180) requires it.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
 }
 
 // Prints the classes of each file in one of the formats.

@@ -184,7 +184,7 @@ struct AugmentConfig {
 
 struct ModelConfig {
   std::string name = "resnet20";
-  int64_t classes = 10;
+  int64_t classes = 0;  // 0: those of the data, which Run counts (models/training/run.h)
   // Options of some models; the model's default if not given (models/zoo/zoo.h).
   std::optional<double> dropout;
   std::vector<int64_t> widths;

@@ -101,10 +101,20 @@ class Checks {
     if (errors_.size() == before) check_network();
   }
 
+  // Returns the classes of the network; 0: those of data that must be opened to count them.
+  int64_t known_classes() const {
+    const bool opened = config_.data.name == "hdf5" || config_.data.name == "image_folder";
+    if (config_.model.classes > 0 || opened || wrong_.count("data")) return config_.model.classes;
+    return class_count(data_source(config_));
+  }
+
   // Builds the network as training will. Checks its shapes only if the image size is known without
   // opening the data.
   void check_network() {
     Config known = config_;  // without the groups that have errors
+    known.model.classes = known_classes();
+    if (known.model.classes == 0 && !known.model.layers.empty()) return;
+    if (known.model.classes == 0) known.model.classes = 1;  // at least
     if (wrong_.count("train")) known.train = {};
     if (wrong_.count("optimizer")) known.optimizer = {};
     const std::optional<NetworkProblem> problem = find_network_problem(known, image_);
@@ -118,8 +128,8 @@ class Checks {
   void check_loss() {
     if (config_.loss.name != LossKind::kCrossEntropy) return;
     const std::vector<double>& weights = config_.loss.class_weights;
-    const auto classes = static_cast<size_t>(config_.model.classes);
-    if (!weights.empty() && weights.size() != classes)
+    const auto classes = static_cast<size_t>(known_classes());
+    if (!weights.empty() && classes > 0 && weights.size() != classes)
       add({"loss.class_weights"},
           fmt::format("loss.class_weights: must have one entry for each of the {} classes of the "
                       "model, but has {}",
@@ -205,7 +215,7 @@ class Checks {
     source.train_count = source.test_count = 0;
     source.validation = {};
     const DataNeed all = data_need(source);
-    if (config_.model.classes < all.classes && !wrong_.count("model"))
+    if (config_.model.classes > 0 && config_.model.classes < all.classes && !wrong_.count("model"))
       add({"model.classes", "data.name", "model.name"},
           fmt::format("model.classes: {} has {} classes, but the model has only {}",
                       config_.data.name, all.classes, config_.model.classes));

@@ -76,9 +76,20 @@ DataSource data_source(const Config& config) {
   source.validation = config.data.validation;
   source.channels = config.data.channels;
   source.follow_links = config.data.follow_links;
+  source.test_fraction = config.data.test_fraction;
   source.readers = std::clamp<int>(config.data.workers, 1, 256);
   source.hdf5 = hdf5_source(config.data);
   return source;
+}
+
+Config with_classes(Config config) try {
+  if (config.model.classes == 0) config.model.classes = class_count(data_source(config));
+  return config;
+} catch (const DataError& error) {
+  throw DataError(
+      fmt::format("model.classes: is 0, but the classes of the data are unknown: {}; or set "
+                  "model.classes",
+                  error.what()));
 }
 
 Transforms make_transforms(const DataConfig& data) {
@@ -186,6 +197,11 @@ void check_classes(const Config& config, const Dataset& data) {
     throw ConfigError(fmt::format(
         "model.classes: {} has {} classes, but the model has only {}; set model.classes={}{}",
         data.name(), data.classes(), config.model.classes, data.classes(), odd_classes(data)));
+  const auto weights = std::ssize(config.loss.class_weights);
+  if (weights > 0 && weights != config.model.classes)
+    throw ConfigError(
+        fmt::format("loss.class_weights: has {} entries, but the model has {} classes", weights,
+                    config.model.classes));
 }
 
 }  // namespace tessera

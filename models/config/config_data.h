@@ -12,6 +12,9 @@ namespace tessera {
 // Returns the settings that select how ops compute.
 Settings settings_of(const Config& config);
 DataSource data_source(const Config& config);
+// Returns the configuration with model.classes of 0 replaced with the number of classes of the
+// data. Throws what class_count() (models/data/dataset.h) throws.
+Config with_classes(Config config);
 Transforms make_transforms(const DataConfig& data);
 Mix make_mix(const DataConfig& data);  // mixup and cutmix of data.augment
 // Returns the images per evaluation step: eval.batch, or else the largest part of a training step.
@@ -31,7 +34,8 @@ Normalization normalization_of(const Config& config, const Dataset& data,
 Normalization former_normalization(const Config& config, const Dataset& data);
 // Returns a warning if the model has more classes than the data, else an empty string.
 std::string spare_classes(const Config& config, const Dataset& data);
-// Throws ConfigError if the data has more classes than the model.
+// Throws ConfigError if the data has more classes than the model, or loss.class_weights has not one
+// weight for each class.
 void check_classes(const Config& config, const Dataset& data);
 
 }  // namespace tessera

@@ -231,7 +231,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"threads", &c.threads, at_least(0, 1024), "threads of a step; 0: all cores"},
 
     {"model.name", &c.model.name, one_of(model_names()), "the network"},
-    {"model.classes", &c.model.classes, at_least(1, kInts), "outputs of the last layer"},
+    {"model.classes", &c.model.classes, at_least(0, kInts), "outputs of the last layer; 0: the classes of the data"},
     {"model.weights", &c.model.weights, any(), "file with initial values: safetensors, or HDF5 (docs/weights.md)"},
     {"model.dropout", &c.model.dropout, from_below(0, 1), "probability; none: the model's own"},
     {"model.widths", &c.model.widths, at_least(1, kInts), of_networks("widths", "units or filters per layer")},
@@ -252,7 +252,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), arrays, "order of an image's dimensions; cwh: MATLAB"},
     {"data.range", &c.data.range, at_least(-kMaxFloat, kMaxFloat), arrays, "[low, high]: the values of black and white; []: 0 to 255, for floats 0 to 1"},
     {"data.class_names", &c.data.class_names, any(), arrays, "path, or path@attribute, of the names; none: class_names next to the labels"},
-    {"data.test_fraction", &c.data.test_fraction, between(0, 1), when(kByCut, {kCutFile}), "fraction of each class in the test set"},
+    {"data.test_fraction", &c.data.test_fraction, from_below(0, 1), when(kByCut, {kCutFile, "image_folder"}), "fraction of each class in the test set if the data have none; the same images in every run. 0, for an evaluation: all images"},
     {"data.cache", &c.data.cache, above(0), hdf5, "memory for decoded images, per split"},
     {"data.damaged", &c.data.damaged, one_of<Damaged>(), strictly(folder), "a damaged picture is an error, or is skipped"},
     {"data.channels", &c.data.channels, one_of<Channels>(), folder, "1: gray, 3: color, auto: 1 if all pictures are stored in gray"},

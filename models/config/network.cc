@@ -12,6 +12,7 @@
 #include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/ops/slice.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/config/layer_network.h"
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/zoo/parts.h"
@@ -92,7 +93,7 @@ Tensor moved(const Tensor& x, int axis, int64_t by) {
 }  // namespace
 
 std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store) {
-  const ModelConfig& model = config.model;
+  const ModelConfig model = with_classes(config).model;
   if (!model.layers.empty()) return make_layered(model.layers, image, model.classes, store);
   return make_model(model.name,
                     {.height = image.height,

@@ -57,6 +57,11 @@ int64_t Dataset::label(int64_t index) const {
   return do_label(index);
 }
 
+std::string Dataset::file(int64_t index) const {
+  check_index(index);
+  return do_file(index);
+}
+
 ImageShape Dataset::own_shape(int64_t index) const {
   check_index(index);
   return info_.shape;

@@ -71,6 +71,8 @@ class Dataset {
   // working memory of picture decoders, which is freed again (host_buffers() counts its maximum).
   void read(int64_t index, uint8_t* image) const;
   int64_t label(int64_t index) const;
+  // Returns the file of the image relative to the root of an image folder; "" for other sets.
+  std::string file(int64_t index) const;
 
   // Returns true for image folders: their pictures have sizes of their own, which read() scales to
   // shape(). A random crop is better cut from the picture itself, by read_part().
@@ -90,6 +92,7 @@ class Dataset {
  private:
   virtual void do_read(int64_t index, uint8_t* image) const = 0;
   virtual int64_t do_label(int64_t index) const = 0;
+  virtual std::string do_file(int64_t /*index*/) const { return ""; }
   virtual void do_read_part(int64_t index, const Box& part, const ImageShape& to,
                             uint8_t* image) const;
   void check_index(int64_t index) const;
@@ -176,16 +179,19 @@ struct DataSource {
   bool follow_links = false;              // "image_folder": links that lead out of its root
   int readers = 2;  // "image_folder", "hdf5": threads that can decode at once, 1 to 256
   Hdf5Source hdf5 = {};
+  // "image_folder" without test images: the fraction that becomes the test set. With test_only and
+  // 0, all images of root/<class> are test images.
+  double test_fraction = 0.1;
   ValidationSource validation = {};  // taken from the training images that train_count leaves
   // Opens the test set only, and training images only if it depends on them. DataSplit::train is
-  // then nullptr, except for "hdf5" files read as hdf5_set.h says. The root of "image_folder" may
-  // then contain the folders of the classes itself.
+  // then nullptr, except for "hdf5" files read as hdf5_set.h says.
   bool test_only = false;
 };
 
 struct DataSplit {
   std::shared_ptr<const Dataset> train, test;           // train: nullptr with DataSource::test_only
   std::shared_ptr<const Dataset> validation = nullptr;  // set if DataSource::validation is
+  bool cut = false;  // test or validation images were drawn from the others
 };
 
 // Returns hdf5, image_folder, synthetic and the published sets (sets/published.h), sorted.
@@ -212,5 +218,8 @@ DataNeed data_need(const DataSplit& data);
 // Damaged::kSkip the counts too. "hdf5" files are opened, and folders with Channels::kAuto: throws
 // what open_data() throws for these.
 DataNeed data_need(const DataSource& source);
+// Returns the number of classes. Opens "hdf5" files, and lists folders. Throws what open_data()
+// throws for these.
+int class_count(const DataSource& source);
 
 }  // namespace tessera

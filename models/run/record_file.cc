@@ -73,4 +73,11 @@ std::string RecordFile::error_summary(const char* records) const {
                      std::strerror(error_));
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
 }  // namespace tessera

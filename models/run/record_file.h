@@ -51,4 +51,7 @@ class RecordFile {
   int error_ = 0;
 };
 
+// Returns a field of a CSV file, quoted if RFC 4180 requires it.
+std::string csv_field(const std::string& text);
+
 }  // namespace tessera

@@ -226,6 +226,18 @@ void RunFolder::write_memory(const std::vector<MemoryItem>& blocks) const {
   put("memory.csv", text);
 }
 
+void RunFolder::write_split(const DataSplit& data) const {
+  if (!data.cut || data.test->file(0).empty()) return;
+  put("split.csv", [&](const Piece& piece) {
+    piece("part,file\n");
+    for (const auto& [part, set] :
+         {std::pair("train", &data.train), std::pair("validation", &data.validation),
+          std::pair("test", &data.test)})
+      for (int64_t i = 0; *set != nullptr && i < (*set)->count(); ++i)
+        piece(fmt::format("{},{}\n", part, csv_field((*set)->file(i))));
+  });
+}
+
 void RunFolder::write(const Metrics& metrics) {
   const double values[] = {
       metrics.loss,      metrics.accuracy, metrics.lr,        metrics.images_per_second,

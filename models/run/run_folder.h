@@ -11,6 +11,9 @@
 //                          (within an epoch), host/process_bytes, host/free_bytes
 //                          (runtime/host_memory.h)
 //   memory.csv             name,bytes of each block of memory that the training holds
+//   split.csv              part,file of each picture, if test or validation pictures were drawn
+//   from
+//                          those of a folder
 //   env.json, command.txt  the environment, and the command lines: one more per resume
 //   plan.json, plan.html   the plan of the training step, for machines and for people
 //   model.txt              the model as a table, and the memory of the step
@@ -37,6 +40,8 @@
 #include "tessera/models/run/tensorboard.h"
 
 namespace tessera {
+
+struct DataSplit;  // models/data/dataset.h
 
 struct Config;      // config.h
 struct MemoryItem;  // runtime/memory_item.h
@@ -84,6 +89,8 @@ class RunFolder {
   void add_command(const std::string& command, bool goes_on) const;
   // Writes memory.csv. Throws Error if writing fails.
   void write_memory(const std::vector<MemoryItem>& blocks) const;
+  // Writes split.csv, if there is one. Throws Error if writing fails.
+  void write_split(const DataSplit& data) const;
 
   // Appends a line to both metrics files, without allocating. A value that is not finite is an
   // empty field in CSV and null in JSON. If writing fails, a line is missing: a warning for the

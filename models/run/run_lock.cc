@@ -125,10 +125,10 @@ void remove_run_files(const std::string& dir, FileSystem& files) {
   for (const char* name : {"latest", "best"}) remove_file(checkpoints.dir() + "/" + name, files);
   for (int64_t step : checkpoints.steps()) remove_file(checkpoints.path(step), files);
   for (const std::string& old : hdf5_files(dir)) remove_file(old, files);
-  std::vector<std::string> names = {"weights.safetensors", "report.html",   "metrics.csv",
-                                    "metrics.jsonl",       "memory.csv",    "env.json",
-                                    "command.txt",         "plan.json",     "plan.html",
-                                    "model.txt",           "inference.json"};
+  std::vector<std::string> names = {"weights.safetensors", "report.html",    "metrics.csv",
+                                    "metrics.jsonl",       "memory.csv",     "env.json",
+                                    "command.txt",         "plan.json",      "plan.html",
+                                    "model.txt",           "inference.json", "split.csv"};
   std::error_code error;
   for (const char* part : {"", "train/", "validation/", "test/"})
     for (fs::directory_iterator at(dir + "/" + part, error), end; !error && at != end;

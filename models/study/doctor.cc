@@ -34,8 +34,9 @@ namespace {
 
 // State that one check leaves for the next.
 struct ConfigExamination {
+  explicit ConfigExamination(const Config& given) : run(given), config(run.config()) {}
+  const Run run;
   const Config& config;
-  const Run run{config};
   bool planned = false;  // the run has its session and fits
 };
 
@@ -165,8 +166,14 @@ std::vector<Finding> examine(const Config& config) {
       {"data", data_of},     {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
   if (!config.model.weights.empty()) checks.emplace_back("weights", weights_of);
-  ConfigExamination about{config};
   std::vector<Finding> findings;
+  std::optional<ConfigExamination> known;
+  try {
+    known.emplace(config);
+  } catch (const DataError& error) {  // the network follows from the data
+    return {{"data", error.what(), error.exit_code()}};
+  }
+  ConfigExamination& about = *known;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {
     const auto known = std::ranges::find(findings, text, &Finding::text);
     findings.push_back(
@@ -189,8 +196,9 @@ std::vector<Finding> examine(const Config& config) {
   return findings;
 }
 
-void dry_run(const Config& config, const Print& print, const TrainOptions& options) try {
-  Run run(config);
+void dry_run(const Config& given, const Print& print, const TrainOptions& options) try {
+  Run run(given);
+  const Config& config = run.config();
   const SettingsScope settings(run.settings());
   require_run_folder(config.run.dir);
   require_fit_ahead(run);
@@ -229,7 +237,7 @@ void dry_run(const Config& config, const Print& print, const TrainOptions& optio
   print(fmt::format("dry run: nothing was written; training would write to {}{}", config.run.dir,
                     std::filesystem::exists(config.run.dir) ? ", which exists" : ""));
 } catch (const ConfigError& error) {
-  rethrow_placed(config, error);
+  rethrow_placed(given, error);
 }
 
 }  // namespace tessera

@@ -131,7 +131,10 @@ std::vector<std::string> data_overrides(const std::string& data, const Config& r
     overrides.emplace_back("~data.damaged");
   }
   if (const PublishedSet* set = find_published(name)) check_channels(*set, inference);
-  if (name == "image_folder") add_picture_size(run, inference, overrides);
+  if (name == "image_folder") {
+    add_picture_size(run, inference, overrides);
+    overrides.emplace_back("data.test_fraction=0");
+  }
   add_normalization(run, inference, overrides);
   return overrides;
 }

@@ -52,7 +52,7 @@ const char* purpose_name(Purpose purpose) {
 }
 
 Run::Run(Config config, Purpose purpose, std::optional<DataNeed> data, CompileOptions options)
-    : config_(std::move(config)),
+    : config_(with_classes(std::move(config))),
       purpose_(purpose),
       options_(std::move(options)),
       chosen_(std::make_shared<std::optional<DeviceChoice>>()),

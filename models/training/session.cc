@@ -111,7 +111,7 @@ Normalization plain_normalization(const ImageShape& image) {
 Session::Session(const Config& config, Device device, const ImageShape& image,
                  const Normalization& normalization, CompileOptions options,
                  std::shared_ptr<Exchange> exchange)
-    : config_(config),
+    : config_(with_classes(config)),
       image_(image),
       normalization_(normalization),
       device_(device),

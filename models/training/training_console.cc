@@ -236,6 +236,7 @@ void TrainingConsole::introduce() {
   setup_.print(setup_.run.data().train->describe());
   if (setup_.run.data().validation != nullptr)
     setup_.print(setup_.run.data().validation->describe());
+  if (setup_.run.data().cut) setup_.print(setup_.run.data().test->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
   const size_t arena = session.arena_bytes();
   const size_t rest =

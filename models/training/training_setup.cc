@@ -78,6 +78,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   const RunFolder& folder = *setup.folder;
   const std::vector<MemoryItem> blocks = setup.blocks();
   folder.write_memory(blocks);
+  folder.write_split(setup.run.data());
   folder.put("env.json", environment_json(setup.run.device()));
   folder.put("inference.json", setup.inference.text(2) + "\n");
   if (!command.empty()) folder.add_command(command, setup.checkpoints->metrics_kept().has_value());

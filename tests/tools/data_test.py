@@ -4,6 +4,7 @@
     data_test.py TRAINER
 """
 
+import csv
 import json
 import os
 import re
@@ -292,6 +293,31 @@ class Test(unittest.TestCase):
         self.assertRegex(self.configured("doctor", words=["model.classes=5"]), r"(?m)^warning +data [^$]*\n +model.classes: the model has 5")
         self.assertRegex(self.configured("doctor"), r"(?m)^warning +data ")  # the damaged picture
         self.assertNotIn("model.classes", self.configured("doctor"))
+
+    # The three commands of README: train on a folder of classes, look at each class, export.
+    def test_a_folder_of_classes_needs_no_test_folder_and_no_number_of_classes(self):
+        root = self.folder / "photos"
+        for name in ("ants, red", "bees/north", "cats"):
+            (root / name).mkdir(parents=True)
+            for i in range(10):
+                (root / name / f"{i}.png").write_bytes(png(16, 16, 0, i))
+        said = self.trainer("train", "--config", CONFIG, f"data.root={root}", "train.epochs=1", "data.validation=3",
+                            "run.dir=photos_run")
+        self.assertIn("image_folder train: 24 images [64x64x3], 3 classes", said)
+        self.assertIn("image_folder test: 3 images", said)
+        self.assertIn("classes: 3\n", (self.folder / "photos_run" / "config.resolved.yaml").read_text())
+        with open(self.folder / "photos_run" / "split.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["file"] for row in rows},
+                         {str(path.relative_to(root)) for path in root.rglob("*.png")})
+        for part, count in (("train", 8), ("validation", 1), ("test", 1)):
+            for name in ("ants, red/", "bees/north/", "cats/"):
+                self.assertEqual(sum(row["part"] == part and row["file"].startswith(name) for row in rows), count)
+        said = self.trainer("eval", "--run", "photos_run", "--report", "photos.html")
+        self.assertIn("image_folder test: 3 images", said)
+        self.assertIn("ants, red", said)
+        self.assertIn("image_folder test: 30 images", self.trainer("eval", "--run", "photos_run", "--data", root))
+        self.trainer("export", "--run", "photos_run", "-o", "photos.onnx")
 
     def test_folders_that_look_odd_are_named_where_classes_are_too_many(self):
         root = self.folder / "odd"

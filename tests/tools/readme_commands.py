@@ -26,6 +26,7 @@ ADDED = {  # appended to commands with these beginnings
     "trainer data fetch": " --from usb --manifest manifest",
     "trainer data pack": SHORT,
     "trainer data bench": " --seconds 0.2" + SHORT,
+    "trainer --config models/configs/image_folder.yaml": " train.epochs=2 threads=2",
     "trainer --config": SHORT,
     "trainer train --config C.yaml --dry-run": " run.dir=runs/dry" + SHORT,
     "trainer train --config C.yaml --verify-plan seed": " train.epochs=1 run.dir=runs/seeded" + SHORT,
@@ -57,6 +58,10 @@ def prepare(folder):
     """Makes models/ as in the sources, the archive for `data fetch`, and a picture."""
     (folder / "models").symlink_to(SOURCE / "models")
     pictures.write_png(folder / "photo.jpg", 40, 30, (200, 120, 30))
+    for name, color in (("cats", (200, 120, 30)), ("dogs", (20, 120, 230))):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(10):
+            pictures.write_png(folder / "photos" / name / f"{i}.png", 40, 30, color)
     made, usb = folder / "made", folder / "usb"
     made.mkdir()
     usb.mkdir()

@@ -51,6 +51,17 @@ class Inside {
     if (!real) fail_reading((root_ / name).string(), "the link is broken");
     return *real;
   }
+  // Returns the folder of an entry of `split` that may be a class. Not a link to a folder that
+  // contains the split.
+  std::optional<fs::path> class_folder(const fs::directory_entry& entry,
+                                       const fs::path& split) const {
+    std::error_code error;
+    const std::optional<fs::path> real = resolve(entry);
+    if (!real || !fs::is_directory(*real, error)) return {};
+    const bool around =
+        std::mismatch(real->begin(), real->end(), split.begin(), split.end()).first == real->end();
+    return around ? std::nullopt : real;
+  }
   fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
 
   // Returns nullopt for a link that leads nowhere.
@@ -82,36 +93,44 @@ struct Content {
   std::vector<SkippedEntry> stray;  // links not resolved
 };
 
-Content content_of(const Inside& inside, const fs::path& folder, const fs::path& real) {
-  Content content;
+// Adds the entries of `real` and of the folders below it. `folder`: the same, links not resolved.
+// Links to folders below a class are not followed, so that no folder is read twice.
+void add_content(const Inside& inside, const fs::path& folder, const fs::path& real,
+                 Content& content) {
   std::error_code error;
   for (const auto& entry : entries(real)) {
+    const fs::path path = folder / entry.path().filename();
+    const auto skip = [&](SkippedEntry::Kind kind) {
+      content.stray.push_back({kind, inside.from_root(path).string()});
+    };
     if (is_hidden(entry.path().string())) {
-      content.stray.push_back(
-          {SkippedEntry::kHidden, (inside.from_root(folder) / entry.path().filename()).string()});
+      skip(SkippedEntry::kHidden);
       continue;
     }
     const std::optional<fs::path> file = inside.resolve(entry);
-    if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error)) {
+    if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error))
       content.pictures.push_back(*file);
-    } else {
-      content.stray.push_back({file ? kind_of(*file) : SkippedEntry::kDangling,
-                               (inside.from_root(folder) / entry.path().filename()).string()});
-    }
+    else if (file && fs::is_directory(*file, error) && !entry.is_symlink(error))
+      add_content(inside, path, *file, content);
+    else
+      skip(file ? kind_of(*file) : SkippedEntry::kDangling);
   }
-  return content;
 }
 
 // Returns true at the first picture, without reading the rest of a large folder.
 bool has_picture(const Inside& inside, const fs::path& real) {
   std::error_code error, ignored;
+  std::vector<fs::path> below;
   for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {
-    if (is_hidden(at->path().string()) || !is_picture_name(at->path().string())) continue;
+    if (is_hidden(at->path().string())) continue;
+    if (at->is_directory(ignored) && !at->is_symlink(ignored)) below.push_back(at->path());
+    if (!is_picture_name(at->path().string())) continue;
     const std::optional<fs::path> file = inside.resolve(*at);
     if (file && fs::is_regular_file(*file, ignored)) return true;
   }
   if (error) fail_reading(real.string(), "cannot be read: " + error.message());
-  return false;
+  return std::ranges::any_of(below,
+                             [&](const fs::path& folder) { return has_picture(inside, folder); });
 }
 
 }  // namespace
@@ -142,11 +161,11 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
   const Inside inside(root, outer);
   std::vector<std::string> classes;
   bool any = false;
-  std::error_code error;
-  for (const auto& entry : entries(inside.split(split))) {
+  const fs::path folder = inside.split(split);
+  for (const auto& entry : entries(folder)) {
     if (is_hidden(entry.path().string())) continue;
-    const std::optional<fs::path> real = inside.resolve(entry);
-    if (!real || !fs::is_directory(*real, error)) continue;
+    const std::optional<fs::path> real = inside.class_folder(entry, folder);
+    if (!real) continue;
     any = true;
     if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
   }
@@ -154,7 +173,7 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
     fail_reading(
         (inside.root() / split).string(),
         any ? "its folders have no .jpg, .jpeg or .png picture; put the pictures of each class "
-              "directly into the folder of the class, not into subfolders"
+              "into the folder of the class"
             : "it has no folders; put the pictures of each class into a folder of their own");
   return classes;
 }
@@ -163,10 +182,11 @@ bool has_image_classes(const std::string& root, const std::string& split, OuterL
   const Inside inside(root, outer);
   std::error_code error;
   if (!fs::is_directory(inside.root() / split, error)) return false;
-  for (const auto& entry : entries(inside.split(split))) {
+  const fs::path folder = inside.split(split);
+  for (const auto& entry : entries(folder)) {
     if (is_hidden(entry.path().string())) continue;
-    const std::optional<fs::path> real = inside.resolve(entry);
-    if (real && fs::is_directory(*real, error) && has_picture(inside, *real)) return true;
+    const std::optional<fs::path> real = inside.class_folder(entry, folder);
+    if (real && has_picture(inside, *real)) return true;
   }
   return false;
 }
@@ -179,7 +199,8 @@ ImageFiles find_images(const std::string& root, const std::string& split,
   const auto stray = [&](SkippedEntry::Kind kind, const fs::path& path) {
     found.stray.push_back({kind, inside.from_root(path).string()});
   };
-  for (const auto& folder : entries(inside.split(split))) {
+  const fs::path all = inside.split(split);
+  for (const auto& folder : entries(all)) {
     if (is_hidden(folder.path().string())) {
       stray(SkippedEntry::kHidden, folder.path());
       continue;
@@ -195,7 +216,8 @@ ImageFiles find_images(const std::string& root, const std::string& split,
           folder.path());
       continue;
     }
-    const Content content = content_of(inside, folder.path(), *real);
+    Content content;
+    if (inside.class_folder(folder, all)) add_content(inside, folder.path(), *real, content);
     found.stray.insert(found.stray.end(), content.stray.begin(), content.stray.end());
     if (content.pictures.empty()) {
       stray(SkippedEntry::kEmpty, folder.path());

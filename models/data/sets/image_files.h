@@ -16,7 +16,7 @@ struct SkippedEntry {
   enum Kind {
     kNoPicture,
     kBesideClasses,
-    kFolder,
+    kFolder,  // a link to a folder inside the folder of a class
     kNoFile,
     kDangling,  // a link that leads nowhere
     kEmpty,     // a folder without pictures in place of a class
@@ -34,7 +34,8 @@ struct ImageFiles {
 // The treatment of links that lead out of the root.
 enum class OuterLinks { kRefused, kFollowed };
 
-// In all functions, `split` is the name of a folder, or "" for the root itself.
+// In all functions, `split` is the name of a folder, or "" for the root itself. The pictures of a
+// class may be in folders below its folder.
 
 // Returns true if the name begins with a dot (".ipynb_checkpoints", "._1.jpg") or is that of a
 // folder in which a system keeps copies ("__MACOSX", "@eaDir"). Such entries are no classes or

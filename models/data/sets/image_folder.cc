@@ -17,6 +17,7 @@
 
 #include "tessera/models/data/images/picture_reader.h"
 #include "tessera/models/data/sets/image_files.h"
+#include "tessera/models/data/sets/subset.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/host_memory.h"
@@ -74,6 +75,10 @@ class ImageFolder : public Dataset {
  private:
   int64_t do_label(int64_t index) const override {
     return entries_[static_cast<size_t>(index)].label;
+  }
+
+  std::string do_file(int64_t index) const override {
+    return paths_.data() + entries_[static_cast<size_t>(index)].path;
   }
 
   void do_read(int64_t index, uint8_t* image) const override {
@@ -211,22 +216,24 @@ std::string list_text(const std::vector<std::string>& all, const char* one, cons
       shown < all.size() ? fmt::format("{}and {} more", separator, all.size() - shown) : "");
 }
 
-// An existing image folder and the names of its parts.
+// An existing image folder and the names of its parts. Without a test folder, `test` is empty and
+// the test pictures are cut off from those of `train`, which is "" for root/<class>.
 struct Located {
-  std::string root, test = {};
+  std::string root, train = "train", test = {};
   std::vector<std::string> classes = {};
   OuterLinks outer = OuterLinks::kRefused;
   bool both = false;  // there are test and val
   // The validation folder, in a root of its own; empty if there is none.
   std::string validation_root = {}, validation = {};
   bool has_train = true;
+  bool cut = false;
 };
 
-// Locates test images only; `classes` is empty if there are none.
-Located locate_test(const std::string& root, OuterLinks outer) {
+// Locates test images only; `classes` is empty if there are none. `whole`: root/<class> counts.
+Located locate_test(const std::string& root, OuterLinks outer, bool whole) {
   Located at{.root = root, .outer = outer, .has_train = false};
   for (const char* split : {"test", "val", ""}) {
-    if (!has_image_classes(root, split, outer)) continue;
+    if ((*split == 0 && !whole) || !has_image_classes(root, split, outer)) continue;
     at.test = split;
     at.classes = image_classes(root, split, outer);
     std::error_code error;
@@ -246,18 +253,69 @@ std::string inner_root(const fs::path& root) {
   return "";
 }
 
-Located locate(const std::string& root, const std::string& validation, bool follow_links,
-               bool test_only) {
-  const OuterLinks outer = follow_links ? OuterLinks::kFollowed : OuterLinks::kRefused;
+// Adds the folder data.validation.
+void locate_validation(Located& at, const std::string& validation) {
+  const fs::path real = at.root;
+  std::error_code error;
+  const fs::path folder = fs::canonical(real / validation, error);
+  if (error || !fs::is_directory(folder, error))
+    throw DataError(
+        fmt::format("data.validation: folder '{}' does not exist; set a folder of classes like "
+                    "train, or a part of the training images, such as 10%",
+                    printable((real / validation).string())));
+  for (const std::string& other : {at.train, at.test})
+    if (fs::equivalent(folder, real / other, error))
+      throw DataError(
+          fmt::format("data.validation: '{}' is the folder of {} images; set another folder",
+                      printable(folder.string()), other == at.train ? "the training" : "the test"));
+  at.validation_root = folder.parent_path().string();
+  at.validation = folder.filename().string();
+}
+
+// Locates a folder without test pictures; `classes` is empty if there is a test folder, or if it
+// has no classes.
+Located locate_whole(const fs::path& real, OuterLinks outer) {
+  std::error_code error;
+  Located at{.root = real.string(), .outer = outer, .cut = true};
+  const bool has_train = has_image_classes(at.root, "train", outer);
+  for (const char* test : {"test", "val"})
+    if (has_train ? fs::is_directory(real / test, error) : has_image_classes(at.root, test, outer))
+      return at;
+  if (!has_train) at.train = "";
+  if (!has_train && (!inner_root(real).empty() || !has_image_classes(at.root, "", outer)))
+    return at;
+  at.classes = image_classes(at.root, at.train, outer);
+  const auto is_part = [](const std::string& name) {
+    return name == "train" || name == "test" || name == "val";
+  };
+  if (!has_train && std::ranges::all_of(at.classes, is_part)) at.classes.clear();
+  if (at.classes.size() == 1)
+    throw DataError(
+        fmt::format("image folder '{0}': it has pictures in one folder only, '{1}', and a network "
+                    "needs two classes; if its folders are the classes, set data.root to '{0}/{1}'",
+                    printable((real / at.train).string()), printable(at.classes[0])));
+  return at;
+}
+
+Located locate(const std::string& root, const std::string& validation,
+               const ImageFolderOptions& options) {
+  const bool test_only = options.test_only;
+  const OuterLinks outer = options.follow_links ? OuterLinks::kFollowed : OuterLinks::kRefused;
   std::error_code error;
   fs::path real = fs::canonical(root.empty() ? "." : root, error);
   if (error)
     throw DataError(
-        fmt::format("image folder '{}': {}; set data.root to the folder that has train "
-                    "and test{}",
+        fmt::format("image folder '{}': {}; set data.root to the folder that has the folders "
+                    "of the classes, or train and test{}",
                     printable(root), error.message(), printable(relative_path_help(root))));
   if (test_only && !has_image_classes(real.string(), "train", outer))
-    if (Located at = locate_test(real.string(), outer); !at.classes.empty()) return at;
+    if (Located at = locate_test(real.string(), outer, options.test_fraction == 0);
+        !at.classes.empty())
+      return at;
+  if (Located at = locate_whole(real, outer); !at.classes.empty()) {
+    if (!validation.empty()) locate_validation(at, validation);
+    return at;
+  }
   const bool has_test = fs::is_directory(real / "test", error);
   if (!has_test && validation == "val")
     throw DataError(
@@ -269,10 +327,9 @@ Located locate(const std::string& root, const std::string& validation, bool foll
   for (const std::string& split : {std::string("train"), test})
     if (!fs::is_directory(real / split, error))
       throw DataError(
-          fmt::format("image folder '{}': it has no folder '{}'; put the pictures into "
-                      "train/<class>/ and test/<class>/ or val/<class>/{}{}",
+          fmt::format("image folder '{}': it has no folder '{}'; put the pictures into <class>/, "
+                      "or into train/<class>/ and test/<class>/ or val/<class>/{}",
                       printable(real.string()), split == "val" ? "test" : split,
-                      test_only ? ", or for an evaluation into <class>/" : "",
                       split == "train" ? inner_root(real) : ""));
   const bool both = test == "test" && fs::is_directory(real / "val", error);
   Located at{.root = real.string(),
@@ -280,20 +337,7 @@ Located locate(const std::string& root, const std::string& validation, bool foll
              .classes = image_classes(real.string(), "train", outer),
              .outer = outer,
              .both = both};
-  if (validation.empty()) return at;
-  const fs::path folder = fs::canonical(real / validation, error);
-  if (error || !fs::is_directory(folder, error))
-    throw DataError(
-        fmt::format("data.validation: folder '{}' does not exist; set a folder of classes like "
-                    "train, or a part of the training images, such as 10%",
-                    printable((real / validation).string())));
-  for (const std::string& other : {std::string("train"), test})
-    if (fs::equivalent(folder, real / other, error))
-      throw DataError(
-          fmt::format("data.validation: '{}' is the folder of {} images; set another folder",
-                      printable(folder.string()), other == "train" ? "the training" : "the test"));
-  at.validation_root = folder.parent_path().string();
-  at.validation = folder.filename().string();
+  if (!validation.empty()) locate_validation(at, validation);
   return at;
 }
 
@@ -304,10 +348,8 @@ std::vector<std::string> stray_notes(const std::vector<SkippedEntry>& stray) {
        "files are not .jpg, .jpeg or .png and were skipped"},
       {"file is not in the folder of a class and was skipped",
        "files are not in the folder of a class and were skipped"},
-      {"folder inside the folder of a class was skipped; only pictures directly in the folder of "
-       "the class are read",
-       "folders inside the folder of a class were skipped; only pictures directly in the folder of "
-       "the class are read"},
+      {"link to a folder inside the folder of a class was skipped",
+       "links to folders inside the folder of a class were skipped"},
       {"pipe, socket or device was skipped", "pipes, sockets or devices were skipped"},
       {"broken link was skipped", "broken links were skipped"},
       {"folder has no picture and was skipped", "folders have no picture and were skipped"},
@@ -389,17 +431,24 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
 }  // namespace
 
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options) {
-  const Located at = locate(root, options.test_only ? "" : options.validation, options.follow_links,
-                            options.test_only);
+  const Located at = locate(root, options.test_only ? "" : options.validation, options);
   ImageFolderList list;
+  list.classes = static_cast<int>(at.classes.size());
   const auto add = [&](const std::string& from, const std::string& split, int64_t& count) {
     for (const ImageFile& file : find_images(from, split, at.classes, at.outer).pictures) {
       list.bytes += static_cast<int64_t>(file.path.size() + 1 + sizeof(Entry));
       ++count;
     }
   };
-  if (!options.test_only) add(at.root, "train", list.train_count);
-  add(at.root, at.test, list.test_count);
+  if (!options.test_only || at.cut) add(at.root, at.train, list.train_count);
+  if (at.cut) {
+    list.test_count = cut_count(list.train_count, options.test_fraction);
+    list.train_count -= list.test_count;
+    list.bytes += held_out_bytes(list.test_count + (options.test_only ? 0 : list.train_count));
+    if (options.test_only) list.train_count = 0;
+  } else {
+    add(at.root, at.test, list.test_count);
+  }
   if (!at.validation.empty()) add(at.validation_root, at.validation, list.validation_count);
   return list;
 }
@@ -417,16 +466,15 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
     ~Release() { release_unused_heap(); }
   } release;
   const bool asked = !options.test_only || options.channels == Channels::kAuto;
-  const Located at =
-      locate(root, asked ? options.validation : "", options.follow_links, options.test_only);
-  const bool all = asked && at.has_train;
-  std::optional<Looked> train, validation;
-  if (all) train.emplace(at, at.root, "train", options);
+  const Located at = locate(root, asked ? options.validation : "", options);
+  const bool all = at.cut || (asked && at.has_train);
+  std::optional<Looked> train, validation, test;
+  if (all) train.emplace(at, at.root, at.train, options);
   if (!at.validation.empty()) validation.emplace(at, at.validation_root, at.validation, options);
-  const Looked test(at, at.root, at.test, options);
-  std::vector<const Looked*> splits = {&test};
-  if (validation) splits.insert(splits.begin(), &*validation);
-  if (train) splits.insert(splits.begin(), &*train);
+  if (!at.cut) test.emplace(at, at.root, at.test, options);
+  std::vector<const Looked*> splits;
+  for (const auto* split : {&train, &validation, &test})
+    if (*split) splits.push_back(&**split);
   refuse_damaged(splits, options);
   const bool gray = options.channels == Channels::kGray ||
                     (options.channels == Channels::kAuto &&
@@ -445,8 +493,14 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
     info.name = name;
     return make_split(at, looked, info, options);
   };
-  if (!options.test_only) data.train = make("image_folder train", *train);
-  data.test = make("image_folder test", test);
+  if (at.cut) {
+    auto cut =
+        cut_test(make("image_folder pictures", *train), options.test_fraction, options.test_only);
+    data = {.train = cut.train, .test = cut.test, .cut = true};
+  } else {
+    if (!options.test_only) data.train = make("image_folder train", *train);
+    data.test = make("image_folder test", *test);
+  }
   if (validation && !options.test_only)
     data.validation = make("image_folder validation", *validation);
   return data;

@@ -1,6 +1,8 @@
-// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" may replace "test").
+// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" may replace "test"), or
+// root/<class>/*.jpg, or without test; a part of the pictures is then cut off as the test set.
 //
-// The classes are the folders of train, sorted by name; test may lack some but has no others. Every
+// The classes are the folders of train, or of the root, sorted by name; test may lack some but has
+// no others. Pictures may be in folders below that of their class. Every
 // picture becomes [size x size x 3], or x 1 for gray: its short side is scaled to size and the
 // middle is cut out. A random crop for training is cut from the picture itself (augment.h). The
 // EXIF orientation is applied. The reading threads decode.
@@ -29,9 +31,12 @@ struct ImageFolderOptions {
   bool follow_links = false;  // links out of the root
   // A folder of classes like train, relative to the root or absolute; "": none.
   std::string validation = {};
+  // The fraction of the pictures that becomes the test set if no folder is one, above 0 and below
+  // 1 (cut_test() in subset.h). With test_only and 0, all pictures of root/<class> are.
+  double test_fraction = 0.1;
   // Opens only the test pictures. From train, reads the folder names, which are the classes, and
   // with kAuto the pictures, which decide the number of channels. Without a train folder the
-  // classes are the folders of test or val, else those of the root: root/<class>/*.jpg.
+  // classes are the folders of test or val, else those of the root.
   bool test_only = false;
 };
 
@@ -40,9 +45,10 @@ struct ImageFolderOptions {
 // pictures lists those of all splits: up to 8, or 1000 with decode_all.
 DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& options);
 
-// The numbers of pictures and the bytes of their lists in an open folder.
+// The numbers of pictures and classes, and the bytes of their lists in an open folder.
 struct ImageFolderList {
   int64_t train_count = 0, test_count = 0, validation_count = 0, bytes = 0;
+  int classes = 0;
 };
 // Opens no picture. Throws DataError as open_image_folder() does.
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options = {});

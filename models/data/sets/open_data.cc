@@ -127,6 +127,7 @@ DataSplit open_folder(const DataSource& source) {
                                          .channels = source.channels,
                                          .follow_links = source.follow_links,
                                          .validation = source.validation.folder,
+                                         .test_fraction = source.test_fraction,
                                          .test_only = source.test_only});
 }
 
@@ -210,16 +211,21 @@ DataNeed with_validation(DataNeed need, const ValidationSource& validation) {
   return need;
 }
 
+ImageFolderList listed(const DataSource& source) {
+  return list_image_folder(source.root, {.follow_links = source.follow_links,
+                                         .validation = source.validation.folder,
+                                         .test_fraction = source.test_fraction,
+                                         .test_only = source.test_only});
+}
+
 // Returns the need of an image folder. Does not throw if it is missing, so that a plan can be made.
 DataNeed folder_need(const DataSource& source) {
   DataNeed need;
   need.complete = false;
-  if (source.damaged == Damaged::kSkip) return need;
   try {
-    const ImageFolderList list =
-        list_image_folder(source.root, {.follow_links = source.follow_links,
-                                        .validation = source.validation.folder,
-                                        .test_only = source.test_only});
+    const ImageFolderList list = listed(source);
+    need.classes = list.classes;
+    if (source.damaged == Damaged::kSkip) return need;
     need.bytes = list.bytes;
     const auto counted = [&](int64_t all, int64_t wanted) {
       if (wanted <= 0 || wanted >= all) return all;
@@ -287,7 +293,7 @@ DataSplit open_data(const DataSource& source) {
     if (split.train == nullptr || !source.validation.any() || !source.validation.folder.empty())
       return split;
     const HeldOut parts = hold_out(split.train, source.validation, source.seed);
-    return {parts.train, split.test, parts.validation};
+    return {parts.train, split.test, parts.validation, true};
   }
   throw ConfigError(
       fmt::format("data.name: '{}' is not one of {}", source.name, fmt::join(data_names(), ", ")));
@@ -307,6 +313,11 @@ DataNeed data_need(const DataSource& source) {
   if (source.name == "hdf5" || gray_maybe) return data_need(open_data(source));
   return with_validation(source.name == "image_folder" ? folder_need(source) : named_need(source),
                          source.validation);
+}
+
+int class_count(const DataSource& source) {
+  if (source.name == "hdf5") return open_data(source).test->classes();
+  return source.name == "image_folder" ? listed(source).classes : named_need(source).classes;
 }
 
 }  // namespace tessera

@@ -101,6 +101,7 @@ class Subset : public Dataset {
   int64_t place(int64_t index) const {
     return chosen_.empty() ? index : chosen_[static_cast<size_t>(index)];
   }
+  std::string do_file(int64_t index) const override { return all_->file(place(index)); }
   void do_read(int64_t index, uint8_t* image) const override { all_->read(place(index), image); }
   void do_read_part(int64_t index, const Box& part, const ImageShape& to,
                     uint8_t* image) const override {
@@ -114,10 +115,9 @@ class Subset : public Dataset {
 };
 
 // Returns the images of each class, in random order.
-std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t seed) {
+std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t key) {
   std::vector<std::vector<int64_t>> classes(static_cast<size_t>(all.classes()));
   for (int64_t i = 0; i < all.count(); ++i) classes[static_cast<size_t>(all.label(i))].push_back(i);
-  const uint64_t key = random_key(seed, "validation");
   for (size_t label = 0; label < classes.size(); ++label) {
     RandomSequence random(key, label);
     std::vector<int64_t>& images = classes[label];
@@ -125,6 +125,29 @@ std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t seed) {
       std::swap(images[left - 1], images[random.below(left)]);
   }
   return classes;
+}
+
+struct Indices {
+  std::vector<int64_t> kept, taken;
+};
+
+// Takes `count` images away: each class gives as near to its share as possible, drawn by `key`.
+Indices take_away(const Dataset& all, int64_t count, uint64_t key) {
+  const std::vector<std::vector<int64_t>> classes = drawn(all, key);
+  std::vector<int64_t> of_class;
+  for (const std::vector<int64_t>& images : classes)
+    of_class.push_back(static_cast<int64_t>(images.size()));
+  const std::vector<int64_t> shares = shares_in_proportion(of_class, count);
+  std::vector<bool> away(static_cast<size_t>(all.count()));
+  for (size_t label = 0; label < classes.size(); ++label)
+    for (size_t i = 0; i < static_cast<size_t>(shares[label]); ++i)
+      away[static_cast<size_t>(classes[label][i])] = true;
+  Indices indices;
+  indices.kept.reserve(static_cast<size_t>(all.count() - count));
+  indices.taken.reserve(static_cast<size_t>(count));
+  for (size_t i = 0; i < away.size(); ++i)
+    (away[i] ? indices.taken : indices.kept).push_back(static_cast<int64_t>(i));
+  return indices;
 }
 
 // Returns "mnist validation" for "mnist train".
@@ -217,26 +240,37 @@ HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSour
   if (const std::string problem = held_out_problem(validation, all->count()); !problem.empty())
     throw ConfigError("data.validation: " + problem);
   const int64_t count = validation.images(all->count());
-  const std::vector<std::vector<int64_t>> classes = drawn(*all, seed);
-  std::vector<int64_t> of_class;
-  for (const std::vector<int64_t>& images : classes)
-    of_class.push_back(static_cast<int64_t>(images.size()));
-  const std::vector<int64_t> shares = shares_in_proportion(of_class, count);
-  std::vector<bool> held(static_cast<size_t>(all->count()));
-  for (size_t label = 0; label < classes.size(); ++label)
-    for (size_t i = 0; i < static_cast<size_t>(shares[label]); ++i)
-      held[static_cast<size_t>(classes[label][i])] = true;
-  std::vector<int64_t> kept, taken;
-  kept.reserve(static_cast<size_t>(all->count() - count));
-  taken.reserve(static_cast<size_t>(count));
-  for (size_t i = 0; i < held.size(); ++i)
-    (held[i] ? taken : kept).push_back(static_cast<int64_t>(i));
+  auto [kept, taken] = take_away(*all, count, random_key(seed, "validation"));
   std::string note = fmt::format(
       "{} of {} images are held out for validation, drawn by the seed, in proportion to the "
       "classes",
       count, all->count());
   return {part(all, all->name(), std::move(kept), {std::move(note)}, true),
           part(all, validation_name(all->name()), std::move(taken), {}, false)};
+}
+
+int64_t cut_count(int64_t images, double fraction) {
+  return ValidationSource{.percent = 100 * fraction}.images(images);
+}
+
+TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only) {
+  const int64_t count = cut_count(all->count(), fraction);
+  if (count < 1 || count >= all->count())
+    throw ConfigError(fmt::format(
+        "data.test_fraction: {} of {} images leaves no image to {}; set another fraction, or put "
+        "test images into a folder of their own",
+        fraction, all->count(), count < 1 ? "test" : "train on"));
+  auto [kept, taken] = take_away(*all, count, random_key(0, "test"));
+  std::vector<std::string> notes{fmt::format(
+      "{} of {} images are cut off as the test set, the same in every run, in proportion to the "
+      "classes (data.test_fraction)",
+      count, all->count())};
+  const std::string set = all->name().substr(0, all->name().rfind(' '));
+  TestCut cut;
+  if (!test_only) cut.train = part(all, set + " train", std::move(kept), notes, true);
+  cut.test = part(all, set + " test", std::move(taken),
+                  test_only ? notes : std::vector<std::string>(), test_only);
+  return cut;
 }
 
 int64_t held_out_bytes(int64_t images) { return subset_bytes(images); }

@@ -47,6 +47,15 @@ struct HeldOut {
 // Splits `all`. Throws ConfigError if no images are held out, or none are left to train on.
 HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSource& validation,
                  uint64_t seed);
+
+// The training and the test images of a set without test images.
+struct TestCut {
+  std::shared_ptr<const Dataset> train, test;
+};
+// Splits `all` as hold_out() does, the same in every run whatever its seed. `test_only`: without
+// the training images. Throws ConfigError as hold_out() does.
+int64_t cut_count(int64_t images, double fraction);  // test images to take
+TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only);
 // Returns the memory of both parts, without the data set.
 int64_t held_out_bytes(int64_t images);
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/golden/golden_file.h"
 #include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {
@@ -99,6 +101,55 @@ TEST(HeldOut, DataAreOpenedWithThemAndWhatWasToldBeforeIsRight) {
   EXPECT_EQ(open_data(source).validation, nullptr);
   source.validation.folder = "val";
   expect_error<ConfigError>([&] { open_data(source); }, {"'val' is read as a folder"});
+}
+
+// The test set of a folder without one: every class in proportion, the same whatever the seed and
+// the order of opening, apart from training and validation.
+TEST(HeldOut, TestPicturesAreCutOffFromAFolderOfClasses) {
+  testing::TempFolder folder;
+  golden::File pictures(TESSERA_SOURCE_DIR "/tests/golden/pictures.h5");
+  const auto values = pictures.read("decode/png_gray/file").values;
+  for (int i = 0; i < 30; ++i)
+    folder.write(fmt::format("{}/{}.png", i < 20 ? "ants" : "bees/more", i),
+                 {values.begin(), values.end()});
+  const auto files = [](const Dataset& data) {
+    std::set<std::string> all;
+    for (int64_t i = 0; i < data.count(); ++i) all.insert(data.file(i));
+    return all;
+  };
+  DataSource source{.name = "image_folder",
+                    .root = folder.path(),
+                    .image_size = 8,
+                    .test_fraction = 0.2,
+                    .validation = {.count = 3}};
+  const DataSplit data = open_data(source);
+  EXPECT_TRUE(data.cut);
+  EXPECT_EQ(images_of_classes(*data.train), (std::vector<int64_t>{14, 7}));
+  EXPECT_EQ(images_of_classes(*data.validation), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(images_of_classes(*data.test), (std::vector<int64_t>{4, 2}));
+  std::set<std::string> all = files(*data.train);
+  all.merge(files(*data.validation));
+  all.merge(files(*data.test));
+  EXPECT_EQ(all.size(), 30u);
+  EXPECT_TRUE(all.contains("bees/more/29.png"));
+  EXPECT_EQ(data_need(source).test_count, 6);
+  EXPECT_EQ(data_need(source).train_count, 21);
+  EXPECT_EQ(class_count(source), 2);
+  source.seed = 2;
+  const DataSplit other = open_data(source);
+  EXPECT_EQ(files(*other.test), files(*data.test));
+  EXPECT_NE(files(*other.validation), files(*data.validation));
+  source.test_only = true;
+  const DataSplit alone = open_data(source);
+  EXPECT_EQ(alone.train, nullptr);
+  EXPECT_EQ(files(*alone.test), files(*data.test));
+  EXPECT_EQ(alone.test->label(5), data.test->label(5));
+  EXPECT_GT(total_bytes(alone.test->host_buffers()), 0u);
+  EXPECT_EQ(total_bytes(other.test->host_buffers()), 6 * sizeof(int64_t));
+  source.test_fraction = 0;  // an evaluation of all pictures
+  EXPECT_EQ(open_data(source).test->count(), 30);
+  source.test_only = false;
+  expect_error<ConfigError>([&] { open_data(source); }, {"data.test_fraction", "no image to test"});
 }
 
 }  // namespace

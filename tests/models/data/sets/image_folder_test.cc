@@ -300,7 +300,8 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"an empty class", {"train/c/", "test/c/"}, 3, 1},
       {"other pictures", {"train/a/3.webp=", "train/a/4.gif=", "train/a/5.tif="}, 3, 3},
       {"notes and labels", {"train/labels.csv=", "train/a/readme.txt=", "labels.csv="}, 3, 2},
-      {"folders below a class", {"train/a/more/3.png"}, 3, 1},
+      {"folders below a class", {"train/a/more/deep/3.png", "train/a/x.txt="}, 4, 1},
+      {"a link to a folder below a class", {"train/a/more>../b"}, 3, 1},
       {"endings in capitals", {"train/a/3.PNG", "train/b/2.Png"}, 5, 0},
       {"a class linked", {"train/c>a", "test/c>a"}, 5, 0, "", 3},
       {"a picture linked", {"train/b/2.png>../a/1.png"}, 4, 0},
@@ -312,10 +313,15 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"a page of errors saved as a picture", {"train/a/3.png="}, 0, 0, "data.damaged: skip"},
   };
   const std::vector<Layout> alone = {
-      {"nothing", {}, 0, 0, "put the pictures into train/<class>/"},
+      {"nothing", {}, 0, 0, "put the pictures into <class>/, or into"},
       {"one folder too deep", {"bees/train/a/1.png"}, 0, 0, "/bees'"},
-      {"no test", {"train/a/1.png"}, 0, 0, "put the pictures into train/<class>/"},
-      {"classes of classes", {"train/a/b/1.png", "test/a/b/1.png"}, 0, 0, "not into subfolders"},
+      {"one class", {"train/a/1.png"}, 0, 0, "needs two classes"},
+      {"one folder above the classes", {"pets/a/1.png", "pets/b/1.png"}, 0, 0, "/pets'"},
+      {"classes below classes", {"train/a/b/1.png", "test/a/b/1.png"}, 1, 0, "", 1},
+      {"classes alone", {"a/1.png", "a/2.png", "b/1.png", "b/x/2.png"}, 3, 0},
+      {"train alone", {"train/a/1.png", "train/a/2.png", "train/b/1.png", "notes="}, 2, 0},
+      {"a class called train", {"car/1.png", "bus/1.png", "train/1.png"}, 2, 0, "", 3},
+      {"too few for a test", {"a/1.png", "b/1.png"}, 1, 0},
       {"pictures without classes", {"train/1.png", "test/1.png"}, 0, 0, "a folder of their own"},
       {"other pictures alone",
        {"train/a/1.webp=", "test/a/1.webp="},
@@ -330,7 +336,9 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
     TempFolder folder;
     lay_out(folder, beside);
     lay_out(folder, layout.there);
-    const auto open = [&] { return open_image_folder(folder.path(), {.size = 16}); };
+    const auto open = [&] {
+      return open_image_folder(folder.path(), {.size = 16, .test_fraction = 0.3});
+    };
     if (*layout.refusal != '\0') return expect_error<DataError>([&] { open(); }, {layout.refusal});
     const DataSplit data = open();
     EXPECT_EQ(data.train->classes(), layout.classes);
@@ -339,8 +347,11 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
     const std::string count = std::to_string(layout.skipped) + " file";
     EXPECT_EQ(data.train->describe().find(count) != std::string::npos, layout.skipped > 0)
         << data.train->describe();
-    EXPECT_EQ(data.train->notes().empty(), layout.skipped == 0);
-    EXPECT_EQ(list_image_folder(folder.path()).train_count, layout.train);
+    EXPECT_EQ(data.train->notes().size() == (data.cut ? 1 : 0), layout.skipped == 0);
+    const ImageFolderList list = list_image_folder(folder.path(), {.test_fraction = 0.3});
+    EXPECT_EQ(list.train_count, layout.train);
+    EXPECT_EQ(list.test_count, data.test->count());
+    EXPECT_EQ(list.classes, layout.classes);
   };
   for (const Layout& layout : with_usual) look(layout, usual);
   for (const Layout& layout : alone) look(layout, {});
@@ -441,10 +452,11 @@ TEST(ImageFolderTest, TestImagesAloneNeedNoTrain) {
   TempFolder folder;
   const std::vector<std::string> ants_bees = {"ants", "bees"};
   const auto open = [&](Channels channels = Channels::kColour) {
-    const DataSplit data =
-        open_image_folder(folder.path(), {.size = 16, .channels = channels, .test_only = true});
+    const DataSplit data = open_image_folder(
+        folder.path(), {.size = 16, .channels = channels, .test_fraction = 0, .test_only = true});
     EXPECT_EQ(data.train, nullptr);
-    const ImageFolderList list = list_image_folder(folder.path(), {.test_only = true});
+    const ImageFolderList list =
+        list_image_folder(folder.path(), {.test_fraction = 0, .test_only = true});
     EXPECT_EQ(list.test_count, data.test->count());
     EXPECT_EQ(list.train_count, 0);
     return data.test;
