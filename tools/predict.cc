@@ -117,10 +117,27 @@ class Answers {
 
 }  // namespace
 
+void add_network_options(CLI::App& app, NetworkSource& source) {
+  auto* run = app.add_option("--run", source.run, "run folder");
+  app.add_option("--checkpoint", source.checkpoint,
+                 "the 'best' or 'latest' checkpoint, or a file, instead of the final weights")
+      ->needs(run);
+  auto* weights = app.add_option("--weights", source.weights,
+                                 "a file of weights instead of a run: safetensors or HDF5")
+                      ->excludes(run);
+  app.add_option("--model", source.model, "network of --weights, unless the file tells it")
+      ->needs(weights);
+  app.add_option("--set", source.settings,
+                 "key=value for --weights, such as data.image_size=256 or data.mean=imagenet")
+      ->needs(weights)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--class-names", source.class_names, "file with the name of a class in each line")
+      ->needs(weights);
+}
+
 void add_predict_options(CLI::App& app, PredictOptions& options) {
-  app.add_option("--run", options.run, "run folder")->required();
-  app.add_option("--checkpoint", options.checkpoint,
-                 "the 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  add_network_options(app, options.network);
   app.add_option("--top", options.top,
                  "number of classes to print per picture, most probable first")
       ->check(CLI::Range(1, 1 << 20))
@@ -143,7 +160,7 @@ void add_predict_options(CLI::App& app, PredictOptions& options) {
 
 int predict(const PredictOptions& options) {
   const Classifier net =
-      load(options.run, {options.checkpoint, options.batch, options.threads, options.precision});
+      load(options.network, {{}, options.batch, options.threads, options.precision});
   Answers answers(net, options);
   const std::vector<std::string> files = files_of(options.inputs);
   const auto whole = static_cast<size_t>(net.image().bytes());

@@ -5,12 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "tessera/models/run/trained_network.h"
 #include "tessera/tools/command_line.h"
 
 namespace tessera {
 
+// Adds --run, --checkpoint, --weights, --model, --set and --class-names.
+void add_network_options(CLI::App& app, NetworkSource& source);
+
 struct PredictOptions {
-  std::string run, checkpoint, precision;
+  NetworkSource network;
+  std::string precision;
   std::vector<std::string> inputs;  // files, folders, or "-": paths on standard input
   int top = 5, batch = 1, threads = 0;
   bool json = false, csv = false;

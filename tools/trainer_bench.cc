@@ -39,6 +39,7 @@ int run_inference(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
+  if (arguments.config.empty()) throw ConfigError("bench: --config F or --model NAME is needed");
   if (arguments.infer) return run_inference(arguments);
   if (arguments.ablation) {
     print_bench_ablation(arguments.config, arguments.overrides, arguments.steps, arguments.repeat,
@@ -77,8 +78,7 @@ int run(const Arguments& arguments) {
 void add_bench_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* bench = app.add_subcommand("bench", "time the training step");
-  bench->add_option("--config", arguments->config, "YAML file")->required();
-  bench->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  add_config_options(*bench, arguments->config, arguments->overrides);
   bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench
       ->add_option("--repeat", arguments->repeat,

@@ -41,6 +41,10 @@ struct ConfigLook {
   bool print = false, dry_run = false;
 };
 void add_config_look(CLI::App& train, ConfigLook& look);
+// Adds --config, key=value overrides and --model, a network of the zoo with the defaults of every
+// other key, images of the size of its published weights, and ImageNet's 1000 classes.
+void add_config_options(CLI::App& command, std::string& config,
+                        std::vector<std::string>& overrides);
 // Adds --no-cuda-graph, which is gpu.cuda_graph=false, and --sync, which is gpu.synchronous=true.
 void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides);
 // Returns false if none of the flags is set.

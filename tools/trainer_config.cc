@@ -8,6 +8,7 @@
 
 #include "tessera/models/config/config_docs.h"
 #include "tessera/models/study/doctor.h"
+#include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
@@ -23,6 +24,25 @@ void write_new(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+void add_config_options(CLI::App& command, std::string& config,
+                        std::vector<std::string>& overrides) {
+  auto* file = command.add_option("--config", config, "YAML file");
+  command.add_option("overrides", overrides, "key=value, dotted: data.batch=64");
+  const auto take = [&](const std::string& name) {
+    config = "/dev/null";  // an empty file
+    std::vector<std::string> first = {"model.name=" + name};
+    if (const int size = published_input(name).image_size; size > 0) {
+      first.emplace_back("model.classes=1000");
+      first.push_back(fmt::format("data.image_size={}", size));
+    }
+    overrides.insert(overrides.begin(), first.begin(), first.end());
+  };
+  command
+      .add_option_function<std::string>("--model", take, "a network of the zoo instead of a file")
+      ->type_name("NAME")
+      ->excludes(file);
+}
 
 void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides) {
   command.add_flag_callback(

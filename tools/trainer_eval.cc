@@ -20,7 +20,8 @@ namespace tessera {
 namespace {
 
 struct Arguments {
-  std::string run, report;
+  NetworkSource network;
+  std::string report;
   EvaluateOptions options;
   bool json = false, all_classes = false;
 };
@@ -96,7 +97,7 @@ int run(const Arguments& arguments, bool quiet) {
       if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
         throw ConfigError(
             fmt::format("eval: '{}' has no effect on an evaluation; remove it", text));
-  const RunEvaluation result = evaluate_run(arguments.run, arguments.options,
+  const RunEvaluation result = evaluate_run(arguments.network, arguments.options,
                                             quiet || arguments.json ? print_nothing : print_line);
   if (result.report != nullptr) write_file(arguments.report, report_html(*result.report));
   if (arguments.json) {
@@ -115,10 +116,8 @@ int run(const Arguments& arguments, bool quiet) {
 
 void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand("eval", "evaluate the weights of a run folder");
-  sub->add_option("--run", arguments->run, "run folder")->required();
-  sub->add_option("--checkpoint", arguments->options.checkpoint,
-                  "the 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  CLI::App* sub = app.add_subcommand("eval", "evaluate a trained network");
+  add_network_options(*sub, arguments->network);
   sub->add_option("--data", arguments->options.data,
                   "other data than the run's: a folder of class folders, an HDF5 file, or "
                   "NAME=PATH, such as cifar10=data/cifar10");

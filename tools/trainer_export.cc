@@ -8,6 +8,7 @@
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
+#include "tessera/tools/predict.h"
 #include "tessera/tools/trainer_commands.h"
 #if TESSERA_ONNX
 #include "tessera/tools/onnx/export_onnx.h"
@@ -17,7 +18,8 @@ namespace tessera {
 namespace {
 
 struct Arguments {
-  std::string run, checkpoint, output;
+  NetworkSource network;
+  std::string output;
   int64_t batch = 0;
 };
 
@@ -43,7 +45,7 @@ int run(const Arguments& arguments) {
                     arguments.output));
   if (!is_onnx && arguments.batch != 0)
     throw ConfigError("export: --batch applies only to ONNX files; remove it");
-  const auto trained = trained_network(arguments.run, arguments.checkpoint);
+  const auto trained = trained_network(arguments.network);
   trained->config.precision = Precision::float32;
   std::string form;
   if (is_onnx) {
@@ -67,11 +69,9 @@ int run(const Arguments& arguments) {
 
 void add_export_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand(
-      "export", "write the network of a run folder in a format of other programs");
-  sub->add_option("--run", arguments->run, "run folder")->required();
-  sub->add_option("--checkpoint", arguments->checkpoint,
-                  "the 'best' or 'latest' checkpoint, or a file, instead of the final weights");
+  CLI::App* sub =
+      app.add_subcommand("export", "write a trained network in a format of other programs");
+  add_network_options(*sub, arguments->network);
   sub->add_option("-o,--output", arguments->output,
                   "FILE.safetensors (PyTorch), .weights.h5 (Keras 3), .h5 (Keras 2) or .onnx")
       ->required();

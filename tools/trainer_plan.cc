@@ -315,7 +315,7 @@ int run(Arguments arguments) {
     return 0;
   }
   if (arguments.config.empty())
-    throw ConfigError("plan: --config F or --diff A.json B.json is needed");
+    throw ConfigError("plan: --config F, --model NAME or --diff A.json B.json is needed");
   if (arguments.ablation) {
     print_plan_ablation(arguments.config, arguments.overrides, arguments.json);
     return 0;
@@ -357,9 +357,10 @@ void exclude(CLI::App& plan) {
   const auto apart = [&](const char* name, std::initializer_list<const char*> others) {
     for (const char* other : others) plan.get_option(name)->excludes(plan.get_option(other));
   };
-  apart("--diff", {"--config", "overrides", "--json", "--draw", "--csv", "--html", "--svg",
-                   "--beside", "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after",
-                   "--disable-pass", "--ablation", "--budgets", "--export-recompute"});
+  apart("--diff",
+        {"--config", "--model", "overrides", "--json", "--draw", "--csv", "--html", "--svg",
+         "--beside", "--why", "--max-bytes", "--max-batch", "--limit", "--dump-after",
+         "--disable-pass", "--ablation", "--budgets", "--export-recompute"});
   apart("--budgets", {"--draw", "--csv", "--beside", "--why", "--max-bytes", "--max-batch",
                       "--dump-after", "--disable-pass", "--ablation", "--export-recompute"});
   apart("--export-recompute", {"--max-batch", "--dump-after", "--ablation"});
@@ -381,8 +382,7 @@ void exclude(CLI::App& plan) {
 void add_plan_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* plan = app.add_subcommand("plan", "show the memory of a training step, without a run");
-  plan->add_option("--config", arguments->config, "YAML file");
-  plan->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  add_config_options(*plan, arguments->config, arguments->overrides);
   plan->add_flag("--json", arguments->json, "the whole plan as JSON");
   plan->add_flag("--draw", arguments->draw, "draw the plan in the terminal, time to the right");
   plan->add_option("--csv", arguments->csv,

@@ -190,7 +190,11 @@ const std::string& Classifier::precision() const { return impl_->precision; }
 Classifier::Bytes Classifier::bytes() const { return impl_->bytes; }
 
 Classifier load(const std::string& run_dir, const LoadOptions& options) {
-  const auto trained = trained_network(run_dir, options.checkpoint);
+  return load(NetworkSource{.run = run_dir, .checkpoint = options.checkpoint}, options);
+}
+
+Classifier load(const NetworkSource& source, const LoadOptions& options) {
+  const auto trained = trained_network(source);
   NamedEnumValue& precision = trained->config.precision;
   if (!options.precision.empty()) precision.set(options.precision);
   if (!options.precision.empty() && precision.text() != options.precision)

@@ -23,6 +23,7 @@
 
 namespace tessera {
 
+struct NetworkSource;   // models/run/trained_network.h
 struct TrainedNetwork;  // models/run/trained_network.h
 
 struct LoadOptions {
@@ -76,8 +77,10 @@ class Classifier {
   std::unique_ptr<Impl> impl_;
 };
 
-// Loads the network of a run folder. Throws ConfigError if the folder does not exist or the
-// precision is unknown, CheckpointError if the weights do not fit.
+// Loads the network of a run folder, or of a file of weights. Throws ConfigError if the folder does
+// not exist, the precision is unknown or the file does not tell what is needed, CheckpointError if
+// the weights do not fit.
 Classifier load(const std::string& run_dir, const LoadOptions& options = {});
+Classifier load(const NetworkSource& source, const LoadOptions& options = {});
 
 }  // namespace tessera

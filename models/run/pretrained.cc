@@ -63,6 +63,11 @@ class Comparison {
       is_new = is_new || (layouts_[i].head && (found_[i] == kNone || is_of_other_classes(i)));
     return is_new;
   }
+  int64_t head_classes() const {
+    for (size_t i = 0; i < layouts_.size(); ++i)
+      if (layouts_[i].head && found_[i] != kNone) return classes_in(tensor_of(i).shape);
+    return 0;
+  }
   std::string head_text() const {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       const WeightLayout& layout = layouts_[i];
@@ -252,6 +257,7 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
                                          : fmt::format(" It is {}.", application),
                      wrong));
   const bool new_head = best->head_is_new();
+  classes_ = best->head_classes();
   weights_ = best->weights();
   pairs_.clear();
   for (size_t i = 0; i < layouts_.size(); ++i)

@@ -22,11 +22,15 @@ class Pretrained {
  public:
   // Opens the file and reads its table of tensors. Throws CheckpointError.
   explicit Pretrained(const std::string& path);
+  const std::string& inference() const { return source_->inference(); }
 
   // Matches the tensors of file and network; reads no values. Returns a line about the match.
   // Throws CheckpointError with a line for each tensor that is missing, left over or of another
   // shape, and the network that the file resembles.
   std::string match(const Config& config, const ImageShape& image);
+
+  // Returns the classes of the file's last layer after match(); 0: it has none.
+  int64_t classes() const { return classes_; }
 
   // Reads all values. Throws CheckpointError for a value that load() refuses: not finite, or a
   // negative variance.
@@ -47,6 +51,7 @@ class Pretrained {
   std::vector<WeightLayout> layouts_;
   std::vector<ForeignWeight> weights_;  // one per layout, as in the file
   std::vector<Pair> pairs_;
+  int64_t classes_ = 0;
   double more_variance_ = 0;  // added to running variances
 };
 

@@ -1,15 +1,49 @@
-// TrainedNetwork: the network of a run folder with its weights, without data.
+// TrainedNetwork: the network of a run folder or of a file of weights, without data.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tessera/engine/store.h"
 #include "tessera/layers/module.h"
 #include "tessera/models/config/config.h"
 
 namespace tessera {
+
+// A run folder, or a file of weights (models/run/pretrained.h). The metadata of our own files
+// describe the network and its images (docs/inference.md). For others `model` is needed; the images
+// are those of the published weights unless data.image_size, data.mean and data.std are set.
+struct NetworkSource {
+  std::string run = {};
+  std::string checkpoint = {};  // "best", "latest" or a file; "": the final weights of the run
+  std::string weights = {};     // a file; the following belong to it
+  std::string model = {};       // a name of the zoo
+  std::vector<std::string> settings = {};  // "data.image_size=128", "data.mean=imagenet"
+  std::string class_names = {};            // a file with one name per line
+};
+
+// The configuration and the inference description of a network; its weights are not read yet.
+class NetworkOrigin {
+ public:
+  // Throws ConfigError if the run does not exist or a setting is missing or wrong, CheckpointError
+  // if the weights do not fit the network.
+  explicit NetworkOrigin(const NetworkSource& source);
+  bool is_run() const { return source_.weights.empty(); }
+  const std::string& run() const { return source_.run; }
+  const std::string& weights() const { return source_.weights; }
+  // Returns the configuration of the training or, for a file, one with its model and images.
+  Config config(const std::vector<std::string>& overrides = {}) const;
+  // Returns the inference description (models/run/inference.h); "" if a run has none.
+  const std::string& inference() const { return inference_; }
+
+ private:
+  void describe_weights();
+  NetworkSource source_;
+  std::vector<std::string> settings_;  // for a file
+  std::string inference_;
+};
 
 struct TrainedNetwork {
   Config config;
@@ -20,9 +54,7 @@ struct TrainedNetwork {
   std::unique_ptr<Module> network;
 };
 
-// Loads the final weights, or those of `checkpoint`: "best", "latest" or a file. The network is on
-// the CPU. Throws ConfigError if the folder does not exist, CheckpointError.
-std::unique_ptr<TrainedNetwork> trained_network(const std::string& run_dir,
-                                                const std::string& checkpoint);
+// Loads the weights. The network is on the CPU. Throws what NetworkOrigin throws.
+std::unique_ptr<TrainedNetwork> trained_network(const NetworkSource& source);
 
 }  // namespace tessera

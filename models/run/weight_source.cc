@@ -148,6 +148,7 @@ class SafetensorsWeightSource final : public WeightSource {
   SafetensorsWeightSource(std::string path, std::unique_ptr<ByteSource> bytes)
       : WeightSource(std::move(path), WeightForm::pytorch),
         file_(open_arrays(std::move(bytes), /*need_seal=*/false)) {
+    inference_ = file_.text("inference");
     if (file_.is_own()) take_own();
     for (const SafeTensor& tensor : file_.contents.tensors)
       add({tensor.name, tensor.dtype, tensor.shape, is_fractional(tensor.dtype)});

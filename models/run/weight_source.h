@@ -36,6 +36,8 @@ class WeightSource {
   bool drop_prefix(std::string_view prefix);
   // Returns the layers in order, if the file lists them, as Keras did before version 3.
   const std::vector<std::string>& layers() const { return layers_; }
+  // Returns the description in the metadata (models/run/inference.h); "" if there is none.
+  const std::string& inference() const { return inference_; }
   // Reads values of tensors()[index], from the element `first` on.
   void read(size_t index, uint64_t first, std::span<double> to) const;
 
@@ -50,6 +52,7 @@ class WeightSource {
   WeightForm form_;
   std::vector<SourceTensor> tensors_;
   std::vector<std::string> layers_;
+  std::string inference_;
 };
 
 std::unique_ptr<WeightSource> open_weight_source(const std::string& path);

@@ -17,6 +17,7 @@
 #include "tessera/models/run/checkpoint_folder.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
+#include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
 #include "tessera/models/run/run_report.h"
@@ -191,8 +192,16 @@ const char* fairly_chosen(const Config& trained) {
 
 // Loads the weights and returns their description. `trained` is the configuration of the training.
 std::string load_trained(Session& session, const Config& config, const Config& trained,
-                         const std::string& run_dir, const std::string& checkpoint,
-                         TrainResult& result) {
+                         const NetworkSource& source, TrainResult& result) {
+  const auto& [run_dir, checkpoint, weights, model, settings, class_names] = source;
+  if (!weights.empty()) {
+    Pretrained file(weights);
+    const std::string told = file.match(config, session.image());
+    file.load(session.store());
+    result.checkpoint = weights;
+    result.steps = -1;
+    return told;
+  }
   refuse_hdf5_run(run_dir);
   if (!checkpoint.empty()) {
     const bool name = checkpoint == "best" || checkpoint == "latest";
@@ -245,11 +254,11 @@ std::string size_remark(const Config& config, const Config& trained, const std::
                      test.width(), test.channels());
 }
 
-RunReport report_of(const Run& run, const std::string& run_dir, const std::string& loaded,
+RunReport report_of(const Run& run, const std::string& origin, const std::string& loaded,
                     const std::string& data, const Evaluation& evaluation, const Dataset& test) {
   const Config& config = run.config();
   RunReport report;
-  report.title = fmt::format("{} of {} on {}", config.model.name, run_dir,
+  report.title = fmt::format("{} of {} on {}", config.model.name, origin,
                              config.data.root.empty() ? config.data.name : config.data.root);
   report.facts = {{"weights", loaded},
                   {"data", data},
@@ -263,18 +272,17 @@ RunReport report_of(const Run& run, const std::string& run_dir, const std::strin
 
 }  // namespace
 
-RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& options,
+RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& options,
                            const Print& print) {
-  const std::string resolved = resolved_config_path(run_dir);
-  if (!std::filesystem::exists(resolved))
-    throw ConfigError(
-        fmt::format("run folder: '{}' does not exist; use the folder of a training", resolved));
-  const Config trained = load_resolved_config(resolved);
-  const std::string inference = run_file(run_dir, "inference.json");
+  if (!source.weights.empty() && options.data.empty())
+    throw ConfigError("eval: --weights needs --data, because a file of weights names no data");
+  const NetworkOrigin origin(source);
+  const Config trained = origin.config();
+  const std::string& inference = origin.inference();
   std::vector<std::string> overrides;
   if (!options.data.empty()) overrides = data_overrides(options.data, trained, inference);
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
-  Config config = load_resolved_config(resolved, overrides);
+  const Config config = origin.config(overrides);
   Run run(config, Purpose::evaluation);
   const SettingsScope settings(run.settings());
   require_fit_ahead(run);
@@ -294,13 +302,15 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   RunEvaluation result;
   std::string loaded;
   try {
-    loaded = load_trained(session, config, trained, run_dir, options.checkpoint, result);
+    loaded = load_trained(session, config, trained, source, result);
   } catch (CheckpointError& error) {
     error.append(sizes);
     throw;
   }
   if (config.ema.decay) loaded += ", the averaged weights (ema)";
-  if (const std::string changes = environment_changes(run_dir, session.device()); !changes.empty())
+  if (const std::string changes =
+          origin.is_run() ? environment_changes(source.run, session.device()) : "";
+      !changes.empty())
     log(LogLevel::warning,
         fmt::format("evaluation: the last bits may differ from those of the training: {}",
                     changes));
@@ -320,8 +330,8 @@ RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& op
   result.test_loss = tally.mean_loss();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.report)
-    result.report =
-        std::make_shared<const RunReport>(report_of(run, run_dir, loaded, described, tally, *test));
+    result.report = std::make_shared<const RunReport>(report_of(
+        run, origin.is_run() ? source.run : source.weights, loaded, described, tally, *test));
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/run/metrics.h"
+#include "tessera/models/run/trained_network.h"
 #include "tessera/models/training/trainer.h"
 
 namespace tessera {
@@ -32,9 +33,8 @@ std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std:
                                                 const Print& print);
 
 struct EvaluateOptions {
-  // "": weights.safetensors of the run; else a checkpoint: "best", "latest" or a file.
-  std::string checkpoint = {};
-  std::string data = {};  // other data than the run's; see data_overrides()
+  std::string data =
+      {};  // other data than the run's, needed by a file of weights; see data_overrides()
   std::vector<std::string> overrides = {};
   bool report = false;
 };
@@ -48,9 +48,9 @@ struct RunEvaluation : TrainResult {
   std::shared_ptr<const RunReport> report;  // null unless EvaluateOptions::report
 };
 
-// Evaluates a run folder. Classes are matched by name if both the run and the data name them.
-// Throws what train() throws.
-RunEvaluation evaluate_run(const std::string& run_dir, const EvaluateOptions& options,
+// Evaluates the network of a run folder or a file of weights. Classes are matched by name if both
+// the run and the data name them. Throws what train() throws.
+RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& options,
                            const Print& print);
 
 }  // namespace tessera

@@ -102,7 +102,12 @@ void make_googlenet(NetworkBuilder& net, const ModelOptions& o) {
 Networks zoo::googlenet() {
   // The auxiliary classifiers are used only in training.
   const NameTable torchvision{.program = "torchvision", .unused = {"aux1", "aux2"}};
-  return {{"googlenet", {.dropout = 0.2}, make_googlenet, {torchvision}, {{224, 8}}}};
+  return {{"googlenet",
+           {.dropout = 0.2},
+           make_googlenet,
+           {torchvision},
+           {{224, 8}},
+           {224, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}}};
 }
 
 }  // namespace tessera

@@ -31,7 +31,8 @@ struct Network {
   // The programs that have it, first the one used for writing; under its own name unless given.
   std::vector<NameTable> tables = {};
   std::vector<TimedAt> timed = {};
-  std::string family = {};  // set by networks()
+  PublishedInput input = {224, {}, {}};  // read only if there are tables
+  std::string family = {};               // set by networks()
 };
 using Networks = std::vector<Network>;
 

@@ -117,6 +117,11 @@ std::vector<std::string> model_options(std::string_view name) {
   return names;
 }
 
+PublishedInput published_input(std::string_view name) {
+  const Network* network = find_network(name);
+  return network == nullptr || network->tables.empty() ? PublishedInput() : network->input;
+}
+
 std::string families_with(std::string_view option) {
   std::vector<std::string> families;
   for (const Network& network : networks())

@@ -36,6 +36,12 @@ const std::vector<std::string>& model_names();
 // Returns the options of a model, by their names in configurations: "classes", "dropout", ... Empty
 // for an unknown name.
 std::vector<std::string> model_options(std::string_view name);
+// The images that the published weights of a network expect.
+struct PublishedInput {
+  int image_size = 0;             // pixels a side; 0: there are no published weights
+  std::vector<double> mean, std;  // for pixels / 255; empty: ImageNet's
+};
+PublishedInput published_input(std::string_view name);
 // Returns the families of networks that have the option: "mlp, cnn_bn".
 std::string families_with(std::string_view option);
 

@@ -43,8 +43,8 @@ class Usage(Test):
     def test_verbs_and_options(self):
         self.fail_with(MISUSE, ["unknown command 'trian'", "the commands are train eval plan"], "trian")
         self.fail_with(MISUSE, ["subcommand is required"])
-        self.fail_with(MISUSE, ["--config is required"], "bench")
-        self.fail_with(MISUSE, ["--config F or --diff"], "plan")
+        self.fail_with(MISUSE, ["--config F or --model NAME is needed"], "bench")
+        self.fail_with(MISUSE, ["--config F, --model NAME or --diff"], "plan")
         self.fail_with(MISUSE, ["--config F, --machine or --diff"], "profile")
         self.fail_with(MISUSE, ["train: the option '--resum' is not one of --", "; did you mean '--resume'?"],
                        "train", "--config", RESNET, "--resum")

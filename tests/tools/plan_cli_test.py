@@ -180,6 +180,19 @@ class Plan(Test):
         self.assertRegex(self.run_it("doctor", "--config", "s.yaml", "train.freeze=[conv1]")[0],
                          f"ok +model +lenet5: {sum(counts.values())} parameters, {said}")
 
+    def test_a_network_of_the_zoo_needs_no_file(self):
+        for name, count, size in (("resnet18", 11689512, 224), ("efficientnet_b1", 7794184, 240)):
+            out, _ = self.run_it("plan", "--model", name, "data.batch=1", "--json")
+            told = json.loads(out)
+            self.assertEqual(sum(told["parameters"].values()), count)  # torchvision's
+            self.assertIn(f"[1x{size}x{size}x3]", self.run_it("plan", "--model", name, "data.batch=1", "--dump-after",
+                                                              "capture")[0])
+        out, _ = self.run_it("bench", "--model", "lenet5", "data.batch=4", "--steps", 2)
+        self.assertIn("images/s", out)
+        self.refused(("plan", "--model", "resnt18"), "did you mean 'resnet18'?")
+        self.refused(("plan",), "--config F, --model NAME or --diff")
+        self.refused(("bench",), "--config F or --model NAME")
+
     def test_a_gpu_need_not_be_there(self):
         cpu, gpu = (json.loads(self.plan("--json", f"device={name}")[0]) for name in ("cpu", "gpu:3"))
         self.assertEqual((cpu["device"], cpu["alignment"]), ("cpu:0", 64))

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import json
 import math
+import struct
 import subprocess
 import sys
 import tempfile
@@ -121,6 +122,49 @@ class Predict(unittest.TestCase):
                          [["file", "error"], ["file", "class", "logits", "probabilities"]])
 
     @unittest.skipUnless(ALONE, "predict was not built: an archive of a library is missing")
+    # A file of our own tells its network, images and classes; one of another program needs them told.
+    def test_a_file_of_weights_needs_no_run(self):
+        self.run_it("train", "--config", "c.yaml", "~model.layers", "model.name=resnet18", "model.classes=2",
+                    "run.dir=zoo", "train.epochs=1")
+        self.run_it("export", "--run", "zoo", "-o", "own.safetensors")
+        of_run = json.loads(self.run_it("predict", "--run", "zoo", "--json", "new"))
+        for file in ("own.safetensors", "zoo/weights.safetensors"):
+            self.assertEqual(json.loads(self.run_it("predict", "--weights", file, "--json", "new")), of_run)
+        data = (self.folder / "own.safetensors").read_bytes()
+        end = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:end])
+        inference = json.loads(header.pop("__metadata__")["inference"])
+        text = json.dumps(header).encode()
+        (self.folder / "other.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data[end:])
+        self.assertIn("add --model", self.run_it("predict", "--weights", "other.safetensors", "new", code=MISUSE)[1])
+        (self.folder / "names").write_text("blue, dark\nred\n", encoding="utf-8")
+        words = ["--weights", "other.safetensors", "--model", "resnet18"]
+        sets = ["--set", "data.image_size=16", *(f"--set=data.{key}={inference['normalization'][key]}" for key in ("mean", "std"))]
+        told = json.loads(self.run_it("predict", *words, *sets, "--class-names", "names", "--json", "new"))
+        self.assertEqual(told, of_run)
+        plain = json.loads(self.run_it("predict", *words, "--json", "new"))
+        self.assertEqual(plain["classes"], ["0", "1"])
+        for key, values in (("mean", (0.485, 0.456, 0.406)), ("std", (0.229, 0.224, 0.225))):
+            for value, wanted in zip(plain[key], values, strict=True):
+                self.assertAlmostEqual(value, wanted, places=6)
+        self.run_it("export", *words, *sets, "-o", "again.safetensors")
+        self.assertEqual(json.loads(self.run_it("predict", "--weights", "again.safetensors", "--json", "new"))["images"][0]["logits"],
+                         of_run["images"][0]["logits"])
+        of_run = json.loads(self.run_it("eval", "--run", "zoo", "--data", "data", "--json"))
+        of_file = json.loads(self.run_it("eval", "--weights", "own.safetensors", "--data", "data", "--json"))
+        for key in ("accuracy", "loss", "confusion", "classes"):
+            self.assertEqual(of_file[key], of_run[key], key)
+        self.assertIn("needs --data", self.run_it("eval", "--weights", "own.safetensors", code=MISUSE)[1])
+        (self.folder / "names").write_text("red\n", encoding="utf-8")
+        for code, more, part in (
+                (NO_PICTURE, [*words, "--class-names", "names"], "has 1 lines, but the network has 2 classes"),
+                (BAD_WEIGHTS, [*words[:2], "--model", "resnet50"], "It looks like torchvision's resnet18"),
+                (MISUSE, [*words[:2], "--model", "resnt18"], "did you mean 'resnet18'?"),
+                (MISUSE, [*words[:2], "--model", "resnet20"], "data.image_size: must be set"),
+                (MISUSE, [*words[:2], "--model", "resnet20", "--set", "data.image_size=8"], "such as data.mean=imagenet"),
+                (MISUSE, [], "use --run with the folder of a training, or --weights")):
+            self.assertIn(part, self.run_it("predict", *more, "new", code=code)[1])
+
     def test_the_program_of_its_own_answers_the_same_and_needs_no_library(self):
         def alone(*words):
             return subprocess.run([ALONE, "--run", "run", *words], cwd=self.folder, capture_output=True, text=True,

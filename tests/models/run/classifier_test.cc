@@ -46,7 +46,7 @@ class ClassifierTest : public testing::Test {
 
   // Returns the logits that evaluation computes.
   std::vector<float> evaluated(int64_t images) const {
-    const auto trained = trained_network(run(), "");
+    const auto trained = trained_network({run()});
     const auto norm = *normalization_in(trained->inference);
     const TrainingScope training(false);
     const NoGradScope no_grad;

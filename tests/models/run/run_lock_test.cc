@@ -166,7 +166,7 @@ TEST_F(RunFolderOwner, WhatEarlierVersionsLeftInHdf5IsRefusedWithTheRemedyAndOve
   }
   write_all(path("run", "config.resolved.yaml"), print_config(config_for("run")));
   try {
-    trained_network(temporary_.path("run"), "latest");
+    trained_network({temporary_.path("run"), "latest"});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("of an earlier version"), std::string::npos);
@@ -303,7 +303,7 @@ TEST_F(RunFolderOwner, TheBestOfAnotherRunComesAlong) {
             CheckpointFile(theirs.path(first.best_step)).state());
   EXPECT_EQ(CheckpointFile(ours.path(6)).state(), CheckpointFile(theirs.path(6)).state());
   const auto accuracy = [&](const char* which) {
-    return evaluate_run(temporary_.path("fork"), {.checkpoint = which}, [](const std::string&) {})
+    return evaluate_run({temporary_.path("fork"), which}, {}, [](const std::string&) {})
         .test_accuracy;
   };
   EXPECT_EQ(accuracy("best"), first.best_value);
@@ -344,7 +344,7 @@ TEST_F(RunFolderOwner, AnEvaluationSaysOfWhichStep) {
   run("run");
   const auto said = [&](const char* which) {
     std::string all;
-    evaluate_run(temporary_.path("run"), {.checkpoint = which},
+    evaluate_run({temporary_.path("run"), which}, {},
                  [&](const std::string& line) { all += line + "\n"; });
     return all;
   };

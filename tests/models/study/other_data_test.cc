@@ -43,10 +43,9 @@ class OtherData : public ::testing::Test {
   RunEvaluation evaluate(const std::string& data, const std::vector<std::string>& overrides = {},
                          const std::string& checkpoint = "") {
     said_.clear();
-    return evaluate_run(
-        config_.run.dir,
-        {.checkpoint = checkpoint, .data = data, .overrides = overrides, .report = true},
-        [this](const std::string& line) { said_ += line + "\n"; });
+    return evaluate_run({config_.run.dir, checkpoint},
+                        {.data = data, .overrides = overrides, .report = true},
+                        [this](const std::string& line) { said_ += line + "\n"; });
   }
   // Writes a pack of the run's own test images: class c has name names[c] and label places[c].
   std::string pack(const char* name, const std::vector<int64_t>& places,
@@ -115,7 +114,7 @@ TEST_F(OtherData, TheReportIsOfTheOtherData) {
     EXPECT_EQ(mistake.truth, own().test->label(mistake.sample));
     EXPECT_EQ(mistake.picture.rfind("data:image/png;base64,", 0), 0u);
   }
-  EXPECT_EQ(evaluate_run(config_.run.dir, {}, [](const std::string&) {}).report, nullptr);
+  EXPECT_EQ(evaluate_run({config_.run.dir}, {}, [](const std::string&) {}).report, nullptr);
 }
 
 TEST_F(OtherData, AClassThatTheRunDoesNotKnowIsNamedWithTheNearest) {

@@ -258,7 +258,7 @@ TEST_F(CudaTraining, ItsWeightsEvaluateOnTheCpu) {
   const auto silent = [](const std::string&) {};
   for (const char* device : {"device=cpu", "device=gpu"}) {
     const TrainResult evaluated =
-        evaluate_run(temporary_.path("run"), {.overrides = {device}}, silent);
+        evaluate_run({temporary_.path("run")}, {.overrides = {device}}, silent);
     EXPECT_EQ(evaluated.test_accuracy, trained.test_accuracy) << device;
     EXPECT_NEAR(evaluated.test_loss, trained.test_loss, 1e-5 * trained.test_loss) << device;
   }

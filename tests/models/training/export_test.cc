@@ -34,7 +34,7 @@ TEST(Export, OurOwnNetworksComeBackWithTheSameBits) {
   const TemporaryFolder folder;
   Config config = trained_in(folder);
   for (const char* checkpoint : {"", "latest"}) {
-    const auto trained = trained_network(config.run.dir, checkpoint);
+    const auto trained = trained_network({config.run.dir, checkpoint});
     const std::string path = folder.path("model.safetensors");
     EXPECT_EQ(export_safetensors(*trained, path), "our own");
     const auto source = open_weight_source(path);
@@ -47,7 +47,7 @@ TEST(Export, OurOwnNetworksComeBackWithTheSameBits) {
     EXPECT_EQ(source->tensors()[5].shape, (std::vector<int64_t>{3, 3, 3, 3}));
 
     config.model.weights = path;
-    const auto again = trained_network(config.run.dir, checkpoint);
+    const auto again = trained_network({config.run.dir, checkpoint});
     again->store.reset();
     Pretrained pretrained(path);
     pretrained.match(config, trained->image);
@@ -62,16 +62,16 @@ TEST(Export, OurOwnNetworksComeBackWithTheSameBits) {
 
 TEST(Export, WhatIsMissingIsNamed) {
   const TemporaryFolder folder;
-  EXPECT_THROW(trained_network(folder.path("nothing"), ""), ConfigError);
+  EXPECT_THROW(trained_network({folder.path("nothing")}), ConfigError);
   const Config config = trained_in(folder);
   std::filesystem::remove(folder.path("run/weights.safetensors"));
   try {
-    trained_network(config.run.dir, "");
+    trained_network({config.run.dir});
     FAIL();
   } catch (const CheckpointError& error) {
     EXPECT_NE(std::string(error.what()).find("--checkpoint=latest"), std::string::npos);
   }
-  const auto trained = trained_network(config.run.dir, "latest");
+  const auto trained = trained_network({config.run.dir, "latest"});
   EXPECT_THROW(export_safetensors(*trained, folder.path("no/folder/model.safetensors")),
                CheckpointError);
 }

@@ -196,13 +196,12 @@ TEST_F(Methods, AveragedWeightsAreEvaluatedAndSaved) {
   config.ema.decay = 0.75;
   const TrainResult trained = run(config, "run");
   const auto evaluated = [&](const std::string& checkpoint) {
-    return evaluate_run(temporary_.path("run"), {.checkpoint = checkpoint},
-                        [](const std::string&) {});
+    return evaluate_run({temporary_.path("run"), checkpoint}, {}, [](const std::string&) {});
   };
   EXPECT_EQ(evaluated("").test_loss, trained.test_loss);
   EXPECT_EQ(evaluated("latest").test_loss, trained.test_loss);
   const TrainResult plain =
-      evaluate_run(temporary_.path("run"), {.overrides = {"~ema"}}, [](const std::string&) {});
+      evaluate_run({temporary_.path("run")}, {.overrides = {"~ema"}}, [](const std::string&) {});
   EXPECT_EQ(plain.test_loss, trained.test_loss);
 }
 

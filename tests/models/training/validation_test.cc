@@ -142,7 +142,7 @@ class Collapse : public Validation {
     config_.train.epochs = 4;
   }
   TrainResult evaluate(const std::string& checkpoint) const {
-    return evaluate_run(config_.run.dir, {.checkpoint = checkpoint}, [](const std::string&) {});
+    return evaluate_run({config_.run.dir, checkpoint}, {}, [](const std::string&) {});
   }
 };
 
@@ -257,8 +257,7 @@ TEST_F(Collapse, ABestCheckpointThatIsDamagedCostsNothingElse) {
 
 std::string evaluated(const std::string& dir, const std::string& checkpoint) {
   std::string said;
-  evaluate_run(dir, {.checkpoint = checkpoint},
-               [&](const std::string& line) { said += line + "\n"; });
+  evaluate_run({dir, checkpoint}, {}, [&](const std::string& line) { said += line + "\n"; });
   return said;
 }
 
