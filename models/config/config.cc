@@ -59,7 +59,9 @@ std::vector<ItemKind> item_kinds(AugmentConfig& a) {
       {"padding", &a.padding, required(at_least(0, 4096)), "pixels of padding on each side before cropping"},
       {"border", &a.border, one_of<CropBorder>(), "value of the padding: black, or reflected"}}},
     {"flip", "flips images with probability 1/2", {
-      {"", &a.flip, one_of({"horizontal"}), "swaps left and right"}}},
+      {"", &a.flip, one_of({"horizontal", "vertical"}), "swaps left and right, or top and bottom"}}},
+    {"rotate", "rotates images by a random angle, to the nearest pixel", {
+      {"degrees", &a.degrees, required(at_least(0, 180)), "the largest angle, in both directions"}}},
     {"resize_crop", "crops and scales a random part; list resize_crop first", {
       {"size", &a.size, at_least(0, 4096), "pixels per side; 0: the data set's"},
       {"scale", &a.scale, at_least(0, 1), "[low, high] of the relative area of the part"},
@@ -73,6 +75,13 @@ std::vector<ItemKind> item_kinds(AugmentConfig& a) {
       {"size", &a.size, required(at_least(1, 4096)), "pixels per side"},
       {"level", &a.level, at_least(0, 255), "gray level"},
       {"probability", &a.probability, at_least(0, 1), "probability that an image is changed"}}},
+    {"random_erasing", "paints a random rectangle", {
+      {"probability", &a.erase_probability, at_least(0, 1), "probability that an image is changed"},
+      {"scale", &a.erased, at_least(0, 1), "[low, high] of the relative area"},
+      {"ratio", &a.form, at_least(0, 100), "[low, high] of the ratio of height to width"},
+      {"mode", &a.mode, one_of<EraseMode>(), "gray of `level`, one random color, or a random color for each pixel"},
+      {"level", &a.erase_level, at_least(0, 255), "gray level"}}},
+    {"trivial_augment", "applies one of the transforms of rand_augment with random strength", {}},
     {"rand_augment", "applies n of fourteen random transforms", {
       {"n", &a.n, at_least(1, 16), "number of transforms"},
       {"magnitude", &a.magnitude, at_least(0, 30), "strength, out of 30"}}},

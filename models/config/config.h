@@ -164,6 +164,8 @@ template <> inline constexpr auto kEnumNames<Channels> =
     enum_names<Channels::kAuto>("1", "3", "auto");
 template <> inline constexpr auto kEnumNames<CropBorder> =
     enum_names<CropBorder::kReflect>("zero", "reflect");
+template <> inline constexpr auto kEnumNames<EraseMode> =
+    enum_names<EraseMode::kPixel>("const", "rand", "pixel");
 // clang-format on
 
 // One entry of data.augment: {crop: {padding: 4, border: reflect}} or {flip: horizontal}. The kinds
@@ -178,6 +180,12 @@ struct AugmentConfig {
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;
   int level = 128;
   int n = 2, magnitude = 9;
+  double degrees = 0;
+  // random_erasing
+  NamedEnum<EraseMode> mode = EraseMode::kConst;
+  std::vector<double> erased = {0.02, 0.33}, form = {0.3, 3.3};  // [low, high]
+  double erase_probability = 0.5;
+  int erase_level = 0;
   double alpha = 1, probability = 1;
   bool operator==(const AugmentConfig&) const = default;
 };

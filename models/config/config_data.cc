@@ -26,10 +26,24 @@ Hdf5Source hdf5_source(const DataConfig& data) {
   return source;
 }
 
+void check_pairs(const AugmentConfig& step, const std::vector<double>& scale,
+                 const std::vector<double>& ratio) {
+  if (scale.size() != 2 || ratio.size() != 2)
+    throw ConfigError(step.kind + ": scale and ratio must each be two numbers, [low, high]");
+}
+
 ResizeCrop resize_crop_of(const AugmentConfig& step) {
-  if (step.scale.size() != 2 || step.ratio.size() != 2)
-    throw ConfigError("resize_crop: scale and ratio must each be two numbers, [low, high]");
+  check_pairs(step, step.scale, step.ratio);
   return {step.size, {step.scale[0], step.scale[1]}, {step.ratio[0], step.ratio[1]}};
+}
+
+RandomErasing random_erasing_of(const AugmentConfig& step) {
+  check_pairs(step, step.erased, step.form);
+  return {step.erase_probability,
+          {step.erased[0], step.erased[1]},
+          {step.form[0], step.form[1]},
+          step.mode,
+          step.erase_level};
 }
 
 // Lists classes that may be mistakes: those with an odd name, such as "_old", "ants (1)" or "ants
@@ -96,7 +110,13 @@ Transforms make_transforms(const DataConfig& data) {
   Transforms steps;
   for (const AugmentConfig& step : data.augment) {
     if (step.kind == "flip") {
-      steps.push_back(flip_horizontal());
+      steps.push_back(step.flip == "vertical" ? flip_vertical() : flip_horizontal());
+    } else if (step.kind == "rotate") {
+      steps.push_back(rotate(step.degrees));
+    } else if (step.kind == "random_erasing") {
+      steps.push_back(random_erasing(random_erasing_of(step)));
+    } else if (step.kind == "trivial_augment") {
+      steps.push_back(trivial_augment());
     } else if (step.kind == "resize_crop") {
       steps.push_back(resize_crop(resize_crop_of(step)));
     } else if (step.kind == "color_jitter") {

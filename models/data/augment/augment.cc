@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/data/augment/colour.h"
 #include "tessera/models/data/images/resample.h"
 #include "tessera/runtime/error.h"
 
@@ -74,16 +75,26 @@ class Crop : public Transform {
   CropBorder border_;
 };
 
-class FlipHorizontal : public Transform {
+void check_probability(const char* transform, double probability) {
+  if (!(probability >= 0 && probability <= 1))
+    throw ConfigError(fmt::format("{}: probability {} is not in [0, 1]", transform, probability));
+}
+
+void check_range(const char* transform, const char* name, const double (&range)[2], double most) {
+  if (!(range[0] > 0 && range[0] <= range[1] && range[1] <= most))
+    throw ConfigError(fmt::format("{}: {} must satisfy 0 < low <= high <= {}, but is [{}, {}]",
+                                  transform, name, most, range[0], range[1]));
+}
+
+class Flip : public Transform {
  public:
-  explicit FlipHorizontal(double probability) : probability_(probability) {
-    if (!(probability >= 0 && probability <= 1)) {
-      throw ConfigError(fmt::format("flip: probability {} is not in [0, 1]", probability));
-    }
+  Flip(bool vertical, double probability) : vertical_(vertical), probability_(probability) {
+    check_probability("flip", probability);
   }
 
   std::string describe() const override {
-    return fmt::format("flip horizontal, probability {}", probability_);
+    return fmt::format("flip {}, probability {}", vertical_ ? "vertical" : "horizontal",
+                       probability_);
   }
 
   void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
@@ -92,15 +103,35 @@ class FlipHorizontal : public Transform {
       std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
       return;
     }
-    auto pixel = static_cast<size_t>(shape.channels);
-    for (int y = 0; y < shape.height; ++y) {
+    auto pixel = static_cast<size_t>(shape.channels),
+         row = pixel * static_cast<size_t>(shape.width);
+    for (int y = 0; vertical_ && y < shape.height; ++y, out += row)
+      std::memcpy(out, in + (shape.height - 1 - y) * static_cast<int64_t>(row), row);
+    for (int y = 0; !vertical_ && y < shape.height; ++y) {
       const uint8_t* from = in + (int64_t{y} + 1) * shape.width * shape.channels;
       for (int x = 0; x < shape.width; ++x, out += pixel) std::memcpy(out, from -= pixel, pixel);
     }
   }
 
  private:
+  bool vertical_;
   double probability_;
+};
+
+class Rotate : public Transform {
+ public:
+  explicit Rotate(double degrees) : degrees_(degrees) {
+    if (!(degrees >= 0 && degrees <= 180))
+      throw ConfigError(fmt::format("rotate: degrees {} is not in [0, 180]", degrees));
+  }
+  std::string describe() const override { return fmt::format("rotate by up to {}", degrees_); }
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    warp(shape, in, out, rotation(shape, degrees_ * (2 * random.uniform() - 1)));
+  }
+
+ private:
+  double degrees_;
 };
 
 class Cutout : public Transform {
@@ -111,8 +142,7 @@ class Cutout : public Transform {
       throw ConfigError(fmt::format("cutout: size must be at least 1, but is {}", size));
     if (level < 0 || level > 255)
       throw ConfigError(fmt::format("cutout: level {} is not in [0, 255]", level));
-    if (!(probability >= 0 && probability <= 1))
-      throw ConfigError(fmt::format("cutout: probability {} is not in [0, 1]", probability));
+    check_probability("cutout", probability);
   }
 
   std::string describe() const override {
@@ -146,6 +176,70 @@ class Cutout : public Transform {
   double probability_;
 };
 
+class RandomErasingTransform : public Transform {
+ public:
+  explicit RandomErasingTransform(const RandomErasing& settings) : settings_(settings) {
+    check_probability("random_erasing", settings.probability);
+    check_range("random_erasing", "scale", settings.scale, 1);
+    check_range("random_erasing", "ratio", settings.ratio, 100);
+    if (settings.level < 0 || settings.level > 255)
+      throw ConfigError(fmt::format("random_erasing: level {} is not in [0, 255]", settings.level));
+  }
+
+  std::string describe() const override {
+    return fmt::format(
+        "random_erasing probability {}, scale {:.4g} to {:.4g}, ratio {:.4g} to {:.4g}",
+        settings_.probability, settings_.scale[0], settings_.scale[1], settings_.ratio[0],
+        settings_.ratio[1]);
+  }
+
+  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+             RandomSequence& random) const override {
+    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+    if (random.uniform() >= settings_.probability) return;
+    const auto [y, x, height, width] = place(shape, random);
+    const auto channels = static_cast<size_t>(shape.channels);
+    const uint8_t* first = nullptr;  // a painted pixel, whose colour the others take
+    for (int row = y; row < y + height; ++row) {
+      uint8_t* at = out + (int64_t{row} * shape.width + x) * shape.channels;
+      for (int k = 0; k < width; ++k, at += channels)
+        if (first != nullptr && settings_.mode != EraseMode::kPixel)
+          std::memcpy(at, first, channels);
+        else
+          std::generate_n(at, channels, [&] { return level(random); }), first = at;
+    }
+  }
+
+ private:
+  uint8_t level(RandomSequence& random) const {
+    return static_cast<uint8_t>(settings_.mode == EraseMode::kConst
+                                    ? static_cast<uint64_t>(settings_.level)
+                                    : random.below(256));
+  }
+
+  // Returns an empty box if ten draws do not fit.
+  Box place(const ImageShape& shape, RandomSequence& random) const {
+    const auto& [probability, scale, ratio, mode, gray] = settings_;
+    const double area = double(shape.height) * shape.width;
+    const double low = std::log(ratio[0]), high = std::log(ratio[1]);
+    for (int i = 0; i < 10; ++i) {
+      const double part = area * (scale[0] + (scale[1] - scale[0]) * random.uniform());
+      const double form = std::exp(low + (high - low) * random.uniform());
+      const auto height = static_cast<int>(std::lround(std::sqrt(part * form)));
+      const auto width = static_cast<int>(std::lround(std::sqrt(part / form)));
+      if (height >= shape.height || width >= shape.width) continue;
+      const auto from = [&](int spare) {
+        return static_cast<int>(random.below(static_cast<uint64_t>(spare) + 1));
+      };
+      const int top = from(shape.height - height);
+      return {top, from(shape.width - width), height, width};
+    }
+    return {};
+  }
+
+  RandomErasing settings_;
+};
+
 // Returns the random key of a transform in an epoch; the sample is the stream.
 uint64_t step_key(const AugmentKey& key, size_t step) {
   auto bits = philox(random_key(key.seed, "augment"), static_cast<uint64_t>(key.epoch), step);
@@ -155,17 +249,10 @@ uint64_t step_key(const AugmentKey& key, size_t step) {
 class ResizeCropTransform : public Transform {
  public:
   explicit ResizeCropTransform(const ResizeCrop& settings) : settings_(settings) {
-    auto need = [](bool holds, const std::string& text) {
-      if (!holds) throw ConfigError("resize_crop: " + text);
-    };
-    const auto& [size, scale, ratio] = settings;
-    need(size >= 0 && size <= 4096, fmt::format("size {} is not in [0, 4096]", size));
-    need(scale[0] > 0 && scale[0] <= scale[1] && scale[1] <= 1,
-         fmt::format("scale must satisfy 0 < low <= high <= 1, but is [{}, {}]", scale[0],
-                     scale[1]));
-    need(ratio[0] > 0 && ratio[0] <= ratio[1] && ratio[1] <= 100,
-         fmt::format("ratio must satisfy 0 < low <= high <= 100, but is [{}, {}]", ratio[0],
-                     ratio[1]));
+    if (settings.size < 0 || settings.size > 4096)
+      throw ConfigError(fmt::format("resize_crop: size {} is not in [0, 4096]", settings.size));
+    check_range("resize_crop", "scale", settings.scale, 1);
+    check_range("resize_crop", "ratio", settings.ratio, 100);
   }
 
   std::string describe() const override {
@@ -233,7 +320,15 @@ TransformPtr crop(int padding, CropBorder border) {
 }
 
 TransformPtr flip_horizontal(double probability) {
-  return std::make_shared<FlipHorizontal>(probability);
+  return std::make_shared<Flip>(false, probability);
+}
+
+TransformPtr flip_vertical(double probability) { return std::make_shared<Flip>(true, probability); }
+
+TransformPtr rotate(double degrees) { return std::make_shared<Rotate>(degrees); }
+
+TransformPtr random_erasing(const RandomErasing& settings) {
+  return std::make_shared<RandomErasingTransform>(settings);
 }
 
 TransformPtr cutout(int size, int level, double probability) {

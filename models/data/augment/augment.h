@@ -50,8 +50,13 @@ enum class CropBorder {
 // if padding is negative.
 TransformPtr crop(int padding, CropBorder border = CropBorder::kZero);
 
-// Flips left and right with the given probability in [0, 1].
+// Flip left and right, or up and down, with the given probability in [0, 1].
 TransformPtr flip_horizontal(double probability = 0.5);
+TransformPtr flip_vertical(double probability = 0.5);
+
+// Rotates about the centre by an angle uniform in [-degrees, degrees], to the nearest pixel; black
+// outside. `degrees` is in [0, 180].
+TransformPtr rotate(double degrees);
 
 // Cuts out a part at a random position and scales it to size x size; 0: to the size of the data
 // set. Its area is `scale` [low, high] of the image's, uniform; its width / height is `ratio` [low,
@@ -68,6 +73,23 @@ TransformPtr resize_crop(const ResizeCrop& settings = {});
 // given probability.
 TransformPtr cutout(int size, int level = 128, double probability = 1);
 
+// Paints a rectangle with the given probability (Zhong et al., "Random Erasing Data Augmentation",
+// 2020). Its area is `scale` [low, high] of the image's, uniform; its height / width is `ratio`
+// [low, high], uniform in the logarithm. After ten draws that do not fit, the image stays as it is.
+enum class EraseMode {
+  kConst,  // gray of the given level
+  kRand,   // one random colour
+  kPixel,  // a random colour for each pixel
+};
+struct RandomErasing {
+  double probability = 0.5;
+  double scale[2] = {0.02, 0.33};
+  double ratio[2] = {0.3, 3.3};
+  EraseMode mode = EraseMode::kConst;
+  int level = 0;  // of kConst
+};
+TransformPtr random_erasing(const RandomErasing& settings = {});
+
 // Changes colours by random factors, uniform in [max(0, 1 - x), 1 + x], in random order. Hue is
 // rotated by up to `hue` of the circle, at most 0.5. Gray images have no saturation and no hue.
 struct ColorJitter {
@@ -79,6 +101,11 @@ TransformPtr color_jitter(const ColorJitter& settings);
 // of 30 (Cubuk et al., "RandAugment", 2020): identity, autocontrast, equalize, rotate, solarize,
 // posterize, colour, contrast, brightness, sharpness, shear and translation along x and y.
 Transforms rand_augment(int n, int magnitude);
+
+// Applies one of these changes with a strength drawn from 31 (Mueller, Hutter, "TrivialAugment",
+// 2021, the wide ranges): rotation up to 135 degrees, shear up to 0.99, translation up to 32
+// pixels, factors 1 +- 0.99, 6 bits.
+TransformPtr trivial_augment();
 
 // Returns the shape after all transforms.
 ImageShape output_shape(const Transforms& augment, ImageShape in);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -225,34 +226,45 @@ class ColorJitterTransform : public Transform {
   ColorJitter settings_;
 };
 
+// The changes at full strength.
+struct Extremes {
+  double degrees, shear, share, pixels, factor, bits;  // translation by share of the side + pixels
+};
+constexpr Extremes kAutoAugment{30, 0.3, 150.0 / 331, 0, 0.9, 4};
+constexpr Extremes kWide{135, 0.99, 0, 32, 0.99, 6};
+
 class RandomChange : public Transform {
  public:
-  explicit RandomChange(int magnitude) : strength_(magnitude / double(kMax)) {}
   static constexpr int kMax = 30;
+  // Without a magnitude, draws it, and the changes are wide.
+  explicit RandomChange(std::optional<int> magnitude)
+      : magnitude_(magnitude), most_(magnitude ? kAutoAugment : kWide) {}
 
   std::string describe() const override {
-    return fmt::format("rand_augment magnitude {:.0f}", strength_ * kMax);
+    return magnitude_ ? fmt::format("rand_augment magnitude {}", *magnitude_) : "trivial_augment";
   }
 
-  // The maxima are those of the AutoAugment family: rotation by 30 degrees, shear 0.3, translation
-  // by 150 / 331 of the side, factors 1 +- 0.9, 4 bits.
   void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
              RandomSequence& random) const override {
     auto change = random.below(14);
     double sign = (random.bits() & 1) != 0 ? 1 : -1;
-    double factor = 1 + sign * 0.9 * strength_, shear = sign * 0.3 * strength_;
-    double move = sign * 150.0 / 331 * strength_;
+    const int magnitude = magnitude_ ? *magnitude_ : static_cast<int>(random.below(kMax + 1));
+    const double strength = magnitude / double(kMax);
+    double factor = 1 + sign * most_.factor * strength, shear = sign * most_.shear * strength;
+    const auto move = [&](int side) {
+      return std::trunc(sign * (most_.share * side + most_.pixels) * strength);
+    };
     switch (change) {
       case 0:
-        return warp(shape, in, out, rotation(shape, sign * 30 * strength_));
+        return warp(shape, in, out, rotation(shape, sign * most_.degrees * strength));
       case 1:
         return warp(shape, in, out, {1, shear, 0, 0, 1, 0});
       case 2:
         return warp(shape, in, out, {1, 0, 0, shear, 1, 0});
       case 3:
-        return warp(shape, in, out, {1, 0, std::trunc(move * shape.width), 0, 1, 0});
+        return warp(shape, in, out, {1, 0, move(shape.width), 0, 1, 0});
       case 4:
-        return warp(shape, in, out, {1, 0, 0, 0, 1, std::trunc(move * shape.height)});
+        return warp(shape, in, out, {1, 0, 0, 0, 1, move(shape.height)});
       case 5:
         return change_sharpness(shape, in, out, factor);
       default:
@@ -267,9 +279,9 @@ class RandomChange : public Transform {
       case 8:
         return change_saturation(shape, out, factor);
       case 9:
-        return posterize(shape, out, 8 - static_cast<int>(std::lround(4 * strength_)));
+        return posterize(shape, out, 8 - static_cast<int>(std::lround(most_.bits * strength)));
       case 10:
-        return solarize(shape, out, 255 * (1 - strength_));
+        return solarize(shape, out, 255 * (1 - strength));
       case 11:
         return stretch_contrast(shape, out);
       case 12:
@@ -280,7 +292,8 @@ class RandomChange : public Transform {
   }
 
  private:
-  double strength_;  // in [0, 1]
+  std::optional<int> magnitude_;  // 0 to kMax
+  Extremes most_;
 };
 
 }  // namespace
@@ -298,5 +311,7 @@ Transforms rand_augment(int n, int magnitude) {
         fmt::format("rand_augment: magnitude {} is not in [0, {}]", magnitude, RandomChange::kMax));
   return Transforms(static_cast<size_t>(n), std::make_shared<RandomChange>(magnitude));
 }
+
+TransformPtr trivial_augment() { return std::make_shared<RandomChange>(std::nullopt); }
 
 }  // namespace tessera

@@ -87,6 +87,18 @@ TEST(AugmentTest, FlipMirrorsHalf) {
   EXPECT_NEAR(flips, 500, 80);
 }
 
+TEST(AugmentTest, AVerticalFlipReversesTheRows) {
+  const Bytes plain = numbered(kShape), out = run({flip_vertical(1)}, 3);
+  const int64_t row = kShape.width * kShape.channels;
+  for (int64_t y = 0; y < kShape.height; ++y)
+    for (int64_t i = 0; i < row; ++i)
+      ASSERT_EQ(out[static_cast<size_t>(y * row + i)],
+                plain[static_cast<size_t>((kShape.height - 1 - y) * row + i)]);
+  EXPECT_EQ(run({flip_vertical(0)}, 3), plain);
+  EXPECT_EQ(run({flip_vertical(1), flip_horizontal(1)}, 3),
+            run({rotate(0), flip_horizontal(1), flip_vertical(1)}, 3));
+}
+
 TEST(AugmentTest, StepsRunInOrderWithNumbersOfTheirOwn) {
   // Two flips cancel each other. So would two random flips if they drew the same number.
   Transforms twice = {flip_horizontal(1), flip_horizontal(1)};

@@ -1,6 +1,7 @@
 #include "tessera/models/data/augment/colour.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <set>
@@ -132,6 +133,83 @@ TEST(ColourTest, RandAugmentDrawsEveryChange) {
   EXPECT_LE(weak.size(), 4u);
 }
 
+// Every change at 31 strengths: eight have a sign, solarize and posterize have none.
+TEST(ColourTest, TrivialAugmentDrawsEveryChangeAndStrength) {
+  golden::Array in = file().read("colour/in");
+  const ImageShape shape = shape_of(in);
+  const Bytes image = bytes_of(in);
+  std::set<std::string> results;
+  for (int64_t sample = 0; sample < 20000; ++sample)
+    results.insert(text(run({trivial_augment()}, shape, image, sample)));
+  Bytes out = image;
+  for (const double degrees : {135.0, -4.5}) {
+    warp(shape, image.data(), out.data(), rotation(shape, degrees));
+    EXPECT_TRUE(results.contains(text(out))) << degrees;
+  }
+  warp(shape, image.data(), out.data(), {1, -0.99, 0, 0, 1, 0});
+  EXPECT_TRUE(results.contains(text(out)));
+  warp(shape, image.data(), out.data(), {1, 0, 0, 0, 1, 19});  // trunc(32 * 18 / 30)
+  EXPECT_TRUE(results.contains(text(out)));
+  out = image;
+  posterize(shape, out.data(), 2);
+  EXPECT_TRUE(results.contains(text(out)));
+  EXPECT_GT(results.size(), 14u * 20);
+}
+
+TEST(ColourTest, RotateTurnsByAngleWithinItsBounds) {
+  golden::Array in = file().read("colour/in");
+  const ImageShape shape = shape_of(in);
+  const Bytes image = bytes_of(in);
+  for (int64_t sample = 0; sample < 20; ++sample) {
+    RandomSequence random(7, static_cast<uint64_t>(sample)), again = random;
+    Bytes out(image.size()), wanted(image.size());
+    rotate(15)->apply(shape, image.data(), out.data(), random);
+    const double degrees = 15 * (2 * again.uniform() - 1);
+    EXPECT_LE(std::abs(degrees), 15);
+    warp(shape, image.data(), wanted.data(), rotation(shape, degrees));
+    EXPECT_EQ(out, wanted);
+  }
+}
+
+TEST(ColourTest, RandomErasingPaintsRectanglesOfItsAreaAndForm) {
+  const ImageShape shape{40, 60, 3};
+  const Bytes image(7200, 5);
+  int painted = 0;
+  std::set<int> tops;
+  for (int64_t sample = 0; sample < 400; ++sample) {
+    for (const EraseMode mode : {EraseMode::kConst, EraseMode::kRand, EraseMode::kPixel}) {
+      RandomErasing settings{
+          .probability = 0.75, .scale = {0.1, 0.3}, .ratio = {0.5, 2}, .mode = mode, .level = 9};
+      const Bytes out = run({random_erasing(settings)}, shape, image, sample);
+      int top = 40, bottom = 0, left = 60, right = 0;
+      std::set<std::string> colours;
+      for (int y = 0; y < 40; ++y)
+        for (int x = 0; x < 60; ++x) {
+          const auto at = out.begin() + (y * 60 + x) * 3;
+          const std::string pixel(at, at + 3);
+          if (pixel == "\5\5\5") continue;
+          top = std::min(top, y), bottom = std::max(bottom, y + 1);
+          left = std::min(left, x), right = std::max(right, x + 1);
+          colours.insert(pixel);
+        }
+      if (colours.empty()) continue;
+      const double height = bottom - top, width = right - left;
+      EXPECT_NEAR(height * width / 2400, 0.2, 0.11);
+      EXPECT_NEAR(std::log2(height / width), 0, 1.15);
+      if (mode == EraseMode::kConst) EXPECT_EQ(*colours.begin(), "\t\t\t");
+      if (mode != EraseMode::kPixel) EXPECT_EQ(colours.size(), 1u);
+      if (mode == EraseMode::kPixel)
+        EXPECT_GT(static_cast<double>(colours.size()), 0.9 * height * width);
+      painted += mode == EraseMode::kConst;
+      tops.insert(top);
+    }
+  }
+  EXPECT_NEAR(painted, 300, 40);
+  EXPECT_GT(tops.size(), 15u);
+  // Nothing fits: the image stays.
+  EXPECT_EQ(run({random_erasing({.probability = 1, .scale = {1, 1}})}, shape, image, 1), image);
+}
+
 TEST(ColourTest, CutoutPaintsASquareOfItsSize) {
   ImageShape shape{20, 30, 3};
   Bytes image(1800, 5);
@@ -178,6 +256,10 @@ TEST(ColourTest, BadSettings) {
   expect_error<ConfigError>([] { color_jitter({.hue = 0.7}); }, {"hue 0.7", "0.5"});
   expect_error<ConfigError>([] { cutout(0); }, {"cutout: size must be at least 1, but is 0"});
   expect_error<ConfigError>([] { rand_augment(0, 9); }, {"n 0"});
+  expect_error<ConfigError>([] { rotate(181); }, {"degrees 181"});
+  expect_error<ConfigError>([] { random_erasing({.scale = {0, 0.2}}); }, {"random_erasing: scale"});
+  expect_error<ConfigError>([] { random_erasing({.level = 256}); }, {"level 256"});
+  expect_error<ConfigError>([] { flip_vertical(2); }, {"flip: probability 2"});
   expect_error<ConfigError>([] { rand_augment(2, 31); }, {"magnitude 31"});
 }
 
