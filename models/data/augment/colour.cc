@@ -281,7 +281,7 @@ class RandomChange : public Transform {
       case 9:
         return posterize(shape, out, 8 - static_cast<int>(std::lround(most_.bits * strength)));
       case 10:
-        return solarize(shape, out, 255 * (1 - strength));
+        return solarize(shape, out, 255.0 * (kMax - magnitude) / kMax);
       case 11:
         return stretch_contrast(shape, out);
       case 12:
