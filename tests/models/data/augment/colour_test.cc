@@ -196,10 +196,10 @@ TEST(ColourTest, RandomErasingPaintsRectanglesOfItsAreaAndForm) {
       const double height = bottom - top, width = right - left;
       EXPECT_NEAR(height * width / 2400, 0.2, 0.11);
       EXPECT_NEAR(std::log2(height / width), 0, 1.15);
-      if (mode == EraseMode::kConst) EXPECT_EQ(*colours.begin(), "\t\t\t");
-      if (mode != EraseMode::kPixel) EXPECT_EQ(colours.size(), 1u);
-      if (mode == EraseMode::kPixel)
-        EXPECT_GT(static_cast<double>(colours.size()), 0.9 * height * width);
+      EXPECT_TRUE(mode != EraseMode::kConst || *colours.begin() == "\t\t\t");
+      const double share = static_cast<double>(colours.size()) / (height * width);
+      EXPECT_EQ(mode == EraseMode::kPixel, share > 0.9);
+      EXPECT_EQ(mode == EraseMode::kPixel, colours.size() > 1);
       painted += mode == EraseMode::kConst;
       tops.insert(top);
     }

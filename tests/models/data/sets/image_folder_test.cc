@@ -154,8 +154,6 @@ TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
                 "2 files are not .jpg, .jpeg or .png and were skipped: train/ants/image?.gif, "
                 "train/ants/notes.txt",
                 "1 file is not in the folder of a class and was skipped: train/lone.jpg",
-                "1 folder inside the folder of a class was skipped; only pictures directly in the "
-                "folder of the class are read: train/bees/more.jpg",
                 "2 pipes, sockets or devices were skipped: train/bees/pipe.png, train/pipe"}));
   EXPECT_TRUE(data.test->notes().empty());
 }
@@ -305,7 +303,7 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"endings in capitals", {"train/a/3.PNG", "train/b/2.Png"}, 5, 0},
       {"a class linked", {"train/c>a", "test/c>a"}, 5, 0, "", 3},
       {"a picture linked", {"train/b/2.png>../a/1.png"}, 4, 0},
-      {"a circle of links", {"train/a/up>..", "train/round>../train"}, 3, 5},
+      {"a circle of links", {"train/a/up>..", "train/round>../train"}, 3, 2},
       {"a link that leads nowhere", {"train/a/3.png>gone.png", "train/c>gone"}, 3, 2},
       {"a link out of the root", {"train/c>/usr"}, 0, 0, "set data.follow_links: true"},
       {"a class of test alone", {"test/c/1.png"}, 0, 0, "use the same name in both, or"},
