@@ -340,6 +340,14 @@ int dispatch(int argc, char** argv) {
   add_tune_command(app, command);
   add_export_command(app, command);
   add_predict_command(app, command);
+  add_compare_command(app, command);
+  add_sweep_command(app, command, arguments.quiet, [] {
+    catch_signals();
+    TrainOptions options;
+    options.stop = &g_signal;
+    options.save = &g_save;
+    return options;
+  });
   CLI::App* doctor = with_config(
       add("doctor", "check whether this computer can run a configuration; writes nothing",
           run_doctor),

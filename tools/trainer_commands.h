@@ -1,6 +1,7 @@
 // The command families of trainer that have their own files: trainer_<family>.cc.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ void add_data_commands(CLI::App& app, Command& command);
 void add_export_command(CLI::App& app, Command& command);
 void add_predict_command(CLI::App& app, Command& command);
 void add_tune_command(CLI::App& app, Command& command);
+
+void add_compare_command(CLI::App& app, Command& command);
+// `prepare` catches signals and returns the options that heed them.
+void add_sweep_command(CLI::App& app, Command& command, const bool& quiet,
+                       const std::function<TrainOptions()>& prepare);
 
 void add_config_commands(CLI::App& app, Command& command);
 

@@ -418,5 +418,8 @@ Config parse_config(std::string_view text, const std::string& name,
 // Returns YAML of every key that has an effect; parsing the YAML gives a configuration that trains
 // identically. If origins is given, each line ends in a comment with the origin of its value.
 std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
+// Returns the value of each key in a text of print_config(), which may come from another version or
+// from an attacker.
+std::map<std::string, std::string> config_values(std::string_view text);
 
 }  // namespace tessera

@@ -178,4 +178,27 @@ std::string why_without_effect(const Config& config, const ConfigKey& key) {
                      fmt::join(key.when->values, ", "));
 }
 
+std::map<std::string, std::string> config_values(std::string_view text) {
+  std::map<std::string, std::string> values;
+  std::string group, key;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const bool indented = line.starts_with("  ");
+    const size_t colon = line.find(": ");
+    if (!indented && line.ends_with(':')) {
+      group = std::string(line.substr(0, line.size() - 1)) + ".";
+    } else if (colon != std::string_view::npos && !line.starts_with("   ") &&
+               !line.starts_with("  -")) {
+      key = indented ? group + std::string(line.substr(2, colon - 2))
+                     : std::string(line.substr(0, colon));
+      values[key] = line.substr(colon + 2);
+    } else if (!key.empty()) {  // a value of several lines
+      values[key] += line;
+    }
+  }
+  return values;
+}
+
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <numeric>
 
@@ -190,6 +191,9 @@ const std::string& Classifier::precision() const { return impl_->precision; }
 Classifier::Bytes Classifier::bytes() const { return impl_->bytes; }
 
 Classifier load(const std::string& run_dir, const LoadOptions& options) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(run_dir, error))
+    return load(NetworkSource{.weights = run_dir}, options);
   return load(NetworkSource{.run = run_dir, .checkpoint = options.checkpoint}, options);
 }
 

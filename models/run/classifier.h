@@ -77,9 +77,9 @@ class Classifier {
   std::unique_ptr<Impl> impl_;
 };
 
-// Loads the network of a run folder, or of a file of weights. Throws ConfigError if the folder does
-// not exist, the precision is unknown or the file does not tell what is needed, CheckpointError if
-// the weights do not fit.
+// Loads the network of a run folder, or of a file of weights whose metadata describe it, as those
+// of `trainer export` do. Throws ConfigError if the folder does not exist, the precision is unknown
+// or the file does not tell what is needed, CheckpointError if the weights do not fit.
 Classifier load(const std::string& run_dir, const LoadOptions& options = {});
 Classifier load(const NetworkSource& source, const LoadOptions& options = {});
 

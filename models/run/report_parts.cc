@@ -10,6 +10,24 @@
 
 namespace tessera {
 
+const char* const kReportStyle = R"(
+:root { color-scheme: light dark }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+.big { font-size: 1.2rem } .charts { display: flex; flex-wrap: wrap; gap: 1rem }
+svg { max-width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
+svg .title, svg .axis { font-size: 12px } svg .title { font-size: 13px }
+svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
+svg path { fill: none; stroke-width: 1.6 }
+table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right }
+.text, .facts td, .facts th { text-align: left } .facts th { vertical-align: top; color: #7a8594; font-weight: normal }
+tr.best, tr.average { font-weight: 600 }
+.mistakes { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; width: 8.5rem }
+figure img { width: 96px; height: 96px; object-fit: contain; image-rendering: pixelated; background: #8a94a320 }
+figcaption { font-size: 12.5px; line-height: 1.35 }
+.matrix g text { font-size: inherit } .matrix .count { fill: currentColor } pre { overflow-x: auto; font-size: 12.5px }
+)";
+
 namespace {
 
 constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 8, kTop = 28, kBottom = 40;
@@ -65,14 +83,16 @@ Range range_of(const std::vector<Curve>& curves) {
 // Draws a line, or a dot for a single point.
 template <typename X, typename Y>
 std::string line_of(const Curve& curve, const X& x, const Y& y) {
+  const std::string hint =
+      fmt::format("<title>{}</title>", html_escaped(curve.hint.empty() ? curve.name : curve.hint));
   if (curve.points.size() == 1)
-    return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>",
-                       x(curve.points[0].x), y(curve.points[0].y), curve.colour);
+    return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\">{}</circle>",
+                       x(curve.points[0].x), y(curve.points[0].y), curve.colour, hint);
   std::string path;
   for (const Curve::Point& p : curve.points) {
     path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
   }
-  return fmt::format("<path d=\"{}\" stroke=\"{}\"/>", path, curve.colour);
+  return fmt::format("<path d=\"{}\" stroke=\"{}\">{}</path>", path, curve.colour, hint);
 }
 
 }  // namespace
@@ -125,8 +145,8 @@ std::string chart_svg(const Chart& chart) {
     if (curve.points.empty()) continue;
     svg += line_of(curve, x, y);
     svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
-                       legend, curve.colour, curve.name);
-    legend -= 48;
+                       legend, curve.colour, html_escaped(curve.name));
+    legend -= 12 + 6 * static_cast<double>(utf8_length(curve.name));
   }
   return svg + "</svg>\n";
 }

@@ -12,9 +12,10 @@ struct Curve {
   struct Point {
     double x, y;
   };
-  const char* name;
-  const char* colour;
+  std::string name;  // in the legend
+  std::string colour;
   std::vector<Point> points;
+  std::string hint = {};  // shown by the browser over the line; "": the name
 };
 
 struct Chart {
@@ -25,6 +26,9 @@ struct Chart {
   double best = -1;  // marked epoch; below 0: none
   const char* x_title = "epoch";
 };
+
+// The style of pages with these parts, light and dark.
+extern const char* const kReportStyle;
 
 // Returns SVG with x from 0 on; "" if there is nothing to draw.
 std::string chart_svg(const Chart& chart);

@@ -124,24 +124,6 @@ std::string summary_html(const RunReport& report) {
   return fmt::format("<h2>Model and memory</h2>\n<pre>{}</pre>\n", html_escaped(report.summary));
 }
 
-constexpr const char* kStyle = R"(
-:root { color-scheme: light dark }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-.big { font-size: 1.2rem } .charts { display: flex; flex-wrap: wrap; gap: 1rem }
-svg { max-width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
-svg .title, svg .axis { font-size: 12px } svg .title { font-size: 13px }
-svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
-svg path { fill: none; stroke-width: 1.6 }
-table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right }
-.text, .facts td, .facts th { text-align: left } .facts th { vertical-align: top; color: #7a8594; font-weight: normal }
-tr.best, tr.average { font-weight: 600 }
-.mistakes { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; width: 8.5rem }
-figure img { width: 96px; height: 96px; object-fit: contain; image-rendering: pixelated; background: #8a94a320 }
-figcaption { font-size: 12.5px; line-height: 1.35 }
-.matrix g text { font-size: inherit } .matrix .count { fill: currentColor } pre { overflow-x: auto; font-size: 12.5px }
-)";
-
 }  // namespace
 
 std::vector<std::string> report_pieces(const RunReport& report) {
@@ -168,7 +150,7 @@ std::vector<std::string> report_pieces(const RunReport& report) {
       "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n"
       "<h1>{0}</h1>\n{2}.</p>\n{3}",
-      html_escaped(report.title), kStyle, result, facts_html(report))};
+      html_escaped(report.title), kReportStyle, result, facts_html(report))};
   if (!charts.empty()) pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
   pieces.push_back(epochs_html(report));
   pieces.push_back(classes_html(report.confusion, report.classes));
@@ -217,6 +199,7 @@ std::vector<Metrics> read_metrics(const std::string& path) {
     m.accuracy = number(4);
     m.lr = number(5);
     m.images_per_second = number(6);
+    if (fields.size() > 7) m.data_wait = number(7);
     metrics.push_back(m);
   }
   return metrics;

@@ -41,31 +41,6 @@ bool may_differ(std::string_view key) {
          std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
-// Parses keys and values of a text of print_config() line by line; the text may come from another
-// version, or from an attacker.
-std::map<std::string, std::string> values_of(std::string_view text) {
-  std::map<std::string, std::string> values;
-  std::string group, key;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const bool indented = line.starts_with("  ");
-    const size_t colon = line.find(": ");
-    if (!indented && line.ends_with(':')) {
-      group = std::string(line.substr(0, line.size() - 1)) + ".";
-    } else if (colon != std::string_view::npos && !line.starts_with("   ") &&
-               !line.starts_with("  -")) {
-      key = indented ? group + std::string(line.substr(2, colon - 2))
-                     : std::string(line.substr(0, colon));
-      values[key] = line.substr(colon + 2);
-    } else if (!key.empty()) {  // a value of several lines
-      values[key] += line;
-    }
-  }
-  return values;
-}
-
 // Fills in the normalization that a checkpoint measured, if its configuration leaves that to the
 // data and the current one gives numbers, as the resolved configuration of its run does.
 void add_measured(const CheckpointFile& checkpoint, const std::map<std::string, std::string>& now,
@@ -98,8 +73,9 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
 }  // namespace
 
 std::string check_same_training(const Config& config, const CheckpointFile& checkpoint) {
-  const auto now = values_of(print_config(config)), usual = values_of(print_config(Config()));
-  auto then = values_of(with_current_names(checkpoint.config()));
+  const auto now = config_values(print_config(config)),
+             usual = config_values(print_config(Config()));
+  auto then = config_values(with_current_names(checkpoint.config()));
   add_measured(checkpoint, now, then);
   auto value = [&](const std::map<std::string, std::string>& values, const std::string& key) {
     if (const auto found = values.find(key); found != values.end()) return found->second;
@@ -275,7 +251,7 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
   beginning_->load(tensors);
   state = beginning_->state();
   // Forget the best step if another metric chose it, or its value is not finite.
-  if (values_of(beginning_->config())["checkpoint.best"] != config_.checkpoint.best.text() ||
+  if (config_values(beginning_->config())["checkpoint.best"] != config_.checkpoint.best.text() ||
       !std::isfinite(state.best_value))
     state.best_step = -1;
 }

@@ -1,0 +1,50 @@
+// compare_runs(): the settings and the results of several run folders side by side.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/models/run/metrics.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/runtime/text/json.h"
+
+namespace tessera {
+
+// What a run folder tells. A run that has not ended has the results so far.
+struct ComparedRun {
+  std::string dir;
+  std::map<std::string, std::string> settings;  // of config.resolved.yaml
+  std::vector<Metrics> metrics;
+  bool ended = false;             // weights.safetensors is written
+  int64_t steps = 0, memory = 0;  // memory: bytes of memory.csv
+  double epochs = 0;
+  // NaN if unknown. Accuracies in [0, 1], of the last and the best evaluation of `phase`.
+  double train_loss = NAN, last = NAN, best = NAN;
+  double images_per_second = NAN, data_wait = NAN;  // medians of the training lines
+};
+
+// The mean and the sample standard deviation of runs that differ in nothing but the seed.
+struct SeedSpread {
+  std::vector<size_t> runs;
+  double mean = 0, deviation = 0;  // of ComparedRun::last
+};
+
+struct RunComparison {
+  std::vector<ComparedRun> runs;
+  const char* phase = "test";               // images that accuracies are of: test | validation
+  std::vector<std::string> different;       // keys, sorted; without run.dir
+  std::vector<std::string> different_data;  // those of them that select other images
+  std::vector<SeedSpread> spreads;          // of at least two runs
+
+  std::string text() const;
+  Json json() const;
+  std::string html() const;  // one page, without scripts; light and dark
+};
+
+// Reads the folders, at least one. Throws ConfigError for a folder that is no run, DataError for
+// one without metrics.
+RunComparison compare_runs(const std::vector<std::string>& dirs);
+
+}  // namespace tessera
