@@ -166,6 +166,14 @@ void join_others(const Config& config) {
   if (g_processes && g_processes->rank() > 0) set_log_level(LogLevel::error);  // the leader warns
 }
 
+TrainOptions stoppable() {
+  catch_signals();
+  TrainOptions options;
+  options.stop = &g_signal;
+  options.save = &g_save;
+  return options;
+}
+
 int run_train(const Arguments& arguments) {
   if (look_at_config(arguments.look, arguments.config, arguments.overrides, arguments.train))
     return 0;
@@ -341,13 +349,7 @@ int dispatch(int argc, char** argv) {
   add_export_command(app, command);
   add_predict_command(app, command);
   add_compare_command(app, command);
-  add_sweep_command(app, command, arguments.quiet, [] {
-    catch_signals();
-    TrainOptions options;
-    options.stop = &g_signal;
-    options.save = &g_save;
-    return options;
-  });
+  add_sweep_command(app, command, arguments.quiet, stoppable);
   CLI::App* doctor = with_config(
       add("doctor", "check whether this computer can run a configuration; writes nothing",
           run_doctor),

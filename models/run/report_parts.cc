@@ -19,7 +19,8 @@ svg { max-width: 100%; height: auto } svg text { font: 11px system-ui, sans-seri
 svg .title, svg .axis { font-size: 12px } svg .title { font-size: 13px }
 svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
 svg path { fill: none; stroke-width: 1.6 }
-table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right }
+table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right; white-space: nowrap }
+.facts td { white-space: normal }
 .text, .facts td, .facts th { text-align: left } .facts th { vertical-align: top; color: #7a8594; font-weight: normal }
 tr.best, tr.average { font-weight: 600 }
 .mistakes { display: flex; flex-wrap: wrap; gap: 1rem } figure { margin: 0; width: 8.5rem }
@@ -140,10 +141,14 @@ std::string chart_svg(const Chart& chart) {
         x(chart.best), kTop, kHeight - kBottom,
         x(chart.best) + (chart.best > range.x1 / 2 ? -4 : 4), kTop + 10,
         chart.best > range.x1 / 2 ? "end" : "start");
-  double legend = kWidth - kRight;
   for (const Curve& curve : chart.curves) {
     if (curve.points.empty()) continue;
     svg += line_of(curve, x, y);
+  }
+  double legend = kWidth - kRight;
+  for (auto at = chart.curves.rbegin(); at != chart.curves.rend(); ++at) {
+    const Curve& curve = *at;
+    if (curve.points.empty()) continue;
     svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
                        legend, curve.colour, html_escaped(curve.name));
     legend -= 12 + 6 * static_cast<double>(utf8_length(curve.name));

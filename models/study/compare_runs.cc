@@ -184,7 +184,10 @@ std::string chart_of(const RunComparison& all, const char* title, std::string_vi
 
 RunComparison compare_runs(const std::vector<std::string>& dirs) {
   RunComparison all;
-  for (const std::string& dir : dirs) all.runs.push_back(read_run(dir));
+  for (std::string dir : dirs) {
+    while (dir.size() > 1 && dir.ends_with('/')) dir.pop_back();
+    all.runs.push_back(read_run(dir));
+  }
   const auto validated = [](const ComparedRun& run) { return has_phase(run, "validation"); };
   if (std::ranges::all_of(all.runs, validated)) all.phase = "validation";
   for (ComparedRun& run : all.runs)

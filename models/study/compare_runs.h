@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-// What a run folder tells. A run that has not ended has the results so far.
+// The content of a run folder. A run that has not ended has the results so far.
 struct ComparedRun {
   std::string dir;
-  std::map<std::string, std::string> settings;  // of config.resolved.yaml
+  std::map<std::string, std::string> settings;  // in config.resolved.yaml
   std::vector<Metrics> metrics;
   bool ended = false;             // weights.safetensors is written
-  int64_t steps = 0, memory = 0;  // memory: bytes of memory.csv
+  int64_t steps = 0, memory = 0;  // memory: bytes in memory.csv
   double epochs = 0;
   // NaN if unknown. Accuracies in [0, 1], of the last and the best evaluation of `phase`.
   double train_loss = NAN, last = NAN, best = NAN;
@@ -28,15 +28,15 @@ struct ComparedRun {
 // The mean and the sample standard deviation of runs that differ in nothing but the seed.
 struct SeedSpread {
   std::vector<size_t> runs;
-  double mean = 0, deviation = 0;  // of ComparedRun::last
+  double mean = 0, deviation = 0;  // for ComparedRun::last
 };
 
 struct RunComparison {
   std::vector<ComparedRun> runs;
-  const char* phase = "test";               // images that accuracies are of: test | validation
+  const char* phase = "test";               // test | validation images, for accuracies
   std::vector<std::string> different;       // keys, sorted; without run.dir
   std::vector<std::string> different_data;  // those of them that select other images
-  std::vector<SeedSpread> spreads;          // of at least two runs
+  std::vector<SeedSpread> spreads;          // at least two runs each
 
   std::string text() const;
   Json json() const;

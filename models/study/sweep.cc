@@ -90,7 +90,7 @@ Sweep::Sweep(const std::string& config, const std::vector<std::string>& words) {
     throw ConfigError(
         "sweep: no key has several values; write them with commas, such as "
         "optimizer.lr=0.01,0.1");
-  const Config base = load_config(config, fixed);
+  const Config base = load_config(config, with(fixed, combinations[0]));
   dir_ = base.run.dir;
   text_ = fmt::format("{}\n\n{}", fmt::join(swept, "\n"), print_config(base));
   for (const std::vector<std::string>& combination : combinations) {

@@ -28,7 +28,7 @@ class Sweep {
   struct Outcome {
     std::vector<std::string> done;    // run folders
     std::vector<std::string> failed;  // a line with the error of each other run
-    int exit_code = 0;                // of the first that failed
+    int exit_code = 0;                // the first failure's
     int stopped_by = 0;               // signal; the sweep has not ended
   };
   // Trains each run that has not ended, from its last checkpoint. A run that fails does not end the
@@ -38,7 +38,7 @@ class Sweep {
 
  private:
   std::string dir_;
-  std::string text_;  // of sweep.txt
+  std::string text_;  // sweep.txt
   std::vector<std::string> names_;
   std::vector<Config> configs_;
 };

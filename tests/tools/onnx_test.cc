@@ -12,6 +12,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/error.h"
@@ -26,7 +27,7 @@ using testing_onnx::Array;
 
 std::unique_ptr<TrainedNetwork> network_of(const std::string& yaml, ImageShape image) {
   auto trained = std::make_unique<TrainedNetwork>();
-  trained->config = parse_config(yaml, "a.yaml");
+  trained->config = with_classes(parse_config(yaml, "a.yaml"));
   trained->inference = "{}";
   trained->image = image;
   trained->network = make_network(trained->config, image, trained->store);

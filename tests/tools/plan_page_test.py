@@ -125,7 +125,7 @@ class PlanPage(unittest.TestCase):
     def test_keys_and_fingers(self):
         seen = self.look_at()
         first, largest, following, above, none = seen["told"]
-        self.assertRegex(first, r"The largest:\n +[\d.]+ MiB  %\d+ \w+")  # never an empty box
+        self.assertRegex(first, r"The largest tensors:\n +[\d.]+ MiB  %\d+ \w+")  # never an empty box
         for told in (largest, following, above):
             self.assertRegex(told, r"\n[\d.]+ [KM]?i?B \(\d+ bytes\) at \d+, \w+\nlive    \d+ \w+")
         self.assertEqual(len({largest, following, above}), 3)

@@ -86,7 +86,7 @@ struct RandomErasing {
   double scale[2] = {0.02, 0.33};
   double ratio[2] = {0.3, 3.3};
   EraseMode mode = EraseMode::kConst;
-  int level = 0;  // of kConst
+  int level = 0;  // for kConst
 };
 TransformPtr random_erasing(const RandomErasing& settings = {});
 
