@@ -45,8 +45,8 @@ int run_sweep(const Sweeping& arguments, TrainOptions options, bool quiet) {
     print_error("sweep: stopped; the same command continues it");
     return 128 + outcome.stopped_by;
   }
-  if (!outcome.done.empty()) arguments.shown.print(outcome.done);
   for (const std::string& line : outcome.failed) print_error("sweep: " + line);
+  if (!outcome.done.empty()) arguments.shown.print(outcome.done);
   return outcome.exit_code;
 }
 

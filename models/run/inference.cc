@@ -135,7 +135,9 @@ std::optional<Normalization> normalization_in(const std::string& inference) try 
 
 std::optional<ImageShape> input_in(const std::string& inference) try {
   const Json told = Json::parse(inference)["input"];
-  const auto extent = [&](const char* name) { return static_cast<int>(told[name].integer()); };
+  const auto extent = [&](const char* name) {
+    return static_cast<int>(std::clamp<int64_t>(told[name].integer(), 0, 1 << 16));
+  };
   const ImageShape image{extent("height"), extent("width"), extent("channels")};
   if (image.height < 1 || image.width < 1 || image.channels < 1) return {};
   return image;

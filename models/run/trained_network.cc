@@ -59,12 +59,20 @@ ImageShape image_in(const TrainedNetwork& trained) try {
                   trained.weights, error.what()));
 }
 
+// Returns the name of the network in a description; "" if there is none.
+std::string model_in(const std::string& inference) try {
+  return Json::parse(inference)["model"].string();
+} catch (const Error&) {
+  return "";
+}
+
 std::string list(const auto& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
 
 std::vector<std::string> names_of_file(const std::string& path, int64_t classes) {
   std::vector<std::string> names;
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) names.push_back(line);
+  for (std::string line; std::getline(file, line);)
+    names.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
   if (std::ssize(names) == classes) return names;
   throw DataError(
       fmt::format("class names: '{}' has {} lines, but the network has {} classes; put "
@@ -102,7 +110,7 @@ void NetworkOrigin::describe_weights() {
   const std::string& metadata = file.inference();
   const std::optional<ImageShape> input = input_in(metadata);
   std::string model = source_.model;
-  if (model.empty() && input) model = Json::parse(metadata)["model"].string();
+  if (model.empty() && input) model = model_in(metadata);
   if (model.empty() || model == "layers")
     throw ConfigError(fmt::format(
         "weights '{}': do not tell their network; add --model with a name of the zoo, or use --run",
@@ -139,6 +147,7 @@ void NetworkOrigin::describe_weights() {
   all.push_back(fmt::format("model.classes={}", file.classes()));
   known = config();
   std::vector<std::string> names = class_names_in(metadata);
+  if (std::ssize(names) != file.classes()) names.clear();
   if (!source_.class_names.empty()) names = names_of_file(source_.class_names, file.classes());
   inference_ = inference_json(known, image,
                               {{known.data.mean.begin(), known.data.mean.end()},

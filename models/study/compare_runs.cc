@@ -86,8 +86,9 @@ std::vector<std::string> different_keys(const std::vector<ComparedRun>& runs) {
 }
 
 bool selects_images(const std::string& key) {
-  for (const char* known : {"name", "root", "labels", "images", "image_size", "train_count",
-                            "test_count", "test_fraction", "validation", "channels"})
+  for (const char* known :
+       {"name", "root", "labels", "images", "image_size", "train_count", "test_count",
+        "test_fraction", "validation", "channels", "damaged", "range", "layout"})
     if (key == std::string("data.") + known) return true;
   return false;
 }
@@ -95,10 +96,11 @@ bool selects_images(const std::string& key) {
 std::vector<SeedSpread> spreads_of(const RunComparison& all) {
   std::map<std::string, SeedSpread> groups;
   for (size_t k = 0; k < all.runs.size(); ++k) {
-    std::string key;
+    const ComparedRun& run = all.runs[k];
+    std::string key = fmt::format("{} steps\n", run.steps);
     for (const std::string& name : all.different)
-      if (name != "seed") key += name + "=" + value_of(all.runs[k], name) + "\n";
-    if (std::isfinite(all.runs[k].last)) groups[key].runs.push_back(k);
+      if (name != "seed") key += name + "=" + value_of(run, name) + "\n";
+    if (run.ended && std::isfinite(run.last)) groups[key].runs.push_back(k);
   }
   std::vector<SeedSpread> spreads;
   for (auto& [key, spread] : groups) {
@@ -150,6 +152,9 @@ std::vector<std::string> remarks_on(const RunComparison& all) {
     lines.push_back(
         fmt::format("the runs are on other data ({}), so their accuracies cannot be compared",
                     fmt::join(all.different_data, ", ")));
+  const bool drawn = std::string_view(all.phase) == "validation" &&
+                     std::ranges::find(all.different, "seed") != all.different.end();
+  if (drawn) lines.emplace_back("data.validation may draw other images for another seed");
   for (const SeedSpread& spread : all.spreads) {
     std::vector<size_t> numbers;
     for (const size_t k : spread.runs) numbers.push_back(k + 1);
@@ -186,6 +191,11 @@ RunComparison compare_runs(const std::vector<std::string>& dirs) {
   RunComparison all;
   for (std::string dir : dirs) {
     while (dir.size() > 1 && dir.ends_with('/')) dir.pop_back();
+    std::error_code error;
+    for (const ComparedRun& run : all.runs)
+      if (std::filesystem::equivalent(run.dir, dir, error))
+        throw ConfigError(
+            fmt::format("compare: '{}' and '{}' are the same folder; give it once", run.dir, dir));
     all.runs.push_back(read_run(dir));
   }
   const auto validated = [](const ComparedRun& run) { return has_phase(run, "validation"); };

@@ -25,7 +25,8 @@ struct ComparedRun {
   double images_per_second = NAN, data_wait = NAN;  // medians of the training lines
 };
 
-// The mean and the sample standard deviation of runs that differ in nothing but the seed.
+// The mean and the sample standard deviation of runs that have ended and differ in nothing but the
+// seed.
 struct SeedSpread {
   std::vector<size_t> runs;
   double mean = 0, deviation = 0;  // for ComparedRun::last

@@ -170,7 +170,7 @@ std::vector<Finding> examine(const Config& config) {
   std::optional<ConfigExamination> known;
   try {
     known.emplace(config);
-  } catch (const DataError& error) {  // the network follows from the data
+  } catch (const Error& error) {  // the network follows from the data
     return {{"data", error.what(), error.exit_code()}};
   }
   ConfigExamination& about = *known;

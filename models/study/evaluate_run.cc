@@ -5,6 +5,8 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +20,7 @@
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/pretrained.h"
+#include "tessera/models/run/record_file.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_lock.h"
 #include "tessera/models/run/run_report.h"
@@ -244,6 +247,21 @@ std::string load_trained(Session& session, const Config& config, const Config& t
                                        *latest));
 }
 
+// Returns a warning if the run was trained on some of the images, as split.csv of the run tells.
+std::string trained_on(const std::string& run_dir, const Dataset& test) {
+  std::set<std::string> lines;
+  std::istringstream split(run_file(run_dir, "split.csv"));
+  for (std::string line; std::getline(split, line);) lines.insert(line);
+  int64_t trained = 0;
+  for (int64_t i = 0; !lines.empty() && i < test.count(); ++i)
+    trained += lines.contains("train," + csv_field(test.file(i)));
+  if (trained == 0) return "";
+  return fmt::format(
+      "evaluation: the run was trained on {} of these {} images (split.csv in its folder), so this "
+      "is no test; --data takes other images",
+      trained, test.count());
+}
+
 // Returns a remark if other data have images of another size than the run's; else "".
 std::string size_remark(const Config& config, const Config& trained, const std::string& inference,
                         const Dataset& test) {
@@ -314,6 +332,11 @@ RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& o
     log(LogLevel::warning,
         fmt::format("evaluation: the last bits may differ from those of the training: {}",
                     changes));
+  if (const std::string warning = origin.is_run() && is_same_data(config.data, trained.data)
+                                      ? trained_on(source.run, *run.data().test)
+                                      : "";
+      !warning.empty())
+    log(LogLevel::warning, warning);
   print(device_line(run));
   const bool whole = config.precision == Precision::float32;
   print("evaluating " + loaded + (whole ? "" : ", in " + config.precision.text()));

@@ -12,6 +12,7 @@
 #include "tessera/models/run/run_folder.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
+#include "tessera/runtime/random.h"
 
 namespace tessera {
 
@@ -92,12 +93,15 @@ Sweep::Sweep(const std::string& config, const std::vector<std::string>& words) {
         "optimizer.lr=0.01,0.1");
   const Config base = load_config(config, with(fixed, combinations[0]));
   dir_ = base.run.dir;
-  text_ = fmt::format("{}\n\n{}", fmt::join(swept, "\n"), print_config(base));
   for (const std::vector<std::string>& combination : combinations) {
     names_.push_back(folder_name(combination));
     configs_.push_back(load_config(config, with(fixed, combination)));
     configs_.back().run.dir = dir_ + "/" + names_.back();
   }
+  std::string all;
+  for (const Config& one : configs_) all += print_config(one);
+  text_ = fmt::format("{}\n\n{}\n# digest of the configurations: {:016x}\n", fmt::join(swept, "\n"),
+                      print_config(base), random_key(0, all));
   if (std::set<std::string>(names_.begin(), names_.end()).size() < names_.size())
     throw ConfigError("sweep: two runs are the same; give each value once");
 }
@@ -118,14 +122,18 @@ Sweep::Outcome Sweep::run(const Print& print, const TrainOptions& options) const
         "settings to continue it",
         dir_, dir_ + "/" + kSweep));
   }
-  const std::string earlier = run_file(dir_, kDone);
+  std::string earlier = run_file(dir_, kDone);
+  earlier.resize(earlier.rfind('\n') + 1);  // the last line may be incomplete
   const std::set<std::string> ended = lines_of(earlier);
   RecordFile done(file_system(), dir_ + "/" + kDone, "", std::ssize(earlier));
   Outcome outcome;
   for (size_t k = 0; k < configs_.size(); ++k) {
     const Config& config = configs_[k];
     const std::string place = fmt::format("run {} of {}: {}", k + 1, configs_.size(), names_[k]);
-    if (!ended.contains(names_[k])) try {
+    const bool has_weights = std::filesystem::exists(weights_path(config.run.dir), error);
+    // Without checkpoints a run that has weights cannot go on.
+    const bool is_done = has_weights && (ended.contains(names_[k]) || config.checkpoint.keep == 0);
+    if (!is_done) try {
         TrainOptions own = options;
         own.resume = "auto";
         print(place);

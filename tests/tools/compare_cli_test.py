@@ -7,6 +7,7 @@ MOMENTS is the number of moments at which the sweep is killed (4).
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -93,6 +94,7 @@ class Compare(Case):
     def test_wrong_folders_are_named(self):
         self.assertIn("'nothing' is no run folder", self.run_it("compare", "nothing", code=MISUSE)[1])
         self.run_it("train", "--config", "c.yaml", "run.dir=a")
+        self.assertIn("'a' and './a' are the same folder", self.run_it("compare", "a", "./a/", code=MISUSE)[1])
         (self.folder / "a" / "metrics.csv").unlink()
         self.assertIn("metrics.csv: cannot be read", self.run_it("compare", "a", code=BAD_DATA)[1])
 
@@ -118,6 +120,14 @@ class Sweep(Case):
                 sweep.kill()
             again = json.loads(json.dumps(self.table(*words, f"run.dir={name}")).replace(name, "whole"))
             self.assertEqual(again, whole, f"moment {moment}")
+
+    def test_a_run_whose_folder_is_removed_is_trained_again(self):
+        whole = self.table("seed=1,2", "run.dir=two")
+        shutil.rmtree(self.folder / "two" / "seed=2")
+        with open(self.folder / "two" / "done.txt", "a", encoding="utf-8") as file:
+            file.write("seed=")  # an incomplete line
+        self.assertEqual(self.table("seed=1,2", "run.dir=two"), whole)
+        self.assertEqual((self.folder / "two" / "done.txt").read_text(encoding="utf-8"), "seed=1\nseed=2\nseed=2\n")
 
     def test_a_run_that_fails_does_not_end_it(self):
         out, err = self.sweep("optimizer.lr=1e30,0.01", "optimizer.name=sgd", "run.dir=some", code=DIVERGED)

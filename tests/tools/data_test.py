@@ -317,6 +317,10 @@ class Test(unittest.TestCase):
         self.assertIn("image_folder test: 3 images", said)
         self.assertIn("ants, red", said)
         self.assertIn("image_folder test: 30 images", self.trainer("eval", "--run", "photos_run", "--data", root))
+        for more in (["--data", root], ["data.test_fraction=0.5"]):
+            done = subprocess.run([TRAINER, "eval", "--run", "photos_run", *map(str, more)], cwd=self.folder,
+                                  capture_output=True, text=True, check=True)
+            self.assertRegex(done.stderr, r"the run was trained on \d+ of these \d+ images \(split.csv")
         self.trainer("export", "--run", "photos_run", "-o", "photos.onnx")
 
     def test_folders_that_look_odd_are_named_where_classes_are_too_many(self):

@@ -28,6 +28,7 @@ ADDED = {  # appended to commands with these beginnings
     "trainer data bench": " --seconds 0.2" + SHORT,
     "trainer --config models/configs/image_folder.yaml": " train.epochs=2 threads=2",
     "trainer --config": SHORT,
+    "trainer sweep --config": " train.epochs=1" + SHORT,
     "trainer train --config C.yaml --dry-run": " run.dir=runs/dry" + SHORT,
     "trainer train --config C.yaml --verify-plan seed": " train.epochs=1 run.dir=runs/seeded" + SHORT,
     "trainer train": " train.epochs=1 run.dir=runs/verified" + SHORT,

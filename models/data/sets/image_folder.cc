@@ -1,7 +1,9 @@
 #include "tessera/models/data/sets/image_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cctype>
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
@@ -248,7 +250,8 @@ Located locate_test(const std::string& root, OuterLinks outer, bool whole) {
 std::string inner_root(const fs::path& root) {
   std::error_code error;
   for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error))
-    if (fs::is_directory(at->path() / "train", error) && !is_hidden(at->path().string()))
+    if (!is_hidden(at->path().string()) && fs::is_directory(at->path(), error) &&
+        has_image_classes(at->path().string(), "train", OuterLinks::kFollowed))
       return fmt::format("; or set data.root to '{}'", printable(at->path().string()));
   return "";
 }
@@ -268,8 +271,35 @@ void locate_validation(Located& at, const std::string& validation) {
       throw DataError(
           fmt::format("data.validation: '{}' is the folder of {} images; set another folder",
                       printable(folder.string()), other == at.train ? "the training" : "the test"));
+  const fs::path below = folder.lexically_relative(real / at.train);
+  if (at.cut && !below.empty() && *below.begin() != "..")
+    throw DataError(
+        fmt::format("data.validation: '{}' is inside the folder of the classes, so its images are "
+                    "trained on; set a folder elsewhere, or a part such as 10%",
+                    printable(folder.string())));
   at.validation_root = folder.parent_path().string();
   at.validation = folder.filename().string();
+}
+
+// Returns true for "Train", "testing", "valid", "seg_test": folders of classes, not a class.
+bool names_part(const std::string& name) {
+  std::string lower = name;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::any_of(std::array{"train", "test", "val"}, [&](const char* part) {
+    return lower.starts_with(part) || lower.ends_with(part);
+  });
+}
+
+// Throws if links make a picture part of the folder twice: it could be trained on and be a test.
+void refuse_twice(const ImageFiles& files) {
+  std::vector<std::string> paths;
+  for (const ImageFile& file : files.pictures) paths.push_back(file.path);
+  std::ranges::sort(paths);
+  if (const auto twice = std::ranges::adjacent_find(paths); twice != paths.end())
+    throw DataError(
+        fmt::format("image folder: links lead to '{}' twice, and a test picture must not be "
+                    "trained on; remove a link, or put test pictures into test/<class>/",
+                    printable(*twice)));
 }
 
 // Locates a folder without test pictures; `classes` is empty if there is a test folder, or if it
@@ -285,10 +315,7 @@ Located locate_whole(const fs::path& real, OuterLinks outer) {
   if (!has_train && (!inner_root(real).empty() || !has_image_classes(at.root, "", outer)))
     return at;
   at.classes = image_classes(at.root, at.train, outer);
-  const auto is_part = [](const std::string& name) {
-    return name == "train" || name == "test" || name == "val";
-  };
-  if (!has_train && std::ranges::all_of(at.classes, is_part)) at.classes.clear();
+  if (!has_train && std::ranges::all_of(at.classes, names_part)) at.classes.clear();
   if (at.classes.size() == 1)
     throw DataError(
         fmt::format("image folder '{0}': it has pictures in one folder only, '{1}', and a network "
@@ -312,7 +339,8 @@ Located locate(const std::string& root, const std::string& validation,
     if (Located at = locate_test(real.string(), outer, options.test_fraction == 0);
         !at.classes.empty())
       return at;
-  if (Located at = locate_whole(real, outer); !at.classes.empty()) {
+  const bool all_are_tests = test_only && options.test_fraction == 0;
+  if (Located at = all_are_tests ? Located{} : locate_whole(real, outer); !at.classes.empty()) {
     if (!validation.empty()) locate_validation(at, validation);
     return at;
   }
@@ -470,6 +498,7 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   const bool all = at.cut || (asked && at.has_train);
   std::optional<Looked> train, validation, test;
   if (all) train.emplace(at, at.root, at.train, options);
+  if (at.cut) refuse_twice(train->files);
   if (!at.validation.empty()) validation.emplace(at, at.validation_root, at.validation, options);
   if (!at.cut) test.emplace(at, at.root, at.test, options);
   std::vector<const Looked*> splits;

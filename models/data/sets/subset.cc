@@ -114,10 +114,31 @@ class Subset : public Dataset {
   const bool owns_;
 };
 
-// Returns the images of each class, in random order.
-std::vector<std::vector<int64_t>> drawn(const Dataset& all, uint64_t key) {
-  std::vector<std::vector<int64_t>> classes(static_cast<size_t>(all.classes()));
+using Classes = std::vector<std::vector<int64_t>>;
+
+// Returns the images of each class.
+Classes by_class(const Dataset& all) {
+  Classes classes(static_cast<size_t>(all.classes()));
   for (int64_t i = 0; i < all.count(); ++i) classes[static_cast<size_t>(all.label(i))].push_back(i);
+  return classes;
+}
+
+// Returns the images of each class in an order that the names of their files decide, so that new
+// files leave the order of the others as it is.
+Classes ordered_by_name(const Dataset& all) {
+  Classes classes = by_class(all);
+  for (std::vector<int64_t>& images : classes) {
+    std::vector<std::pair<uint64_t, int64_t>> order;
+    for (const int64_t i : images) order.emplace_back(random_key(0, all.file(i)), i);
+    std::ranges::sort(order);
+    std::ranges::transform(order, images.begin(), &std::pair<uint64_t, int64_t>::second);
+  }
+  return classes;
+}
+
+// Returns the images of each class, in random order.
+Classes drawn(const Dataset& all, uint64_t key) {
+  Classes classes = by_class(all);
   for (size_t label = 0; label < classes.size(); ++label) {
     RandomSequence random(key, label);
     std::vector<int64_t>& images = classes[label];
@@ -131,9 +152,8 @@ struct Indices {
   std::vector<int64_t> kept, taken;
 };
 
-// Takes `count` images away: each class gives as near to its share as possible, drawn by `key`.
-Indices take_away(const Dataset& all, int64_t count, uint64_t key) {
-  const std::vector<std::vector<int64_t>> classes = drawn(all, key);
+// Takes `count` images away: each class gives its first, as near to its share as possible.
+Indices take_away(const Dataset& all, int64_t count, const Classes& classes) {
   std::vector<int64_t> of_class;
   for (const std::vector<int64_t>& images : classes)
     of_class.push_back(static_cast<int64_t>(images.size()));
@@ -240,7 +260,7 @@ HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSour
   if (const std::string problem = held_out_problem(validation, all->count()); !problem.empty())
     throw ConfigError("data.validation: " + problem);
   const int64_t count = validation.images(all->count());
-  auto [kept, taken] = take_away(*all, count, random_key(seed, "validation"));
+  auto [kept, taken] = take_away(*all, count, drawn(*all, random_key(seed, "validation")));
   std::string note = fmt::format(
       "{} of {} images are held out for validation, drawn by the seed, in proportion to the "
       "classes",
@@ -260,7 +280,7 @@ TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, boo
         "data.test_fraction: {} of {} images leaves no image to {}; set another fraction, or put "
         "test images into a folder of their own",
         fraction, all->count(), count < 1 ? "test" : "train on"));
-  auto [kept, taken] = take_away(*all, count, random_key(0, "test"));
+  auto [kept, taken] = take_away(*all, count, ordered_by_name(*all));
   std::vector<std::string> notes{fmt::format(
       "{} of {} images are cut off as the test set, the same in every run, in proportion to the "
       "classes (data.test_fraction)",

@@ -52,8 +52,9 @@ HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSour
 struct TestCut {
   std::shared_ptr<const Dataset> train, test;
 };
-// Splits `all` as hold_out() does, the same in every run whatever its seed. `test_only`: without
-// the training images. Throws ConfigError as hold_out() does.
+// Splits `all` in proportion to the classes. The names of the files decide, so a test image remains
+// one, whatever the seed, and when files are added, as long as its class gives as many.
+// `test_only`: without the training images. Throws ConfigError as hold_out() does.
 int64_t cut_count(int64_t images, double fraction);  // test images to take
 TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only);
 // Returns the memory of both parts, without the data set.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
@@ -139,6 +140,22 @@ TEST(HeldOut, TestPicturesAreCutOffFromAFolderOfClasses) {
   const DataSplit other = open_data(source);
   EXPECT_EQ(files(*other.test), files(*data.test));
   EXPECT_NE(files(*other.validation), files(*data.validation));
+  // Other pictures move none that was a test into training, while each class gives as many.
+  folder.write("ants/new.png", {values.begin(), values.end()});
+  folder.write("ants/a.png", {values.begin(), values.end()});
+  std::set<std::string> again = files(*open_data(source).test);
+  const std::set<std::string> before = files(*data.test);
+  std::set<std::string> trained = files(*data.train);
+  int moved = 0;
+  for (const std::string& file : again) moved += trained.contains(file);
+  EXPECT_EQ(again.size(), before.size());
+  EXPECT_EQ(moved, 0);
+  for (const char* file : {"ants/new.png", "ants/a.png"})
+    std::filesystem::remove(folder.path(file));
+  // A validation folder among the classes would be trained on.
+  DataSource within = source;
+  within.validation = {.folder = "bees"};
+  expect_error<DataError>([&] { open_data(within); }, {"inside the folder of the classes"});
   source.test_only = true;
   const DataSplit alone = open_data(source);
   EXPECT_EQ(alone.train, nullptr);
