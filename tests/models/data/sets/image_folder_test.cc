@@ -274,6 +274,29 @@ void lay_out(const TempFolder& folder, const std::vector<std::string>& there) {
   }
 }
 
+void look(const Layout& layout, const std::vector<std::string>& beside) {
+  SCOPED_TRACE(layout.name);
+  TempFolder folder;
+  lay_out(folder, beside);
+  lay_out(folder, layout.there);
+  const auto open = [&] {
+    return open_image_folder(folder.path(), {.size = 16, .test_fraction = 0.3});
+  };
+  if (*layout.refusal != '\0') return expect_error<DataError>([&] { open(); }, {layout.refusal});
+  const DataSplit data = open();
+  EXPECT_EQ(data.train->classes(), layout.classes);
+  EXPECT_EQ(data.train->count(), layout.train);
+  EXPECT_EQ(data.train->info().skipped, layout.skipped) << data.train->describe();
+  const std::string count = std::to_string(layout.skipped) + " file";
+  EXPECT_EQ(data.train->describe().find(count) != std::string::npos, layout.skipped > 0)
+      << data.train->describe();
+  EXPECT_EQ(data.train->notes().size() == (data.cut ? 1 : 0), layout.skipped == 0);
+  const ImageFolderList list = list_image_folder(folder.path(), {.test_fraction = 0.3});
+  EXPECT_EQ(list.train_count, layout.train);
+  EXPECT_EQ(list.test_count, data.test->count());
+  EXPECT_EQ(list.classes, layout.classes);
+}
+
 TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
   const std::vector<std::string> usual = {"train/a/1.png", "train/a/2.png", "train/b/1.png",
                                           "test/a/1.png", "test/b/1.png"};
@@ -331,28 +354,6 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"other pictures", {"train/a/1.webp=", "test/a/1.webp="}, 0, 0, "no .jpg, .jpeg or .png"},
       {"hidden classes alone", {"train/.a/1.png", "test/.a/1.png"}, 0, 0, "a folder of their own"},
       {"test without pictures", {"train/a/1.png", "test/a/"}, 0, 0, "no pictures; put the"},
-  };
-  const auto look = [](const Layout& layout, const std::vector<std::string>& beside) {
-    SCOPED_TRACE(layout.name);
-    TempFolder folder;
-    lay_out(folder, beside);
-    lay_out(folder, layout.there);
-    const auto open = [&] {
-      return open_image_folder(folder.path(), {.size = 16, .test_fraction = 0.3});
-    };
-    if (*layout.refusal != '\0') return expect_error<DataError>([&] { open(); }, {layout.refusal});
-    const DataSplit data = open();
-    EXPECT_EQ(data.train->classes(), layout.classes);
-    EXPECT_EQ(data.train->count(), layout.train);
-    EXPECT_EQ(data.train->info().skipped, layout.skipped) << data.train->describe();
-    const std::string count = std::to_string(layout.skipped) + " file";
-    EXPECT_EQ(data.train->describe().find(count) != std::string::npos, layout.skipped > 0)
-        << data.train->describe();
-    EXPECT_EQ(data.train->notes().size() == (data.cut ? 1 : 0), layout.skipped == 0);
-    const ImageFolderList list = list_image_folder(folder.path(), {.test_fraction = 0.3});
-    EXPECT_EQ(list.train_count, layout.train);
-    EXPECT_EQ(list.test_count, data.test->count());
-    EXPECT_EQ(list.classes, layout.classes);
   };
   for (const Layout& layout : with_usual) look(layout, usual);
   for (const Layout& layout : alone) look(layout, {});
