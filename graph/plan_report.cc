@@ -9,7 +9,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
 #include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 namespace {
@@ -303,81 +303,58 @@ std::string PlanReport::json() const {
   return text;
 }
 
-namespace {
-
-std::string part_name(const std::string& part) {
-  return part == "slots" ? "slots of all steps" : part;
-}
-
-}  // namespace
-
 std::string PlanReport::text() const {
-  std::string text = fmt::format(
-      "total        {:>12}  arena + persistent + slots\n"
-      "arena        {:>12}  planner {}, {:.4f} x the lower bound of {}{}\n"
-      "unplanned    {:>12}  {} tensors, if none shared memory\n"
-      "persistent   {:>12}\n"
-      "slots        {:>12}\n"
-      "nodes        {:>12}\n",
-      human(total()), human(arena), planner, ratio(), human(lower_bound),
-      arena_of.empty() ? "" : ", both of the " + arena_of, human(unplanned), tensors,
-      human(persistent), human(slots), nodes);
-  if (trainable >= 0)
-    text += fmt::format("parameters   {:>12}  {} trainable, {} frozen\n", trainable + frozen,
-                        trainable, frozen);
-  if (budget.budget >= 0)
-    text += fmt::format("budget       {:>12}  for the arena, which needs {} without a budget: {}\n",
-                        human(budget.budget), human(budget.unconstrained), budget.text());
-  // All tables share one width of names and one of bytes.
-  size_t wide = std::string_view("the whole training").size();
-  for (const auto* list : {&parts, &gpu_parts})
-    for (const auto& [name, bytes] : *list) wide = std::max(wide, part_name(name).size() + 2);
-  for (const auto& [name, bytes] : classes) wide = std::max(wide, name.size() + 2);
-  const auto row = [&](const std::string& name, int64_t bytes) {
-    text += fmt::format("{:<{}} {:>12}", name, wide, human(bytes));
+  Table table({{nullptr, "", true}, {nullptr, ""}, {nullptr, "", true}});
+  const auto row = [&](const std::string& name, int64_t bytes, const std::string& remark = "") {
+    table.add({name, byte_count(bytes), remark});
   };
-  if (!gpu_parts.empty()) {
-    text += "\n";
-    row("on " + device, gpu_need());
-    text += "\n";
-    for (const auto& [name, bytes] : gpu_parts) row("  " + part_name(name), bytes), text += "\n";
-  }
-  if (!parts.empty()) {
-    text += "\n";
-    row(gpu_parts.empty() ? "the whole training" : "on the host", need());
-    text += fmt::format("  with loaders, data and checkpoints{}\n",
-                        parts_complete ? "" : "; plus the memory of the image decoders");
-  }
-  for (const auto& [name, bytes] : parts) row("  " + part_name(name), bytes), text += "\n";
-  text += "\nat the peak\n";
-  for (const auto& [name, bytes] : classes) row("  " + name, bytes), text += "\n";
+  const auto list = [&](const char* title, int64_t sum, const auto& parts,
+                        const char* remark = "") {
+    if (parts.empty()) return;
+    table.add({"", "", ""});
+    table.add({title, sum < 0 ? "" : human(sum), remark});
+    for (const auto& [name, bytes] : parts)
+      row(name == "slots" && sum >= 0 ? "  slots of all steps" : "  " + name, bytes);
+  };
+  row("total", total(), "arena + persistent + slots");
+  row("arena", arena,
+      fmt::format("planner {}, {:.4f} x the lower bound of {}{}", planner, ratio(),
+                  human(lower_bound), arena_of.empty() ? "" : ", both of the " + arena_of));
+  row("unplanned", unplanned, fmt::format("{} tensors, if none shared memory", tensors));
+  row("persistent", persistent);
+  row("slots", slots);
+  table.add({"nodes", nodes, ""});
+  if (trainable >= 0)
+    table.add({"parameters", trainable + frozen,
+               fmt::format("{} trainable, {} frozen", trainable, frozen)});
+  if (budget.budget >= 0)
+    row("budget", budget.budget,
+        fmt::format("for the arena, which needs {} without a budget: {}",
+                    human(budget.unconstrained), budget.text()));
+  const std::string on_device = "on " + device;
+  list(on_device.c_str(), gpu_need(), gpu_parts);
+  list(gpu_parts.empty() ? "the whole training" : "on the host", need(), parts,
+       parts_complete
+           ? "with loaders, data and checkpoints"
+           : "with loaders, data and checkpoints; plus the memory of the image decoders");
+  list("at the peak", -1, classes);
   for (const DType type : {DType::bf16, DType::f16})
-    if (const auto found = dtypes.find(std::string(name_of(type))); found != dtypes.end()) {
-      row("  in " + found->first, found->second);
-      text += "  of activations and gradients; twice as much in float32\n";
-    }
-  return text + largest_text();
+    if (const auto found = dtypes.find(std::string(name_of(type))); found != dtypes.end())
+      row("  in " + found->first, found->second,
+          "of activations and gradients; twice as much in float32");
+  return table.text() + largest_text();
 }
 
 std::string PlanReport::largest_text() const {
-  const std::vector<PlannedTensor> top = largest(10);
-  size_t title = 0, spec = 0, nodes = 0;
-  const auto lifetime = [](const PlannedTensor& t) {
-    return fmt::format("nodes {:>4} to {}", t.lower, t.upper - 1);
-  };
-  for (const PlannedTensor& t : top) {
-    title = std::max(title, t.title().size());
-    spec = std::max(spec, t.spec.size());
-    nodes = std::max(nodes, lifetime(t).size());
-  }
-  std::string text = "\nlargest tensors\n";
-  for (const PlannedTensor& t : top) {
-    text += fmt::format("  {:>10}  {:<{}}  {:<{}}  {:<{}}  {}", human(t.bytes), lifetime(t), nodes,
-                        t.title(), title, t.spec, spec, t.module_path);
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += "\n";
-  }
-  return text;
+  Table table({{nullptr, ""},
+               {nullptr, "", true},
+               {nullptr, "", true},
+               {nullptr, "", true},
+               {nullptr, "", true}});
+  for (const PlannedTensor& t : largest(10))
+    table.add({byte_count(t.bytes), fmt::format("nodes {:>4} to {}", t.lower, t.upper - 1),
+               t.title(), t.spec, t.module_path});
+  return "\nlargest tensors\n" + table.text();
 }
 
 std::string PlanReport::why(const std::string& word) const {

@@ -15,8 +15,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
-#include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/report.h"
 #include "tessera/runtime/thread_pool.h"
 #include "tessera/tools/output.h"
 
@@ -116,28 +115,21 @@ std::vector<Measured> in_turn(const std::vector<Variant>& what, int64_t rounds, 
 }
 
 void print_table(const char* time, const std::vector<Measured>& all, bool json) {
-  if (json) {
-    std::vector<Json> rows;
-    for (const Measured& row : all)
-      rows.push_back(Json::object({{"name", row.name},
-                                   {fmt::format("{}_ms", time), rounded(row.fastest(), 4)},
-                                   {"spread", rounded(row.spread(), 4)},
-                                   {"arena_bytes", row.arena},
-                                   {"total_bytes", row.bytes}}));
-    return print_line(Json::list(rows).text());
-  }
-  size_t width = 0;
-  for (const Measured& row : all) width = std::max(width, row.name.size());
+  const std::string title = fmt::format("{} ms", time), key = fmt::format("{}_ms", time);
+  Table table({{"name", "", true},
+               {key.c_str(), title.c_str()},
+               {"spread", "spread"},
+               {nullptr, "ratio"},
+               {"arena_bytes", "arena"},
+               {nullptr, "ratio"},
+               {"total_bytes", "total"}});
   const Measured& whole = all.front();
-  std::string text =
-      fmt::format("{:<{}}  {:>9}  {:>7}  {:>7}  {:>11}  {:>7}  {:>11}", "", width,
-                  fmt::format("{} ms", time), "spread", "ratio", "arena", "ratio", "total");
   for (const Measured& row : all)
-    text += fmt::format(
-        "\n{:<{}}  {:>9.2f}  {:>5.1f} %  {:>7.2f}  {:>11}  {:>7.2f}  {:>11}", row.name, width,
-        row.fastest(), 100 * row.spread(), row.fastest() / whole.fastest(), byte_text(row.arena),
-        static_cast<double>(row.arena) / static_cast<double>(whole.arena), byte_text(row.bytes));
-  print_line(text);
+    table.add({row.name, number(row.fastest(), 2, 4), percent(row.spread(), 1, 4),
+               number(row.fastest() / whole.fastest(), 2), byte_count(row.arena, 2),
+               number(static_cast<double>(row.arena) / static_cast<double>(whole.arena), 2),
+               byte_count(row.bytes, 2)});
+  write_out(json ? table.json().text() + "\n" : table.text());
 }
 
 }  // namespace

@@ -69,6 +69,11 @@ int end_program(const char* program, const std::exception& error) {
   return 1;
 }
 
+void print_report(const Report& report, bool as_json, int indent) {
+  write_out(as_json ? report.json().text(indent) + "\n" : report.text());
+  flush_out();
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/runtime/text/report.h"
+
 namespace tessera {
 
 // Prepares the process; main() calls it first. A file that exceeds the limit of the process (ulimit
@@ -36,6 +38,9 @@ int end_program(const char* program, int code);
 
 // Returns the exit code after an exception that is not an Error: 1. Prints a message.
 int end_program(const char* program, const std::exception& error);
+
+// Prints a report as text or as JSON, each level indented by `indent` spaces (Json::text()).
+void print_report(const Report& report, bool as_json, int indent = 1);
 
 // Throws ConfigError if the file cannot be read.
 std::string read_file(const std::string& path);

@@ -62,17 +62,20 @@ int compare(const Arguments& arguments) {
     const int64_t bound = lower_bound(problem);
     write_out(fmt::format("{}: {} buffers, lower bound {}\n", file.string(), problem.buffers.size(),
                           bound));
-    write_out(fmt::format("  {:<20} {:>16} {:>8} {:>10}  {}\n", "planner", "bytes", "ratio", "ms",
-                          "proof"));
+    Table table({{nullptr, "planner", true},
+                 {nullptr, "bytes"},
+                 {nullptr, "ratio"},
+                 {nullptr, "ms"},
+                 {nullptr, "proof", true}});
     for (const Planner* planner : planners()) {
       Solution solution;
       const BenchCell cell = timed([&] { return solution = prove_checked(*planner, problem); });
       const bool any = placed(solution);
-      write_out(fmt::format("  {:<20} {:>16} {:>8} {:>10.2f}  {}\n", planner->name(),
-                            any ? std::to_string(cell.bytes) : "-",
-                            any ? fmt::format("{:.4f}", ratio(cell.bytes, bound)) : "-", cell.ms,
-                            proof_of(solution)));
+      table.add({planner->name(), any ? Cell(cell.bytes) : "-",
+                 any ? number(ratio(cell.bytes, bound), 4) : "-", number(cell.ms, 2),
+                 proof_of(solution)});
     }
+    write_out(table.text());
   }
   return 0;
 }
@@ -115,23 +118,20 @@ int bench(const Arguments& arguments) {
   const BenchResults results = arguments.ablation ? bench_ablation(files, arguments.limits)
                                                   : bench_planners(files, arguments.limits);
   if (!arguments.plot.empty()) write_output(arguments.plot, results.svg());
-  if (arguments.json)
-    write_out(results.json());
-  else if (arguments.ablation)
-    write_out(results.node_table(arguments.columns));
-  else
-    write_out(results.ratio_table(arguments.columns));
-  if (!arguments.ablation || arguments.json) return 0;
-  for (const Ablation& ablation : ablations()) {
-    write_out(fmt::format("  {:<10} {}\n", ablation.name, ablation.explanation));
+  Report report = results.report(arguments.columns);
+  if (arguments.ablation) {
+    Table table({{nullptr, "", true}, {nullptr, "", true}});
+    for (const auto& [name, explanation] : ablations()) table.add({name, explanation});
+    report.add(nullptr, "", std::move(table));
   }
+  print_report(report, arguments.json);
   return 0;
 }
 
 int list(const Arguments&) {
-  for (const Planner* planner : planners()) {
-    write_out(fmt::format("{:<20} {}\n", planner->name(), planner->explanation()));
-  }
+  Table table({{nullptr, "", true}, {nullptr, "", true}});
+  for (const Planner* planner : planners()) table.add({planner->name(), planner->explanation()});
+  write_out(table.text());
   return 0;
 }
 

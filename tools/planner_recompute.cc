@@ -52,9 +52,9 @@ Timed solve(const RecomputeStrategy& strategy, RecomputeProblem problem,
   return timed;
 }
 
-double percent(int64_t extra, const RecomputeProblem& problem) {
+double more_time(int64_t extra, const RecomputeProblem& problem) {
   const int64_t base = base_cost(problem);
-  return base == 0 ? 0.0 : 100.0 * static_cast<double>(extra) / static_cast<double>(base);
+  return base == 0 ? 0.0 : static_cast<double>(extra) / static_cast<double>(base);
 }
 
 bool fits(const RecomputePlan& plan) {
@@ -118,20 +118,22 @@ std::string heading(const Arguments& arguments, const RecomputeProblem& problem)
 }
 
 int table(const Arguments& arguments, const RecomputeProblem& problem) {
-  std::string text = heading(arguments, problem);
-  text += fmt::format("  {:<12} {:>16} {:>9} {:>10} {:>9}  {}\n", "strategy", "peak", "extra",
-                      "recomputed", "ms", "certificate");
+  Table table({{nullptr, "strategy", true},
+               {nullptr, "peak"},
+               {nullptr, "extra"},
+               {nullptr, "recomputed"},
+               {nullptr, "ms"},
+               {nullptr, "certificate", true}});
   RecomputePlan last;
   for (const RecomputeStrategy* strategy : chosen(arguments)) {
     Timed timed = solve(*strategy, problem, {problem.budget});
     last = std::move(timed.plans.front());
-    text += fmt::format("  {:<12} {:>16} {:>7.2f} % {:>10} {:>9.1f}  {}\n", strategy->name(),
-                        last.peak, percent(last.extra, problem),
-                        last.runs.size() - problem.steps.size(), timed.ms, certificate(last));
+    table.add({strategy->name(), last.peak, percent(more_time(last.extra, problem), 2),
+               last.runs.size() - problem.steps.size(), number(timed.ms, 1), certificate(last)});
   }
   if (!arguments.compare && !fits(last)) return refuse(problem, last);
   if (!arguments.output.empty()) write_runs(arguments.output, problem, last.runs);
-  if (arguments.output != "-") write_out(text);
+  if (arguments.output != "-") write_out(heading(arguments, problem) + table.text());
   return 0;
 }
 
@@ -146,26 +148,28 @@ int curve(const Arguments& arguments, const RecomputeProblem& problem) {
   for (int i = 0; i < arguments.curve; ++i)
     budgets.push_back(lowest + (highest - lowest) / std::max(arguments.curve - 1, 1) * i);
   budgets.back() = highest;
-  std::string header = fmt::format("  {:>16}", "budget"), foot = fmt::format("  {:>16}", "ms");
-  std::vector<std::string> lines;
-  for (int64_t budget : budgets) lines.push_back(fmt::format("  {:>16}", budget));
+  std::vector<Table::Column> heads = {{nullptr, "budget"}};
+  std::vector<Timed> all;
   for (const RecomputeStrategy* strategy : strategies) {
-    const Timed timed = solve(*strategy, problem, budgets);
-    header += fmt::format(" {:>10}", strategy->name());
-    foot += fmt::format(" {:>10.1f}", timed.ms);
-    for (size_t i = 0; i < budgets.size(); ++i)
-      lines[i] += fits(timed.plans[i])
-                      ? fmt::format(" {:>8.2f} %", percent(timed.plans[i].extra, problem))
-                      : fmt::format(" {:>10}", "-");
+    heads.emplace_back(nullptr, std::string(strategy->name()).c_str());
+    all.push_back(solve(*strategy, problem, budgets));
   }
-  header += fmt::format(" {:>10}", "bound");
-  write_out(heading(arguments, problem));
+  heads.emplace_back(nullptr, "bound");
+  Table table(std::move(heads));
   for (size_t i = 0; i < budgets.size(); ++i) {
+    std::vector<Cell> row = {budgets[i]};
+    for (const Timed& timed : all)
+      row.push_back(fits(timed.plans[i]) ? percent(more_time(timed.plans[i].extra, problem), 2)
+                                         : "-");
     const int64_t extra = cost_bound(problem, budgets[i]) - base_cost(problem);
-    write_out((i == 0 ? header + "\n" : "") + lines[i] +
-              fmt::format(" {:>8.2f} %\n", percent(extra, problem)));
+    row.push_back(percent(more_time(extra, problem), 2));
+    table.add(std::move(row));
   }
-  write_out(foot + "\n");
+  std::vector<Cell> times = {"ms"};
+  for (const Timed& timed : all) times.push_back(number(timed.ms, 1));
+  times.emplace_back("");
+  table.add(std::move(times));
+  write_out(heading(arguments, problem) + table.text());
   return 0;
 }
 

@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kNameWidth = 20, kCellWidth = 18;
-
 const char* status_name(SolveStatus status) {
   switch (status) {
     case SolveStatus::kOptimal:
@@ -29,32 +27,25 @@ const char* status_name(SolveStatus status) {
   return "unknown";
 }
 
-using CellText = std::function<std::string(size_t row, size_t problem)>;
-
-std::string list_of(const std::vector<BenchProblem>& problems) {
-  std::string text;
-  for (size_t p = 0; p < problems.size(); ++p) {
-    text += fmt::format("{:>3}  {}: {} buffers, lower bound {}\n", p + 1, problems[p].name,
-                        problems[p].buffers, problems[p].bound);
-  }
-  return text;
-}
-
-std::string columns_of(const BenchResults& results, int columns, const CellText& cell) {
+// Adds a table of as many problems as fit into `columns`, then further ones.
+void add_cells(
+    Report& to, const BenchResults& results, int columns,
+    const std::function<std::string(const BenchCell&, size_t row, size_t problem)>& text) {
+  constexpr int kNameWidth = 20, kCellWidth = 18;
   const auto per_piece = static_cast<size_t>(std::max(1, (columns - kNameWidth) / kCellWidth));
-  std::string text;
   for (size_t first = 0; first < results.problems.size(); first += per_piece) {
     const size_t last = std::min(results.problems.size(), first + per_piece);
-    text += fmt::format("\n{:<{}}", results.what, kNameWidth);
-    for (size_t p = first; p < last; ++p) text += fmt::format("{:>{}}", p + 1, kCellWidth);
-    text += '\n';
+    std::vector<Table::Column> heads = {{nullptr, results.what.c_str(), true}};
+    for (size_t p = first; p < last; ++p)
+      heads.emplace_back(nullptr, std::to_string(p + 1).c_str());
+    Table table(std::move(heads));
     for (size_t row = 0; row < results.rows.size(); ++row) {
-      text += fmt::format("{:<{}}", results.rows[row], kNameWidth);
-      for (size_t p = first; p < last; ++p) text += fmt::format("{:>{}}", cell(row, p), kCellWidth);
-      text += '\n';
+      std::vector<Cell> cells = {results.rows[row]};
+      for (size_t p = first; p < last; ++p) cells.emplace_back(text(results.cells[row][p], row, p));
+      table.add(std::move(cells));
     }
+    to.add(nullptr, "", std::move(table));
   }
-  return text;
 }
 
 // One half of the drawing, with a logarithmic scale from `least` to `most`.
@@ -154,46 +145,31 @@ int BenchResults::proved(size_t row) const {
                     [](const BenchCell& cell) { return cell.status == SolveStatus::kOptimal; }));
 }
 
-std::string BenchResults::ratio_table(int columns) const {
-  std::string text = list_of(problems) + columns_of(*this, columns, [this](size_t row, size_t p) {
-                       const double ms = cells[row][p].ms;
-                       return placed(row, p) ? fmt::format("{:.4f} {:>8.1f}", ratio(row, p), ms)
-                                             : fmt::format("no plan {:>8.1f}", ms);
-                     });
-  text +=
-      fmt::format("\n{:<20}{:>18}{:>18}{:>18}\n", what, "mean ratio", "total ms", "proved lowest");
-  for (size_t row = 0; row < rows.size(); ++row) {
-    text += fmt::format("{:<20}{:>18.4f}{:>18.1f}{:>18}\n", rows[row], mean_ratio(row),
-                        total_ms(row), fmt::format("{} of {}", proved(row), problems.size()));
-  }
-  return text +
-         "\nEach cell shows the ratio to the lower bound and milliseconds of CPU time; the mean is "
-         "geometric.\n";
-}
-
-std::string BenchResults::node_table(int columns) const {
-  std::string text = list_of(problems) + columns_of(*this, columns, [this](size_t row, size_t p) {
-                       const BenchCell& cell = cells[row][p];
-                       const bool proved = cell.status == SolveStatus::kOptimal;
-                       return fmt::format("{}{} {:>8.1f}", cell.nodes, proved ? "" : "?", cell.ms);
-                     });
-  text += fmt::format("\n{:<12}{:>16}{:>14}{:>18}{:>14}{:>16}\n", what, "decisions", "total ms",
-                      "bytes", "mean ratio", "proved lowest");
-  for (size_t row = 0; row < rows.size(); ++row) {
-    text += fmt::format("{:<12}{:>16}{:>14.1f}{:>18}{:>14.4f}{:>16}\n", rows[row], total_nodes(row),
-                        total_ms(row), total_bytes(row), mean_ratio(row),
-                        fmt::format("{} of {}", proved(row), problems.size()));
-  }
-  return text +
-         "\nEach cell shows decisions and milliseconds of CPU time; ? means that the decisions did "
-         "not suffice for a proof.\n";
-}
-
-std::string BenchResults::json() const {
-  std::vector<Json> all_problems, all_rows;
+Report BenchResults::report(int columns) const {
+  const bool searches = what != "planner";
+  Table table({{"name", nullptr},
+               {nullptr, "problem"},
+               {nullptr, "", true},
+               {"buffers", "buffers"},
+               {"lower_bound", "lower bound"}});
   for (const BenchProblem& problem : problems)
-    all_problems.push_back(Json::object(
-        {{"name", problem.name}, {"buffers", problem.buffers}, {"lower_bound", problem.bound}}));
+    table.add({problem.name, table.rows() + 1, problem.name, problem.buffers, problem.bound});
+  Report report;
+  report.add("problems", "", std::move(table));
+  add_cells(report, *this, columns, [&](const BenchCell& cell, size_t row, size_t p) {
+    const bool proved = cell.status == SolveStatus::kOptimal;
+    const std::string text = searches         ? fmt::format("{}{}", cell.nodes, proved ? "" : "?")
+                             : placed(row, p) ? fmt::format("{:.4f}", ratio(row, p))
+                                              : "no plan";
+    return fmt::format("{} {:>8.1f}", text, cell.ms);
+  });
+  Table sums({{"name", what.c_str(), true},
+              {nullptr, searches ? "decisions" : nullptr},
+              {nullptr, searches ? "bytes" : nullptr},
+              {"mean_ratio", "mean ratio"},
+              {"ms", "total ms"},
+              {"proved", "proved lowest"},
+              {"results", nullptr}});
   for (size_t row = 0; row < rows.size(); ++row) {
     std::vector<Json> results;
     for (size_t p = 0; p < problems.size(); ++p) {
@@ -204,16 +180,21 @@ std::string BenchResults::json() const {
                                       {"nodes", cell.nodes},
                                       {"status", status_name(cell.status)}}));
     }
-    all_rows.push_back(Json::object({{"name", rows[row]},
-                                     {"mean_ratio", rounded(mean_ratio(row), 6)},
-                                     {"ms", rounded(total_ms(row), 3)},
-                                     {"proved", proved(row)},
-                                     {"results", Json::list(results)}}));
+    sums.add({rows[row],
+              total_nodes(row),
+              total_bytes(row),
+              number(mean_ratio(row), 4, 6),
+              number(total_ms(row), 1, 3),
+              {fmt::format("{} of {}", proved(row), problems.size()), proved(row)},
+              {"", Json::list(results)}});
   }
-  return Json::object({{"problems", Json::list(all_problems)},
-                       {what == "planner" ? "planners" : "rows", Json::list(all_rows)}})
-             .text(1) +
-         "\n";
+  report.add(searches ? "rows" : "planners", "", std::move(sums))
+      .line("")
+      .line(searches ? "Each cell shows decisions and milliseconds of CPU time; ? means that the "
+                       "decisions did not suffice for a proof."
+                     : "Each cell shows the ratio to the lower bound and milliseconds of CPU time; "
+                       "the mean is geometric.");
+  return report;
 }
 
 std::string BenchResults::svg() const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/memory/plan.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -36,11 +37,9 @@ struct BenchResults {
   int64_t total_bytes(size_t row) const;  // over placed problems
   int proved(size_t row) const;           // number of problems proved lowest
 
-  // Return tables at most `columns` wide, continued below if necessary: ratios and milliseconds, or
-  // decisions and milliseconds to compare searches.
-  std::string ratio_table(int columns = 100) const;
-  std::string node_table(int columns = 100) const;
-  std::string json() const;
+  // Returns tables at most `columns` wide, continued below if necessary: ratios and milliseconds;
+  // for rows of a search without some inference, decisions and milliseconds.
+  Report report(int columns = 100) const;
   // Draws ratios above and times below, both on logarithmic scales, a line for each row.
   std::string svg() const;
 };

@@ -23,18 +23,8 @@ struct Arguments {
 };
 
 int run_inference(const Arguments& arguments) {
-  const InferenceBench r =
-      bench_inference(load_config(arguments.config, arguments.overrides), arguments.steps);
-  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  print_line(
-      arguments.json
-          ? r.json()
-          : fmt::format("one image {:.2f} ms (p99 {:.2f})  {:.1f} images/s in batches of {}  "
-                        "load {:.1f} ms  weights {:.1f} MiB, other memory {:.1f} (batch {:.1f})  "
-                        "{} threads  {} kernels",
-                        r.p50_ms, r.p99_ms, r.images_per_second, r.batch, r.load_ms,
-                        mib(r.one.weights), mib(r.one.slots + r.one.arena),
-                        mib(r.many.slots + r.many.arena), r.threads, r.kernels));
+  const Config config = load_config(arguments.config, arguments.overrides);
+  print_report(bench_inference(config, arguments.steps).report(), arguments.json, -1);
   return 0;
 }
 
@@ -47,29 +37,13 @@ int run(const Arguments& arguments) {
     return 0;
   }
   const Run run = shared_run(load_config(arguments.config, arguments.overrides));
-  if (arguments.repeat > 0) {
-    const RepeatedBench all =
-        bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile);
-    if (!run.leads()) return 0;
-    if (!arguments.json) print_line(device_line(run));
-    print_line(arguments.json ? all.json() : all.text());
-    return 0;
-  }
-  const BenchResult r = bench(run, arguments.steps, arguments.compile);
+  const Report report =
+      arguments.repeat > 0
+          ? bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile).report()
+          : bench(run, arguments.steps, arguments.compile).report();
   if (!run.leads()) return 0;
-  if (arguments.json) {
-    print_line(r.json());
-  } else {
-    print_line(device_line(run));  // after all checks, so that an error prints nothing else
-    print_line(fmt::format(
-        "{:.1f} images/s  step {:.2f} ms (p95 {:.2f})  first {:.2f} ms  compile {:.2f} ms"
-        "  peak {:.1f} MiB  {} threads  {} kernels  loss {:.4f}",
-        r.images_per_second, r.step_ms_p50, r.step_ms_p95, r.first_step_ms, r.compile_ms,
-        static_cast<double>(r.peak_bytes) / (1 << 20), r.threads, r.kernels, r.loss));
-    if (r.processes > 1)
-      print_line(fmt::format("{} processes; this one waited for others in {:.1f} % of the time",
-                             r.processes, 100 * r.waited));
-  }
+  if (!arguments.json) print_line(device_line(run));  // after all checks
+  print_report(report, arguments.json, -1);
   return 0;
 }
 

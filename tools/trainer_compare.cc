@@ -7,6 +7,7 @@
 
 #include "tessera/models/study/compare_runs.h"
 #include "tessera/models/study/sweep.h"
+#include "tessera/runtime/exchange/join.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
 
@@ -25,8 +26,7 @@ struct Shown {
   void print(const std::vector<std::string>& runs) const {
     const RunComparison all = compare_runs(runs);
     if (!html.empty()) write_file(html, all.html());
-    if (json) return print_line(all.json().text(1));
-    write_out(all.text());
+    print_report(all.report(), json);
   }
 };
 
@@ -37,6 +37,7 @@ struct Sweeping {
 };
 
 int run_sweep(const Sweeping& arguments, TrainOptions options, bool quiet) {
+  require_one_process("sweep");
   const Sweep sweep(arguments.config, arguments.words);
   const bool silent = quiet || arguments.shown.json;
   options.quiet = true;  // no progress of the single runs

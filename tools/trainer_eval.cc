@@ -26,71 +26,6 @@ struct Arguments {
   bool json = false, all_classes = false;
 };
 
-Json json_of(const ClassAverage& mean) {
-  return Json::object({{"precision", mean.precision}, {"recall", mean.recall}, {"f1", mean.f1}});
-}
-
-Json classes_json(const ClassReport& report, const std::vector<std::string>& names) {
-  std::vector<Json> classes;
-  for (const ClassMetrics& c : report.classes)
-    classes.push_back(Json::object({{"label", c.label},
-                                    {"name", names.empty() ? Json() : class_name(names, c.label)},
-                                    {"images", c.images},
-                                    {"precision", c.precision()},
-                                    {"recall", c.recall()},
-                                    {"f1", c.f1()}}));
-  return Json::list(classes);
-}
-
-Json calibration_json(const Calibration& calibration) {
-  std::vector<Json> bins;
-  for (const Calibration::Bin& bin : calibration.bins) {
-    const bool any = bin.images > 0;
-    bins.push_back(Json::object({{"images", bin.images},
-                                 {"confidence", any ? Json(bin.confidence()) : Json()},
-                                 {"accuracy", any ? Json(bin.accuracy()) : Json()}}));
-  }
-  return Json::list(bins);
-}
-
-Json confusion_json(const ConfusionMatrix& confusion) {
-  std::vector<Json> rows;
-  for (int64_t t = 0; t < confusion.classes; ++t) {
-    const int64_t* first = confusion.counts.data() + t * confusion.classes;
-    rows.push_back(Json::list(std::vector<Json>(first, first + confusion.classes)));
-  }
-  return Json::list(rows);
-}
-
-std::string evaluation_json(const RunEvaluation& result) {
-  const ClassReport report = class_report(result.confusion);
-  return Json::object({{"weights", result.checkpoint},
-                       {"step", result.steps < 0 ? Json(nullptr) : Json(result.steps)},
-                       {"chosen_on_the_test_set", result.chosen_on_test},
-                       {"precision", result.precision},
-                       {"images", result.test_images},
-                       {"accuracy", result.test_accuracy},
-                       {"top5_accuracy", result.test_top5},
-                       {"loss", result.test_loss},
-                       {"calibration_error", result.calibration.error()},
-                       {"seconds", rounded(result.seconds, 3)},
-                       {"macro_average", json_of(report.macro)},
-                       {"weighted_average", json_of(report.weighted)},
-                       {"classes", classes_json(report, result.class_names)},
-                       {"calibration", calibration_json(result.calibration)},
-                       {"confusion", confusion_json(result.confusion)}})
-      .text();
-}
-
-void print_metrics(const RunEvaluation& result, bool all_classes) {
-  std::string table = class_table(class_report(result.confusion), result.class_names,
-                                  all_classes ? std::numeric_limits<size_t>::max() : 20);
-  table.pop_back();  // print_line() ends the line
-  print_line(table);
-  print_line(fmt::format("expected calibration error {:.2f} % ({} bins)",
-                         100 * result.calibration.error(), Calibration::kBins));
-}
-
 int run(const Arguments& arguments, bool quiet) {
   for (const std::string& text : arguments.options.overrides)
     for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
@@ -100,11 +35,11 @@ int run(const Arguments& arguments, bool quiet) {
   const RunEvaluation result = evaluate_run(arguments.network, arguments.options,
                                             quiet || arguments.json ? print_nothing : print_line);
   if (result.report != nullptr) write_file(arguments.report, report_html(*result.report));
-  if (arguments.json) {
-    print_line(evaluation_json(result));
-    return 0;
-  }
-  if (!quiet) print_metrics(result, arguments.all_classes);
+  constexpr size_t kFew = 20, kAll = std::numeric_limits<size_t>::max();
+  if (arguments.json || !quiet)
+    print_report(evaluation_report(result, arguments.all_classes ? kAll : kFew), arguments.json,
+                 -1);
+  if (arguments.json) return 0;
   const std::string top5 =
       result.confusion.classes > 5 ? fmt::format(", top-5 {:.2f} %", 100 * result.test_top5) : "";
   print_line(fmt::format("test accuracy {:.2f} %{} (loss {})", 100 * result.test_accuracy, top5,

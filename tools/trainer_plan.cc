@@ -181,7 +181,7 @@ int budgets(const Arguments& arguments, const Run& run) {
   const BudgetCurve curve = budget_curve(run);
   if (!arguments.html.empty()) write_file(arguments.html, curve.html());
   if (!arguments.svg.empty()) write_file(arguments.svg, curve.svg());
-  write_out(arguments.json ? curve.json() + "\n" : curve.text());
+  print_report(curve.report(), arguments.json, -1);
   return 0;
 }
 

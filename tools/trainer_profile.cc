@@ -53,20 +53,15 @@ int run(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.algorithms) {
     const Run run(config);
-    const AlgorithmTimes times = algorithm_times(run, arguments.options.steps);
-    write_out(arguments.json ? times.json() + "\n" : times.text());
+    print_report(algorithm_times(run, arguments.options.steps).report(), arguments.json);
     return 0;
   }
   const Run run = shared_run(config);
   const Profile result = profile(run, arguments.options);
   if (!run.leads()) return 0;
   if (!arguments.trace.empty()) write_file(arguments.trace, result.trace());
-  if (arguments.json) {
-    write_out(result.json() + "\n");
-  } else {
-    print_line(device_line(run));
-    write_out(result.text(arguments.ops));
-  }
+  if (!arguments.json) print_line(device_line(run));
+  print_report(result.report(arguments.ops), arguments.json);
   return 0;
 }
 

@@ -31,14 +31,23 @@ ClassAverage average(const std::vector<ClassMetrics>& classes, const Weight& wei
   return {sum.precision / all, sum.recall / all, sum.f1 / all};
 }
 
-// Pads the text to `width` columns; fmt would count bytes in some locales.
-std::string padded(const std::string& text, size_t width) {
-  const size_t length = utf8_length(text);
-  return text + std::string(length < width ? width - length : 0, ' ');
-}
-
-std::string metrics_text(double precision, double recall, double f1) {
-  return fmt::format("{:>9.1f} %{:>7.1f} %{:>6.1f} %", 100 * precision, 100 * recall, 100 * f1);
+Table table_of(const std::vector<ClassMetrics>& classes, const std::vector<std::string>& names) {
+  Table table({{"label", nullptr},
+               {"name", "class", true},
+               {"images", "images"},
+               {"precision", "precision"},
+               {"recall", "recall"},
+               {"f1", "F1"}});
+  for (const ClassMetrics& c : classes) {
+    const std::string name = class_name(names, c.label);
+    table.add({c.label,
+               {utf8_printable(name), names.empty() ? Json() : name},
+               c.images,
+               percent(c.precision(), 1),
+               percent(c.recall(), 1),
+               percent(c.f1(), 1)});
+  }
+  return table;
 }
 
 }  // namespace
@@ -98,8 +107,8 @@ std::string class_name(const std::vector<std::string>& names, int64_t label) {
   return i < names.size() ? names[i] : std::to_string(label);
 }
 
-std::string class_table(const ClassReport& report, const std::vector<std::string>& names,
-                        size_t most) {
+void add_classes(Report& to, const ClassReport& report, const std::vector<std::string>& names,
+                 size_t most) {
   std::vector<ClassMetrics> shown = report.classes;
   const bool worst = shown.size() > most;
   if (worst) {
@@ -107,21 +116,15 @@ std::string class_table(const ClassReport& report, const std::vector<std::string
     std::ranges::stable_sort(shown, {}, rank);
     shown.resize(std::min(shown.size(), kWorst));
   }
-  size_t width = std::string_view("weighted average").size();
-  for (const ClassMetrics& c : shown)
-    width = std::max(width, utf8_length(utf8_printable(class_name(names, c.label))));
-  std::string text = padded("class", width) + "    images  precision   recall      F1\n";
-  for (const ClassMetrics& c : shown)
-    text += fmt::format("{}{:>10}{}\n", padded(utf8_printable(class_name(names, c.label)), width),
-                        c.images, metrics_text(c.precision(), c.recall(), c.f1()));
+  Table table = table_of(shown, names);
   for (const auto& [name, mean] :
        {std::pair{"macro average", report.macro}, {"weighted average", report.weighted}})
-    text += fmt::format("{}{:>10}{}\n", padded(name, width), report.images,
-                        metrics_text(mean.precision, mean.recall, mean.f1));
+    table.add({"", name, report.images, percent(mean.precision, 1), percent(mean.recall, 1),
+               percent(mean.f1, 1)});
+  to.add("classes", table_of(report.classes, names).json()).add(nullptr, "", std::move(table));
   if (worst)
-    text += fmt::format("the {} of {} classes with the lowest F1; --all-classes shows all\n",
-                        shown.size(), report.classes.size());
-  return text;
+    to.line(fmt::format("the {} of {} classes with the lowest F1; --all-classes shows all",
+                        shown.size(), report.classes.size()));
 }
 
 double mean_of(double sum, int64_t images) {

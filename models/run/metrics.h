@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/runtime/text/report.h"
+
 namespace tessera {
 
 // Counts of images by true and predicted class: counts[truth * classes + prediction].
@@ -69,10 +71,10 @@ std::vector<ConfusedPair> most_confused(const ConfusionMatrix& confusion, size_t
 // Returns the name of a class, or its number if it has no name.
 std::string class_name(const std::vector<std::string>& names, int64_t label);
 
-// Returns a table for a terminal: the classes in order or, if there are more than `most`, the ten
-// with the lowest F1, those without images last; then the averages.
-std::string class_table(const ClassReport& report, const std::vector<std::string>& names,
-                        size_t most = 20);
+// Adds a table of the classes in order or, if there are more than `most`, of the ten with the
+// lowest F1, those without images last; then the averages. JSON has all classes.
+void add_classes(Report& to, const ClassReport& report, const std::vector<std::string>& names,
+                 size_t most = 20);
 
 // Returns sum / images; for 0 images a NaN without a sign, because a signed NaN prints as -nan.
 double mean_of(double sum, int64_t images);

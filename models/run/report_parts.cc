@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+namespace {
+
 const char* const kReportStyle = R"(
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
@@ -28,8 +30,6 @@ figure img { width: 96px; height: 96px; object-fit: contain; image-rendering: pi
 figcaption { font-size: 12.5px; line-height: 1.35 }
 .matrix g text { font-size: inherit } .matrix .count { fill: currentColor } pre { overflow-x: auto; font-size: 12.5px }
 )";
-
-namespace {
 
 constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 8, kTop = 28, kBottom = 40;
 
@@ -97,6 +97,13 @@ std::string line_of(const Curve& curve, const X& x, const Y& y) {
 }
 
 }  // namespace
+
+std::string page_head(const std::string& title) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n<h1>{0}</h1>\n",
+      html_escaped(title), kReportStyle);
+}
 
 std::string chart_svg(const Chart& chart) {
   Range range = range_of(chart.curves);

@@ -27,8 +27,10 @@ struct Chart {
   const char* x_title = "epoch";
 };
 
-// The style of pages with these parts, light and dark.
-extern const char* const kReportStyle;
+// Returns the begin of a page in HTML up to its heading, which is `title`; light and dark. kPageEnd
+// ends it.
+std::string page_head(const std::string& title);
+inline constexpr const char* kPageEnd = "</html>\n";
 
 // Returns SVG with x from 0 on; "" if there is nothing to draw.
 std::string chart_svg(const Chart& chart);

@@ -11,9 +11,8 @@
 //                          (within an epoch), host/process_bytes, host/free_bytes
 //                          (runtime/host_memory.h)
 //   memory.csv             name,bytes of each block of memory that the training holds
-//   split.csv              part,file of each picture, if test or validation pictures were drawn
-//   from
-//                          those of a folder
+//   split.csv              part,file of each picture of a folder, if test or validation pictures
+//                          were drawn from it
 //   env.json, command.txt  the environment, and the command lines: one more per resume
 //   plan.json, plan.html   the plan of the training step, for machines and for people
 //   model.txt              the model as a table, and the memory of the step

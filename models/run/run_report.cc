@@ -146,11 +146,8 @@ std::vector<std::string> report_pieces(const RunReport& report) {
                  {curve_of(m, "train", blue, &Metrics::lr, 1)},
                  false,
                  best});
-  std::vector<std::string> pieces{fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n"
-      "<h1>{0}</h1>\n{2}.</p>\n{3}",
-      html_escaped(report.title), kReportStyle, result, facts_html(report))};
+  std::vector<std::string> pieces{
+      fmt::format("{}{}.</p>\n{}", page_head(report.title), result, facts_html(report))};
   if (!charts.empty()) pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
   pieces.push_back(epochs_html(report));
   pieces.push_back(classes_html(report.confusion, report.classes));
@@ -159,7 +156,7 @@ std::vector<std::string> report_pieces(const RunReport& report) {
   add_mistakes(report, pieces);
   for (std::string (*const section)(const RunReport&) : {summary_html, config_html})
     pieces.push_back(section(report));
-  pieces.emplace_back("</html>\n");
+  pieces.emplace_back(kPageEnd);
   return pieces;
 }
 

@@ -24,25 +24,6 @@ namespace tessera {
 
 namespace {
 
-// Sets to.weights and to.inference.
-void find_weights(const std::string& run_dir, const std::string& checkpoint, TrainedNetwork& to) {
-  refuse_hdf5_run(run_dir);
-  if (!checkpoint.empty()) {
-    const bool name = checkpoint == "best" || checkpoint == "latest";
-    const CheckpointFile file(
-        checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
-    to.weights = file.path(), to.inference = file.inference();
-    return;
-  }
-  to.weights = weights_path(run_dir);
-  if (!std::filesystem::exists(to.weights))
-    throw CheckpointError(
-        fmt::format("run folder: '{}' does not exist, because the training did not finish; "
-                    "use --checkpoint=latest for the weights so far",
-                    to.weights));
-  to.inference = weights_inference(to.weights);
-}
-
 ImageShape image_in(const TrainedNetwork& trained) try {
   const Json input = Json::parse(trained.inference)["input"];
   const auto extent = [&](const char* name) {
@@ -104,6 +85,21 @@ Config NetworkOrigin::config(const std::vector<std::string>& overrides) const {
   return parse_config("", "weights", all);
 }
 
+std::string NetworkOrigin::weights_file() const {
+  if (!is_run()) return weights();
+  refuse_hdf5_run(run());
+  if (const std::string& name = source_.checkpoint; !name.empty())
+    return checkpoint_file(name == "best" || name == "latest" ? checkpoints_path(run()) + "/" + name
+                                                              : name);
+  const std::string path = weights_path(run());
+  if (!std::filesystem::exists(path))
+    throw CheckpointError(
+        fmt::format("run folder: '{}' does not exist, because the training did not finish; use "
+                    "--checkpoint=latest for the weights so far",
+                    path));
+  return path;
+}
+
 // Asks the metadata, then the zoo, then the settings of the user, which override both.
 void NetworkOrigin::describe_weights() {
   Pretrained file(weights());
@@ -160,10 +156,10 @@ std::unique_ptr<TrainedNetwork> trained_network(const NetworkSource& source) {
   const NetworkOrigin origin(source);
   auto trained = std::make_unique<TrainedNetwork>();
   trained->config = origin.config();
-  if (origin.is_run())
-    find_weights(source.run, source.checkpoint, *trained);
-  else
-    trained->weights = origin.weights(), trained->inference = origin.inference();
+  trained->weights = origin.weights_file();
+  trained->inference = !origin.is_run()            ? origin.inference()
+                       : source.checkpoint.empty() ? weights_inference(trained->weights)
+                                                   : CheckpointFile(trained->weights).inference();
   trained->image = image_in(*trained);
   const DeviceScope cpu("cpu:0");
   trained->network = make_network(trained->config, trained->image, trained->store);

@@ -33,6 +33,9 @@ class NetworkOrigin {
   bool is_run() const { return source_.weights.empty(); }
   const std::string& run() const { return source_.run; }
   const std::string& weights() const { return source_.weights; }
+  // Returns the file to load: the checkpoint or the final weights of the run, or weights(). Throws
+  // CheckpointError if the run has none.
+  std::string weights_file() const;
   // Returns the configuration of the training or, for a file, one with its model and images.
   Config config(const std::vector<std::string>& overrides = {}) const;
   // Returns the inference description (models/run/inference.h); "" if a run has none.

@@ -125,31 +125,25 @@ void AlgorithmRun::add(const Tensor& tensor, std::vector<Buffer>& to) {
   to.push_back({tensor.impl()->data(), tensor.spec()});
 }
 
-std::string AlgorithmTimes::text() const {
-  std::string text = fmt::format("{:>10} {:>12} {:>10}  {:<12} {}\n", "us", "scratch MiB",
-                                 "ms per MiB", "algorithm", "node, op, module; shape");
-  for (const OpAlgorithms& op : ops)
-    for (const AlgorithmTime& one : op.algorithms) {
-      const std::optional<double> ms = price(one, op.algorithms.front());
-      text += fmt::format("{:>10.1f} {:>12.3f} {:>10}  {:<12}", one.us,
-                          static_cast<double>(one.scratch_bytes) / kMiB,
-                          ms ? fmt::format("{:.3f}", *ms) : "", one.name);
-      if (&one == &op.algorithms.front())
-        text += fmt::format(" {} {}; {}{}", op.node, op_title(op.op, op.module_path), op.shape,
-                            op.count > 1 ? fmt::format(", {} times", op.count) : "");
-      text += "\n";
-    }
-  return text +
-         "The first algorithm of each op is in use. ms per MiB: the extra time per MiB of scratch "
-         "that another algorithm saves.\n";
-}
-
-std::string AlgorithmTimes::json() const {
+Report AlgorithmTimes::report() const {
+  Table table({{nullptr, "us"},
+               {nullptr, "scratch MiB"},
+               {nullptr, "ms per MiB"},
+               {nullptr, "algorithm", true},
+               {nullptr, "node, op, module; shape", true}});
   std::vector<Json> all;
   for (const OpAlgorithms& op : ops) {
     std::vector<Json> algorithms;
-    for (const AlgorithmTime& one : op.algorithms)
+    for (const AlgorithmTime& one : op.algorithms) {
+      const bool is_first = &one == &op.algorithms.front();
       algorithms.push_back(algorithm_json(one, op.algorithms.front()));
+      table.add({number(one.us, 1), number(static_cast<double>(one.scratch_bytes) / kMiB, 3),
+                 number(price(one, op.algorithms.front()).value_or(NAN), 3), one.name,
+                 !is_first ? ""
+                           : fmt::format("{} {}; {}{}", op.node, op_title(op.op, op.module_path),
+                                         op.shape,
+                                         op.count > 1 ? fmt::format(", {} times", op.count) : "")});
+    }
     all.push_back(Json::object({{"node", op.node},
                                 {"count", op.count},
                                 {"op", op.op},
@@ -157,7 +151,14 @@ std::string AlgorithmTimes::json() const {
                                 {"shape", op.shape},
                                 {"algorithms", Json::list(algorithms)}}));
   }
-  return Json::object({{"format", "tessera algorithms 2"}, {"ops", Json::list(all)}}).text(1);
+  Report report;
+  report.add("format", "tessera algorithms 2")
+      .add("ops", Json::list(all))
+      .add(nullptr, "", std::move(table))
+      .line(
+          "The first algorithm of each op is in use. ms per MiB: the extra time per MiB of scratch "
+          "that another algorithm saves.");
+  return report;
 }
 
 AlgorithmTimes algorithm_times(const Run& given, int64_t rounds) {

@@ -13,6 +13,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/engine/storage.h"
 #include "tessera/models/training/run.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -57,8 +58,7 @@ struct OpAlgorithms {
 struct AlgorithmTimes {
   std::vector<OpAlgorithms> ops;  // in execution order
 
-  std::string text() const;
-  std::string json() const;
+  Report report() const;
 };
 
 // Runs each algorithm alone, on random numbers, `rounds` times, alternating with the others. Throws

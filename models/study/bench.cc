@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -18,7 +17,6 @@
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/text/clock.h"
-#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
@@ -128,61 +126,66 @@ RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetition
   return all;
 }
 
-std::string RepeatedBench::text() const {
-  const size_t shown = std::min<size_t>(10, varying.size());
-  std::string text = fmt::format(
-      "{:.1f} images/s  step {:.2f} ms, median of {}  min {:.2f}  max {:.2f}  spread {:.1f} %  {} "
-      "threads  {} kernels",
-      last.images_per_second * last.step_ms_p50 / step.median, step.median, step_ms.size(),
-      step.min, step.max, 100 * (step.max / step.min - 1), last.threads, last.kernels);
-  if (shown > 0)
-    text += fmt::format("\n{:>9} {:>9} {:>9}  {} of the {} ops whose time varies", "median us",
-                        "min", "max", shown, varying.size());
-  for (const ProfiledOp& op : std::span(varying).first(shown))
-    text += fmt::format("\n{:>9.1f} {:>9.1f} {:>9.1f}  {}", op.us.median, op.us.min, op.us.max,
-                        op_title(op.op, op.module_path));
-  return text;
+Report BenchResult::report() const {
+  std::vector<Json> first;
+  for (const double value : losses) first.push_back(rounded(value, 6));
+  Report report;
+  report.add("images_per_second", "speed", number(images_per_second, 1, 2, "images/s"))
+      .add("step_ms_p50", "step", number(step_ms_p50, 2, 4, "ms"),
+           fmt::format("median; 95 % take at most {:.2f} ms", step_ms_p95))
+      .add("step_ms_p95", rounded(step_ms_p95, 4))
+      .add("first_step_ms", "first step", number(first_step_ms, 2, 4, "ms"))
+      .add("compile_ms", "compilation", number(compile_ms, 2, 4, "ms"))
+      .add("loss", "loss", number(loss, 4, 6))
+      .add("losses", Json::list(first))
+      .add("parameters", "parameters", parameters)
+      .add("step_us", std::llround(1000 * step_ms_p50))
+      .add("peak_bytes", "memory", byte_count(static_cast<int64_t>(peak_bytes)),
+           "allocated for tensors, at most")
+      .add("arena_bytes", arena_bytes)
+      .add("total_bytes", total_bytes)
+      .add("threads", "threads", threads)
+      .add("kernels", "kernels", kernels)
+      .add("device", device)
+      .add("processes", processes > 1 ? "processes" : nullptr, processes)
+      .add("waited", processes > 1 ? "waited" : nullptr, percent(waited, 1, 4),
+           "of the time, for other processes");
+  return report;
 }
 
-std::string RepeatedBench::json() const {
+Report RepeatedBench::report() const {
+  constexpr size_t kShown = 10;
   std::vector<Json> steps, ops;
   for (const double value : step_ms) steps.push_back(rounded(value, 4));
-  for (const ProfiledOp& op : varying)
+  Table slowest({{nullptr, "median us"}, {nullptr, "min"}, {nullptr, "max"}, {nullptr, "", true}});
+  for (const ProfiledOp& op : varying) {
     ops.push_back(Json::object({{"op", op.op},
                                 {"module_path", op.module_path},
                                 {"phase", op.phase},
                                 {"us_median", rounded(op.us.median, 3)},
                                 {"us_min", rounded(op.us.min, 3)},
                                 {"us_max", rounded(op.us.max, 3)}}));
-  return Json::object({{"step_ms", Json::list(steps)},
-                       {"step_ms_median", rounded(step.median, 4)},
-                       {"spread", rounded(step.max / step.min - 1, 4)},
-                       {"varying_ops", Json::list(ops)},
-                       {"last", Json::parse(last.json())}})
-      .text();
-}
-
-std::string BenchResult::json() const {
-  std::vector<Json> first;
-  for (const double value : losses) first.push_back(rounded(value, 6));
-  return Json::object({{"images_per_second", rounded(images_per_second, 2)},
-                       {"step_ms_p50", rounded(step_ms_p50, 4)},
-                       {"step_ms_p95", rounded(step_ms_p95, 4)},
-                       {"first_step_ms", rounded(first_step_ms, 4)},
-                       {"compile_ms", rounded(compile_ms, 4)},
-                       {"loss", rounded(loss, 6)},
-                       {"losses", Json::list(first)},
-                       {"parameters", parameters},
-                       {"step_us", std::llround(1000 * step_ms_p50)},
-                       {"peak_bytes", peak_bytes},
-                       {"arena_bytes", arena_bytes},
-                       {"total_bytes", total_bytes},
-                       {"threads", threads},
-                       {"kernels", kernels},
-                       {"device", device},
-                       {"processes", processes},
-                       {"waited", rounded(waited, 4)}})
-      .text();
+    if (slowest.rows() < kShown)
+      slowest.add({number(op.us.median, 1), number(op.us.min, 1), number(op.us.max, 1),
+                   op_title(op.op, op.module_path)});
+  }
+  Report report;
+  report
+      .add(nullptr, "speed",
+           number(last.images_per_second * last.step_ms_p50 / step.median, 1, 2, "images/s"))
+      .add("step_ms", Json::list(steps))
+      .add("step_ms_median", "step", number(step.median, 2, 4, "ms"),
+           fmt::format("median of {}; {:.2f} to {:.2f} ms", step_ms.size(), step.min, step.max))
+      .add("spread", "spread", percent(step.max / step.min - 1, 1, 4))
+      .add("varying_ops", Json::list(ops))
+      .add("last", last.report().json())
+      .add(nullptr, "threads", last.threads)
+      .add(nullptr, "kernels", last.kernels);
+  if (!varying.empty())
+    report.add(nullptr,
+               fmt::format("{} of the {} ops whose time varies", slowest.rows(), varying.size()),
+               slowest);
+  return report;
 }
 
 InferenceBench bench_inference(const Run& run, int64_t calls) {
@@ -215,17 +218,24 @@ InferenceBench bench_inference(const Run& run, int64_t calls) {
   return result;
 }
 
-std::string InferenceBench::json() const {
-  return Json::object({{"p50_ms", rounded(p50_ms, 4)},
-                       {"p99_ms", rounded(p99_ms, 4)},
-                       {"images_per_second", rounded(images_per_second, 2)},
-                       {"batch", batch},
-                       {"load_ms", rounded(load_ms, 3)},
-                       {"bytes", bytes_json(one)},
-                       {"batch_bytes", bytes_json(many)},
-                       {"threads", threads},
-                       {"kernels", kernels}})
-      .text();
+Report InferenceBench::report() const {
+  Report report;
+  report
+      .add("p50_ms", "one image", number(p50_ms, 2, 4, "ms"),
+           fmt::format("median; 99 % take at most {:.2f} ms", p99_ms))
+      .add("p99_ms", rounded(p99_ms, 4))
+      .add("images_per_second", "batches", number(images_per_second, 1, 2, "images/s"),
+           fmt::format("of {} images", batch))
+      .add("batch", batch)
+      .add("load_ms", "load", number(load_ms, 1, 3, "ms"))
+      .add("bytes", bytes_json(one))
+      .add("batch_bytes", bytes_json(many))
+      .add(nullptr, "weights", byte_count(static_cast<int64_t>(one.weights)))
+      .add(nullptr, "other memory", byte_count(static_cast<int64_t>(one.slots + one.arena)),
+           byte_count(static_cast<int64_t>(many.slots + many.arena)).text + " for a batch")
+      .add("threads", "threads", threads)
+      .add("kernels", "kernels", kernels);
+  return report;
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "tessera/models/run/classifier.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/run.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -28,7 +29,7 @@ struct BenchResult {
   std::string device;   // "cpu:0"
   int processes = 1;
   double waited = 0;  // share of the time in which steps waited for other processes
-  std::string json() const;
+  Report report() const;
 };
 
 // Times `steps` training steps on generated batches of the configuration's shape. Throws
@@ -44,8 +45,7 @@ struct RepeatedBench {
   // difference first; none in eager mode, which has no program to observe.
   std::vector<ProfiledOp> varying = {};
   BenchResult last = {};
-  std::string text() const;
-  std::string json() const;
+  Report report() const;
 };
 // Repeats at least once; ops are timed in as many steps. Throws what bench() throws.
 RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
@@ -60,7 +60,7 @@ struct InferenceBench {
   Classifier::Bytes one, many;    // planned, for one image and for a batch
   int threads = 0;
   std::string kernels;  // native or eigen
-  std::string json() const;
+  Report report() const;
 };
 
 // Times `calls` calls with one image and as many with a batch. Throws ConfigError.

@@ -13,15 +13,10 @@
 #include "tessera/models/run/report_parts.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/text/html.h"
-#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 
 namespace {
-
-using Rows = std::vector<std::vector<std::string>>;
 
 double median(std::vector<double> values) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
@@ -116,33 +111,47 @@ std::vector<SeedSpread> spreads_of(const RunComparison& all) {
   return spreads;
 }
 
-std::string shown(double value, const char* format, double scale = 1) {
-  return std::isfinite(value) ? fmt::format(fmt::runtime(format), scale * value) : "";
+// Ten colours that differ on white and on black.
+const char* colour_of(size_t run) {
+  constexpr const char* kColours[] = {"#2563c9", "#d9730d", "#1d8a5a", "#c2374f", "#7c5cd6",
+                                      "#0e8a9c", "#b0539c", "#8a7414", "#6b7785", "#5b8f2a"};
+  return kColours[run % std::size(kColours)];
 }
 
-// Returns the heads of the columns, then a row per run.
-Rows table_of(const RunComparison& all) {
-  Rows rows(1);
-  rows[0] = {"", "run"};
-  rows[0].insert(rows[0].end(), all.different.begin(), all.different.end());
-  for (const std::string& head :
-       {std::string("epochs"), std::string("train loss"), std::string(all.phase),
-        std::string("best"), std::string("images/s"), std::string("wait"), std::string("memory")})
-    rows[0].push_back(head);
-  for (const ComparedRun& run : all.runs) {
-    std::vector<std::string> row{fmt::format("{}", rows.size()),
-                                 run.dir + (run.ended ? "" : " (not ended)")};
-    for (const std::string& key : all.different) row.push_back(value_of(run, key));
-    row.push_back(fmt::format("{:.4g}", run.epochs));
-    row.push_back(shown(run.train_loss, "{:.4f}"));
-    row.push_back(shown(run.last, "{:.2f} %", 100));
-    row.push_back(shown(run.best, "{:.2f} %", 100));
-    row.push_back(shown(run.images_per_second, "{:.0f}"));
-    row.push_back(shown(run.data_wait, "{:.0f} %", 100));
-    row.push_back(byte_text(run.memory));
-    rows.push_back(std::move(row));
+Table table_of(const RunComparison& all) {
+  std::vector<Table::Column> columns = {
+      {nullptr, ""}, {"run", "run", true}, {"ended", nullptr}, {"settings", nullptr}};
+  for (const std::string& key : all.different) columns.push_back({nullptr, key.c_str()});
+  columns.insert(columns.end(), {{"steps", nullptr},
+                                 {"epochs", "epochs"},
+                                 {"train_loss", "train loss"},
+                                 {"accuracy", all.phase},
+                                 {"best_accuracy", "best"},
+                                 {"images_per_second", "images/s"},
+                                 {"data_wait", "wait"},
+                                 {"memory", "memory"}});
+  Table table(columns);
+  for (size_t k = 0; k < all.runs.size(); ++k) {
+    const ComparedRun& run = all.runs[k];
+    std::vector<Json::Member> settings;
+    for (const std::string& key : all.different) settings.emplace_back(key, value_of(run, key));
+    std::vector<Cell> row = {k + 1,
+                             {run.dir + (run.ended ? "" : " (not ended)"), run.dir},
+                             {"", run.ended},
+                             {"", Json::object(settings)}};
+    row[0].colour = colour_of(k);
+    for (const std::string& key : all.different) row.emplace_back(value_of(run, key));
+    row.insert(row.end(), {run.steps,
+                           {fmt::format("{:.4g}", run.epochs), run.epochs},
+                           number(run.train_loss, 4),
+                           percent(run.last, 2),
+                           percent(run.best, 2),
+                           number(run.images_per_second, 0),
+                           percent(run.data_wait, 0),
+                           byte_count(run.memory, 2)});
+    table.add(std::move(row));
   }
-  return rows;
+  return table;
 }
 
 // Returns remarks on other data and on the spread over seeds.
@@ -163,13 +172,6 @@ std::vector<std::string> remarks_on(const RunComparison& all) {
                                 100 * spread.deviation));
   }
   return lines;
-}
-
-// Ten colours that differ on white and on black.
-const char* colour_of(size_t run) {
-  constexpr const char* kColours[] = {"#2563c9", "#d9730d", "#1d8a5a", "#c2374f", "#7c5cd6",
-                                      "#0e8a9c", "#b0539c", "#8a7414", "#6b7785", "#5b8f2a"};
-  return kColours[run % std::size(kColours)];
 }
 
 std::string chart_of(const RunComparison& all, const char* title, std::string_view phase,
@@ -213,85 +215,36 @@ RunComparison compare_runs(const std::vector<std::string>& dirs) {
   return all;
 }
 
-std::string RunComparison::text() const {
-  const Rows rows = table_of(*this);
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], utf8_length(row[c]));
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      const std::string space(widths[c] - utf8_length(row[c]), ' ');
-      line += (c == 0 ? "" : "  ") + (c == 1 ? row[c] + space : space + row[c]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  for (const std::string& line : remarks_on(*this)) text += line + "\n";
-  return text;
-}
-
-Json RunComparison::json() const {
-  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  std::vector<Json> members, groups;
-  for (const ComparedRun& run : runs) {
-    std::vector<Json::Member> settings;
-    for (const std::string& key : different) settings.emplace_back(key, value_of(run, key));
-    members.push_back(Json::object({{"run", run.dir},
-                                    {"ended", run.ended},
-                                    {"settings", Json::object(settings)},
-                                    {"steps", run.steps},
-                                    {"epochs", run.epochs},
-                                    {"train_loss", number(run.train_loss)},
-                                    {"accuracy", number(run.last)},
-                                    {"best_accuracy", number(run.best)},
-                                    {"images_per_second", number(run.images_per_second)},
-                                    {"data_wait", number(run.data_wait)},
-                                    {"memory", run.memory}}));
-  }
+Report RunComparison::report() const {
+  const auto list = [](const auto& names) { return Json::list({names.begin(), names.end()}); };
+  std::vector<Json> groups;
   for (const SeedSpread& spread : spreads) {
-    std::vector<Json> names;
-    for (const size_t k : spread.runs) names.emplace_back(runs[k].dir);
-    groups.push_back(Json::object({{"runs", Json::list(names)},
-                                   {"mean", spread.mean},
-                                   {"standard_deviation", spread.deviation}}));
+    std::vector<std::string> names;
+    for (const size_t k : spread.runs) names.push_back(runs[k].dir);
+    groups.push_back(Json::object(
+        {{"runs", list(names)}, {"mean", spread.mean}, {"standard_deviation", spread.deviation}}));
   }
-  return Json::object(
-      {{"images", phase},
-       {"different", Json::list({different.begin(), different.end()})},
-       {"different_data", Json::list({different_data.begin(), different_data.end()})},
-       {"runs", Json::list(members)},
-       {"seeds", Json::list(groups)}});
+  Report report;
+  report.add("images", phase)
+      .add("different", list(different))
+      .add("different_data", list(different_data))
+      .add("runs", "", table_of(*this))
+      .add("seeds", Json::list(groups));
+  for (const std::string& line : remarks_on(*this)) report.line(line);
+  return report;
 }
 
 std::string RunComparison::html() const {
-  std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>{0} runs</title>\n<style>{1}</style>\n<h1>{0} "
-      "runs</h1>\n<div style=\"overflow-x: auto\"><table>\n",
-      runs.size(), kReportStyle);
-  const Rows rows = table_of(*this);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    page += "<tr>";
-    for (size_t c = 0; c < rows[r].size(); ++c)
-      page += fmt::format(
-          "<{0}{1}{2}>{3}</{0}>", r == 0 ? "th" : "td", c == 1 ? " class=\"text\"" : "",
-          r > 0 && c == 0 ? fmt::format(" style=\"color: {}; font-weight: 600\"", colour_of(r - 1))
-                          : "",
-          html_escaped(rows[r][c]));
-    page += "</tr>\n";
-  }
-  page += "</table></div>\n";
-  for (const std::string& line : remarks_on(*this)) page += "<p>" + html_escaped(line) + "</p>\n";
   const std::string accuracy = fmt::format("{} accuracy in %", phase),
                     loss = fmt::format("{} loss", phase);
-  page += "<div class=\"charts\">" +
-          chart_of(*this, accuracy.c_str(), phase, &Metrics::accuracy, 100, false) +
-          chart_of(*this, loss.c_str(), phase, &Metrics::loss, 1, true) +
-          chart_of(*this, "train loss", "train", &Metrics::loss, 1, true) +
-          chart_of(*this, "learning rate", "train", &Metrics::lr, 1, false) +
-          chart_of(*this, "images/s", "train", &Metrics::images_per_second, 1, false) + "</div>\n";
-  return page + "</html>\n";
+  return page_head(fmt::format("{} runs", runs.size())) + report().html() +
+         "<div class=\"charts\">" +
+         chart_of(*this, accuracy.c_str(), phase, &Metrics::accuracy, 100, false) +
+         chart_of(*this, loss.c_str(), phase, &Metrics::loss, 1, true) +
+         chart_of(*this, "train loss", "train", &Metrics::loss, 1, true) +
+         chart_of(*this, "learning rate", "train", &Metrics::lr, 1, false) +
+         chart_of(*this, "images/s", "train", &Metrics::images_per_second, 1, false) + "</div>\n" +
+         kPageEnd;
 }
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 
 #include "tessera/models/run/metrics.h"
 #include "tessera/models/run/run_folder.h"
-#include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -39,8 +39,7 @@ struct RunComparison {
   std::vector<std::string> different_data;  // those of them that select other images
   std::vector<SeedSpread> spreads;          // at least two runs each
 
-  std::string text() const;
-  Json json() const;
+  Report report() const;
   std::string html() const;  // one page, without scripts; light and dark
 };
 

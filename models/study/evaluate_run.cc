@@ -195,47 +195,36 @@ const char* fairly_chosen(const Config& trained) {
 
 // Loads the weights and returns their description. `trained` is the configuration of the training.
 std::string load_trained(Session& session, const Config& config, const Config& trained,
-                         const NetworkSource& source, TrainResult& result) {
-  const auto& [run_dir, checkpoint, weights, model, settings, class_names] = source;
-  if (!weights.empty()) {
-    Pretrained file(weights);
+                         const NetworkOrigin& origin, bool is_checkpoint, TrainResult& result) {
+  const std::string path = origin.weights_file();
+  result.checkpoint = path;
+  if (!origin.is_run()) {
+    Pretrained file(path);
     const std::string told = file.match(config, session.image());
     file.load(session.store());
-    result.checkpoint = weights;
     result.steps = -1;
     return told;
   }
-  refuse_hdf5_run(run_dir);
-  if (!checkpoint.empty()) {
-    const bool name = checkpoint == "best" || checkpoint == "latest";
-    const CheckpointFile file(
-        checkpoint_file(name ? checkpoints_path(run_dir) + "/" + checkpoint : checkpoint));
+  if (is_checkpoint) {
+    const CheckpointFile file(path);
     file.load(session.store().persistent());
     const TrainingState& state = file.state();
     const bool is_best = config.checkpoint.best != BestBy::kNone && state.step == state.best_step;
-    result.checkpoint = file.path();
     result.steps = state.step;
     result.chosen_on_test =
         is_best && !trained.data.validation.any() && is_same_data(config.data, trained.data);
-    return fmt::format("{}, after step {}{}", file.path(), state.step,
+    return fmt::format("{}, after step {}{}", path, state.step,
                        !is_best ? ""
                        : !result.chosen_on_test
                            ? fairly_chosen(trained)
                            : ", which was chosen on these same test images "
                              "(set data.validation to choose on other images)");
   }
-  const std::string path = weights_path(run_dir);
-  if (!std::filesystem::exists(path))
-    throw CheckpointError(
-        fmt::format("run folder: '{}' does not exist, because the training did not finish; use "
-                    "--checkpoint=latest for the weights so far",
-                    path));
   session.load_weights(path);
   const std::optional<int64_t> step = weights_step(path);
-  result.checkpoint = path;
   result.steps = step.value_or(-1);
   if (!step) return path;
-  const CheckpointFolder folder(checkpoints_path(run_dir));
+  const CheckpointFolder folder(checkpoints_path(origin.run()));
   const std::optional<int64_t> latest = folder.named("latest");
   const bool is_best = trained.data.validation.any() && folder.named("best") == step;
   return fmt::format("{}, after step {}{}", path, *step,
@@ -288,7 +277,54 @@ RunReport report_of(const Run& run, const std::string& origin, const std::string
   return report;
 }
 
+Json json_of(const ClassAverage& mean) {
+  return Json::object({{"precision", mean.precision}, {"recall", mean.recall}, {"f1", mean.f1}});
+}
+
+Json calibration_json(const Calibration& calibration) {
+  std::vector<Json> bins;
+  for (const Calibration::Bin& bin : calibration.bins) {
+    const bool any = bin.images > 0;
+    bins.push_back(Json::object({{"images", bin.images},
+                                 {"confidence", any ? Json(bin.confidence()) : Json()},
+                                 {"accuracy", any ? Json(bin.accuracy()) : Json()}}));
+  }
+  return Json::list(bins);
+}
+
+Json confusion_json(const ConfusionMatrix& confusion) {
+  std::vector<Json> rows;
+  for (int64_t t = 0; t < confusion.classes; ++t) {
+    const int64_t* first = confusion.counts.data() + t * confusion.classes;
+    rows.push_back(Json::list(std::vector<Json>(first, first + confusion.classes)));
+  }
+  return Json::list(rows);
+}
+
 }  // namespace
+
+Report evaluation_report(const RunEvaluation& result, size_t most) {
+  const ClassReport classes = class_report(result.confusion);
+  Report report;
+  report.add("weights", result.checkpoint)
+      .add("step", result.steps < 0 ? Json(nullptr) : Json(result.steps))
+      .add("chosen_on_the_test_set", result.chosen_on_test)
+      .add("precision", result.precision)
+      .add("images", result.test_images)
+      .add("accuracy", result.test_accuracy)
+      .add("top5_accuracy", result.test_top5)
+      .add("loss", result.test_loss)
+      .add("calibration_error", result.calibration.error())
+      .add("seconds", rounded(result.seconds, 3))
+      .add("macro_average", json_of(classes.macro))
+      .add("weighted_average", json_of(classes.weighted));
+  add_classes(report, classes, result.class_names, most);
+  report.add("calibration", calibration_json(result.calibration))
+      .add("confusion", confusion_json(result.confusion))
+      .line(fmt::format("expected calibration error {:.2f} % ({} bins)",
+                        100 * result.calibration.error(), Calibration::kBins));
+  return report;
+}
 
 RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& options,
                            const Print& print) {
@@ -320,7 +356,7 @@ RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& o
   RunEvaluation result;
   std::string loaded;
   try {
-    loaded = load_trained(session, config, trained, source, result);
+    loaded = load_trained(session, config, trained, origin, !source.checkpoint.empty(), result);
   } catch (CheckpointError& error) {
     error.append(sizes);
     throw;

@@ -48,6 +48,10 @@ struct RunEvaluation : TrainResult {
   std::shared_ptr<const RunReport> report;  // null unless EvaluateOptions::report
 };
 
+// Returns the metrics of all classes and their averages; a table of at most `most` classes, else of
+// the ten worst.
+Report evaluation_report(const RunEvaluation& result, size_t most);
+
 // Evaluates the network of a run folder or a file of weights. Classes are matched by name if both
 // the run and the data name them. Throws what train() throws.
 RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& options,

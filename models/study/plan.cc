@@ -52,7 +52,6 @@ PlanPicture eager_picture(const Run& run, const std::string& title) {
 
 namespace {
 
-double percent(double part) { return 100 * part; }
 double gibibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 }  // namespace
@@ -83,39 +82,32 @@ RecomputeProblem training_problem(const Run& training) {
   return BudgetTrade(training).arena().problem();
 }
 
-std::string BudgetCurve::text() const {
-  std::string text = fmt::format("{:>12} {:>12} {:>10} {:>12} {:>12}\n", "budget", "needed",
-                                 "recomputed", "more time", "lower bound");
+Report BudgetCurve::report() const {
+  Table table({{"budget_bytes", "budget"},
+               {"need_bytes", "needed"},
+               {"recomputed_nodes", "recomputed"},
+               {"overhead", "more time"},
+               {"min_overhead", "lower bound"}});
   for (const Point& point : points)
-    text += fmt::format("{:>12} {:>12} {:>10} {:>10.2f} % {:>10.2f} %\n", byte_text(point.budget),
-                        byte_text(point.bytes), point.training.recomputed,
-                        percent(point.training.overhead()), percent(point.training.min_overhead()));
-  return text + fmt::format(
-                    "{}: total memory of the training and estimated time of a step; "
-                    "strategy {}, computed in {:.0f} ms\n",
-                    title, strategy, milliseconds);
-}
-
-std::string BudgetCurve::json() const {
-  std::vector<Json> list;
-  for (const Point& point : points)
-    list.push_back(Json::object({{"budget_bytes", point.budget},
-                                 {"need_bytes", point.bytes},
-                                 {"recomputed_nodes", point.training.recomputed},
-                                 {"overhead", rounded(point.training.overhead(), 6)},
-                                 {"min_overhead", rounded(point.training.min_overhead(), 6)}}));
-  return Json::object({{"format", "tessera budgets 2"},
-                       {"title", title},
-                       {"strategy", strategy},
-                       {"points", Json::list(list)}})
-      .text();
+    table.add({byte_count(point.budget, 2), byte_count(point.bytes, 2), point.training.recomputed,
+               percent(point.training.overhead(), 2, 6),
+               percent(point.training.min_overhead(), 2, 6)});
+  Report report;
+  report.add("format", "tessera budgets 2")
+      .add("title", title)
+      .add("strategy", strategy)
+      .add("points", "", std::move(table))
+      .line(fmt::format("{}: total memory of the training and estimated time of a step; strategy "
+                        "{}, computed in {:.0f} ms",
+                        title, strategy, milliseconds));
+  return report;
 }
 
 std::string BudgetCurve::svg() const {
   Curve found{strategy.c_str(), "#2b6cb0", {}}, bound{"bound", "#8a94a3", {}};
   for (const Point& point : points) {
-    found.points.push_back({gibibytes(point.budget), percent(point.training.overhead())});
-    bound.points.push_back({gibibytes(point.budget), percent(point.training.min_overhead())});
+    found.points.push_back({gibibytes(point.budget), 100 * point.training.overhead()});
+    bound.points.push_back({gibibytes(point.budget), 100 * point.training.min_overhead()});
   }
   Chart chart{.title = title.c_str(), .y_title = "more time for a step, %", .curves = {}};
   chart.x_title = "memory.budget, GiB";
@@ -132,10 +124,7 @@ std::string BudgetCurve::svg() const {
 }
 
 std::string BudgetCurve::html() const {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>\n"
-      "<body style=\"font: 14px sans-serif; margin: 2em\">\n{1}<pre>{2}</pre>\n</body></html>\n",
-      title, svg(), text());
+  return page_head(title) + svg() + report().html() + kPageEnd;
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/training/run.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -36,8 +37,7 @@ struct BudgetCurve {
   std::vector<Point>
       points;  // from the smallest possible budget to the smallest that needs no recomputation
 
-  std::string text() const;  // a table
-  std::string json() const;
+  Report report() const;
   std::string svg() const;   // a standalone drawing
   std::string html() const;  // a page with both
 };

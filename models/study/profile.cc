@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -206,27 +207,27 @@ std::vector<Change> changes(const TimesByOp& a, const TimesByOp& b) {
   return all;
 }
 
-std::string ratio_text(double before, double after) {
-  return before > 0 && after > 0 ? fmt::format("{:.3f}", after / before) : "";
+Cell ratio_of(double before, double now) {
+  return number(before > 0 && now > 0 ? now / before : NAN, 3);
 }
 
 std::string table(const TimesByOp& a, const TimesByOp& b, size_t most, const char* what) {
   const std::vector<Change> all = changes(a, b);
   const size_t shown = most == 0 ? all.size() : std::min(most, all.size());
-  const auto time = [](const std::optional<Timed>& timed) {
-    return timed ? fmt::format("{:.1f}", timed->us) : "";
-  };
-  std::string text =
-      fmt::format("{:>11} {:>11} {:>7} {:>11}  {}\n", "us", "now", "ratio", "difference", what);
-  for (size_t i = 0; i < shown; ++i) {
-    const Change& c = all[i];
-    text += fmt::format("{:>11} {:>11} {:>7} {:>+11.1f}  {}{}\n", time(c.before), time(c.after),
-                        ratio_text(c.before ? c.before->us : 0, c.after ? c.after->us : 0),
-                        c.difference(), c.title, c.remark());
+  const auto time = [](const std::optional<Timed>& timed) { return timed ? timed->us : NAN; };
+  Table table({{nullptr, "us"},
+               {nullptr, "now"},
+               {nullptr, "ratio"},
+               {nullptr, "difference"},
+               {nullptr, what, true}});
+  for (const Change& c : std::span(all).first(shown)) {
+    const double before = time(c.before), now = time(c.after);
+    table.add({number(before, 1), number(now, 1), ratio_of(before, now),
+               fmt::format("{:+.1f}", c.difference()), c.title + c.remark()});
   }
-  if (shown < all.size())
-    text += fmt::format("and {} more; --ops 0 shows all\n", all.size() - shown);
-  return text;
+  return table.text() + (shown < all.size()
+                             ? fmt::format("and {} more; --ops 0 shows all\n", all.size() - shown)
+                             : "");
 }
 
 }  // namespace
@@ -301,7 +302,7 @@ std::string diff_profiles(const std::string& a, const std::string& name_a, const
     if (const auto& x = before.settings[i], &y = after.settings[i]; x != y)
       text += fmt::format("{}: {} => {}\n", x.first, x.second, y.second);
   text += fmt::format("step {:.3f} => {:.3f} ms, ratio {}\n\n", before.step_ms, after.step_ms,
-                      ratio_text(before.step_ms, after.step_ms));
+                      ratio_of(before.step_ms, after.step_ms).text);
   return text + table(before.kinds, after.kinds, 0, "kind") + "\n" +
          table(before.ops, after.ops, most, "op, module");
 }
@@ -336,7 +337,7 @@ std::string profile_machine(const Config& config, const ProfileOptions& options,
     sample.data.name = "synthetic";
     sample.data.image_size = network.image_size;
     sample.data.batch = network.batch;
-    profiles.push_back(Json::parse(profile(sample, part).json()));
+    profiles.push_back(profile(sample, part).report().json());
   }
   return Json::object({{"format", kMachineFormat}, {"profiles", Json::list(profiles)}}).text();
 }

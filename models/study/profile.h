@@ -11,6 +11,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/graph/compile_options.h"
 #include "tessera/runtime/machine_peaks.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -71,10 +72,9 @@ struct Profile {
 
   double ops_us() const;  // the sum of the ops' medians
 
-  // Returns the summary and a table of the `most` slowest ops; 0: of all.
-  std::string text(size_t most) const;
-  // Returns the profile as JSON, for diff_profiles().
-  std::string json() const;
+  // Returns the summary and tables of the kinds of ops and of the `most` slowest ops; 0: of all.
+  // Its JSON has all ops, for diff_profiles().
+  Report report(size_t most = 0) const;
   // Returns every op of every step as JSON for chrome://tracing and Perfetto (ui.perfetto.dev).
   std::string trace() const;
 };

@@ -1,5 +1,7 @@
 // A profile as text, as JSON and as a trace.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 
 #include <fmt/format.h>
@@ -56,19 +58,6 @@ double share(const Profile& profile, double us) {
   return all > 0 ? us / all : 0;
 }
 
-std::string percent_of(double value, double peak) {
-  return peak > 0 && value > 0 ? fmt::format("{:.0f} %", 100 * value / peak) : "";
-}
-
-constexpr const char* kRateTitles = "  share  GFLOP/s   peak     GB/s   copy";
-
-std::string rates_text(const Profile& profile, const Work& work) {
-  const std::string gflops = work.gflops() > 0 ? fmt::format("{:.2f}", work.gflops()) : "";
-  return fmt::format("{:>5.1f} % {:>8} {:>6} {:>8.2f} {:>6}", 100 * share(profile, work.us), gflops,
-                     percent_of(work.us_at_peak, work.us), work.gbytes(),
-                     percent_of(work.gbytes(), profile.peaks.copy_gbytes));
-}
-
 std::string spread_text(const Spread& ms) {
   return fmt::format("{:.3f} ms ({:.3f} to {:.3f})", ms.median, ms.min, ms.max);
 }
@@ -79,62 +68,85 @@ Json spread_json(const Spread& spread) {
                        {"max", rounded(spread.max, 4)}});
 }
 
-std::string kinds_text(const Profile& profile) {
-  std::string text = fmt::format("{:>10} {}  {:>5}  {}\n", "ms", kRateTitles, "ops", "kind");
-  for (const auto& [name, work] : kinds_of(profile))
-    text += fmt::format("{:>10.3f} {}  {:>5}  {}\n", work.us / 1000, rates_text(profile, work),
-                        work.nodes, name);
-  return text;
+Cell part_of(double value, double peak) {
+  return percent(peak > 0 && value > 0 ? value / peak : NAN, 0);
 }
 
-std::string ops_text(const Profile& profile, size_t most) {
-  std::vector<const ProfiledOp*> longest;
-  for (const ProfiledOp& op : profile.ops) longest.push_back(&op);
-  std::ranges::stable_sort(
-      longest, [](const auto* a, const auto* b) { return a->us.median > b->us.median; });
-  const size_t shown = most == 0 ? longest.size() : std::min(most, longest.size());
-  std::string text =
-      fmt::format("{:>10} {:>9} {:>9} {}  {:<12} {:<8} {:<8} {}\n", "us", "min", "max", kRateTitles,
-                  "algorithm", "dtype", "phase", "node, op, module; shape");
-  for (size_t i = 0; i < shown; ++i) {
-    const ProfiledOp& op = *longest[i];
-    text +=
-        fmt::format("{:>10.1f} {:>9.1f} {:>9.1f} {}  {:<12} {:<8} {:<8} {} {}; {}\n", op.us.median,
-                    op.us.min, op.us.max, rates_text(profile, work_of(profile, op)), op.algorithm,
-                    op.dtype, op.phase, op.node, op_title(op.op, op.module_path), op.shape);
+Cell gflops_of(const Work& work) {
+  const double rate = work.gflops();
+  return {rate > 0 ? fmt::format("{:.2f}", rate) : "", rounded(rate, 3)};
+}
+
+Table table_of(const Profile& profile, const Kinds& kinds) {
+  Table table({{"op", "kind", true},
+               {"ops", "ops"},
+               {"us", "ms"},
+               {"share", "share"},
+               {"flops", nullptr},
+               {"bytes", nullptr},
+               {"gflops", "GFLOP/s"},
+               {nullptr, "peak"},
+               {"gbytes", "GB/s"},
+               {nullptr, "copy"}});
+  for (const auto& [name, work] : kinds)
+    table.add({name,
+               work.nodes,
+               {fmt::format("{:.3f}", work.us / 1000), rounded(work.us, 4)},
+               percent(share(profile, work.us), 1, 5),
+               work.cost.flops,
+               work.cost.bytes_read + work.cost.bytes_written,
+               gflops_of(work),
+               part_of(work.us_at_peak, work.us),
+               number(work.gbytes(), 2, 3),
+               part_of(work.gbytes(), profile.peaks.copy_gbytes)});
+  return table;
+}
+
+using Ops = std::vector<const ProfiledOp*>;
+
+Table table_of(const Profile& profile, const Ops& ops) {
+  Table table({{"node", "node"},
+               {"op", nullptr},
+               {"module_path", nullptr},
+               {"phase", "phase", true},
+               {"algorithm", "algorithm", true},
+               {"shape", nullptr},
+               {"dtype", "dtype", true},
+               {"us", "us"},
+               {nullptr, "min"},
+               {nullptr, "max"},
+               {"share", "share"},
+               {"flops", nullptr},
+               {"bytes_read", nullptr},
+               {"bytes_written", nullptr},
+               {"gflops", "GFLOP/s"},
+               {nullptr, "peak"},
+               {"gbytes", "GB/s"},
+               {nullptr, "copy"},
+               {nullptr, "op, module; shape", true}});
+  for (const ProfiledOp* op : ops) {
+    const Work work = work_of(profile, *op);
+    table.add({op->node,
+               op->op,
+               op->module_path,
+               op->phase,
+               op->algorithm,
+               op->shape,
+               op->dtype,
+               {fmt::format("{:.1f}", op->us.median), spread_json(op->us)},
+               number(op->us.min, 1),
+               number(op->us.max, 1),
+               percent(share(profile, work.us), 1, 5),
+               op->cost.flops,
+               op->cost.bytes_read,
+               op->cost.bytes_written,
+               gflops_of(work),
+               part_of(work.us_at_peak, work.us),
+               number(work.gbytes(), 2, 3),
+               part_of(work.gbytes(), profile.peaks.copy_gbytes),
+               op_title(op->op, op->module_path) + "; " + op->shape});
   }
-  if (shown < longest.size())
-    text += fmt::format("and {} ops more; --ops 0 shows all\n", longest.size() - shown);
-  return text;
-}
-
-Json op_json(const Profile& profile, const ProfiledOp& op) {
-  const Work work = work_of(profile, op);
-  return Json::object({{"node", op.node},
-                       {"op", op.op},
-                       {"module_path", op.module_path},
-                       {"phase", op.phase},
-                       {"algorithm", op.algorithm},
-                       {"shape", op.shape},
-                       {"dtype", op.dtype},
-                       {"us", spread_json(op.us)},
-                       {"share", rounded(share(profile, work.us), 5)},
-                       {"flops", op.cost.flops},
-                       {"bytes_read", op.cost.bytes_read},
-                       {"bytes_written", op.cost.bytes_written},
-                       {"gflops", rounded(work.gflops(), 3)},
-                       {"gbytes", rounded(work.gbytes(), 3)}});
-}
-
-Json kind_json(const Profile& profile, const std::string& name, const Work& work) {
-  return Json::object({{"op", name},
-                       {"ops", work.nodes},
-                       {"us", rounded(work.us, 4)},
-                       {"share", rounded(share(profile, work.us), 5)},
-                       {"flops", work.cost.flops},
-                       {"bytes", work.cost.bytes_read + work.cost.bytes_written},
-                       {"gflops", rounded(work.gflops(), 3)},
-                       {"gbytes", rounded(work.gbytes(), 3)}});
+  return table;
 }
 
 // Returns a completed event in the trace format; times in microseconds.
@@ -160,42 +172,42 @@ Json row_name(const char* kind, int row, const std::string& name) {
 
 }  // namespace
 
-std::string Profile::text(size_t most) const {
-  std::string text = fmt::format("{} steps of {} images\n", steps, batch);
-  if (peaks.gflops > 0) text += peaks.text() + " from memory; reads from caches are faster\n";
-  text += fmt::format(
-      "step {}\ntimed op by op {}, of which {} in ops; sum of the op medians {:.3f} ms\n"
-      "estimated {:.3f} ms (memory.cost_model: {}), {:+.1f} %\n\n",
-      spread_text(step_ms), spread_text(observed_ms), spread_text(ops_ms), ops_us() / 1000,
-      estimate_ms, costs, ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0);
-  return text + kinds_text(*this) + "\n" + ops_text(*this, most);
-}
-
-std::string Profile::json() const {
-  std::vector<Json> all_ops, all_kinds;
-  for (const ProfiledOp& op : ops) all_ops.push_back(op_json(*this, op));
-  for (const auto& [name, work] : kinds_of(*this))
-    all_kinds.push_back(kind_json(*this, name, work));
-  return Json::object({{"format", kProfileFormat},
-                       {"device", device},
-                       {"threads", threads},
-                       {"kernels", kernels},
-                       {"isa", isa},
-                       {"batch", batch},
-                       {"steps", steps},
-                       {"peak_gflops", rounded(peaks.gflops, 2)},
-                       {"peak_gflops_of_thread", rounded(peaks.gflops_of_thread, 2)},
-                       {"peak_bf16_gflops", rounded(peaks.bf16_gflops, 2)},
-                       {"peak_copy_gbytes", rounded(peaks.copy_gbytes, 2)},
-                       {"step_ms", spread_json(step_ms)},
-                       {"observed_step_ms", spread_json(observed_ms)},
-                       {"ops_ms", spread_json(ops_ms)},
-                       {"ops_us", rounded(ops_us(), 4)},
-                       {"estimate_ms", rounded(estimate_ms, 4)},
-                       {"costs", costs},
-                       {"kinds", Json::list(all_kinds)},
-                       {"ops", Json::list(all_ops)}})
-      .text(1);
+Report Profile::report(size_t most) const {
+  Ops all, slowest;
+  for (const ProfiledOp& op : ops) all.push_back(&op);
+  slowest = all;
+  std::ranges::stable_sort(slowest, std::greater(), [](const auto* op) { return op->us.median; });
+  if (most > 0 && most < slowest.size()) slowest.resize(most);
+  Report report;
+  report.line(fmt::format("{} steps of {} images", steps, batch));
+  if (peaks.gflops > 0) report.line(peaks.text() + " from memory; reads from caches are faster");
+  report.add("format", kProfileFormat)
+      .add("device", device)
+      .add("threads", threads)
+      .add("kernels", kernels)
+      .add("isa", isa)
+      .add("batch", batch)
+      .add("steps", steps)
+      .add("peak_gflops", rounded(peaks.gflops, 2))
+      .add("peak_gflops_of_thread", rounded(peaks.gflops_of_thread, 2))
+      .add("peak_bf16_gflops", rounded(peaks.bf16_gflops, 2))
+      .add("peak_copy_gbytes", rounded(peaks.copy_gbytes, 2))
+      .add("step_ms", "step", {spread_text(step_ms), spread_json(step_ms)})
+      .add("observed_step_ms", "timed op by op",
+           {spread_text(observed_ms), spread_json(observed_ms)})
+      .add("ops_ms", "of which in ops", {spread_text(ops_ms), spread_json(ops_ms)},
+           fmt::format("sum of the op medians {:.3f} ms", ops_us() / 1000))
+      .add("ops_us", rounded(ops_us(), 4))
+      .add("estimate_ms", "estimated", number(estimate_ms, 3, 4, "ms"),
+           fmt::format("{:+.1f} % (memory.cost_model: {})",
+                       ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0, costs))
+      .add("costs", costs)
+      .add("kinds", "", table_of(*this, kinds_of(*this)))
+      .add("ops", table_of(*this, all).json())
+      .add(nullptr, "", table_of(*this, slowest));
+  if (slowest.size() < ops.size())
+    report.line(fmt::format("and {} ops more; --ops 0 shows all", ops.size() - slowest.size()));
+  return report;
 }
 
 // Writes one event at a time: all events as one Json would take many times the bytes of the text.

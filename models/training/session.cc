@@ -123,12 +123,12 @@ Session::Session(const Config& config, Device device, const ImageShape& image,
   const Planner* planner = planner_of(config);
   const SettingsScope settings(settings_of(config_));
   const DeviceScope on_device(device_);  // not a member, because sessions may end in any order
-  model_ = make_network(config, image, store_);
+  model_ = make_network(config_, image, store_);
   freeze(config.train, store_);
   optimizer_ = make_optimizer(config.optimizer, store_);
   if (config.ema.decay) {
     const Store::EmaScope averages(store_);
-    averaged_ = make_network(config, image, store_);
+    averaged_ = make_network(config_, image, store_);
     ema_ = std::make_unique<Ema>(store_, EmaParams{*config.ema.decay, config.ema.warmup});
   }
   if (loss_scaling(config) != LossScaling::off)

@@ -30,6 +30,7 @@
 #include "tessera/models/training/processes.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/report.h"
 #include "tessera/runtime/text/status_line.h"
 
 namespace tessera {
@@ -323,24 +324,18 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
         rows.back().output = value.spec.text();
     }
   }
-  size_t module_path = 6, ops = 3, output = 6;
+  Table table({{nullptr, "module", true},
+               {nullptr, "ops", true},
+               {nullptr, "output", true},
+               {nullptr, "parameters"},
+               {nullptr, "", true}});
   for (const Row& row : rows) {
-    module_path = std::max(module_path, row.module_path.size());
-    ops = std::max(ops, row.ops.size());
-    output = std::max(output, row.output.size());
+    const int again = std::exchange(recomputed[row.module_path], 0);
+    table.add({row.module_path, row.ops, row.output, row.parameters > 0 ? Cell(row.parameters) : "",
+               again > 0 ? fmt::format("{} recomputed", again) : ""});
   }
-  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", "module", module_path, "ops",
-                                 ops, "output", output, "parameters");
-  for (const Row& row : rows) {
-    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>12}", row.module_path, module_path, row.ops,
-                        ops, row.output, output,
-                        row.parameters > 0 ? fmt::format("{}", row.parameters) : "");
-    if (const int nodes = std::exchange(recomputed[row.module_path], 0); nodes > 0)
-      text += fmt::format("  {} recomputed", nodes);
-    text += "\n";
-  }
-  return text + fmt::format("{} parameters in {} tensors, {:.2f} MiB\n", total, parameters.size(),
-                            static_cast<double>(bytes) / (1 << 20));
+  return table.text() + fmt::format("{} parameters in {} tensors, {:.2f} MiB\n", total,
+                                    parameters.size(), static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace tessera

@@ -39,6 +39,14 @@ int started_processes() {
 
 }  // namespace
 
+void require_one_process(const char* command) {
+  if (const int started = started_processes(); started > 1)
+    throw ConfigError(
+        fmt::format("{0}: {1} processes were started, but {0} runs in one; start it without mpirun "
+                    "or srun",
+                    command, started));
+}
+
 std::shared_ptr<Exchange> join_processes(double timeout) {
   const int started = started_processes();
   if (started == 1) return nullptr;

@@ -13,4 +13,7 @@ namespace tessera {
 // Exchange.
 std::shared_ptr<Exchange> join_processes(double timeout);
 
+// Throws ConfigError if mpirun or srun started several processes of a command that runs alone.
+void require_one_process(const char* command);
+
 }  // namespace tessera

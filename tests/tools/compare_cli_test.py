@@ -7,11 +7,13 @@ MOMENTS is the number of moments at which the sweep is killed (4).
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from program_case import ProgramTest
@@ -140,6 +142,8 @@ class Sweep(Case):
                             (["seed=1,1"], "two runs are the same"), (["seed=1,x"], "seed: must be an integer"),
                             (["optimizer.lr=0.1,"], "optimizer.lr")):
             self.assertIn(part, self.sweep(*words, code=MISUSE)[1])
+        with unittest.mock.patch.dict(os.environ, OMPI_COMM_WORLD_SIZE="2"):  # under mpirun -n 2
+            self.assertIn("sweep: 2 processes were started", self.sweep("seed=1,2", code=MISUSE)[1])
         self.assertEqual([path.name for path in self.folder.iterdir()], ["c.yaml"])
         self.sweep("seed=1,2", "run.dir=two")
         self.assertIn("'two' contains another sweep", self.sweep("seed=1,2,3", "run.dir=two", code=MISUSE)[1])

@@ -119,7 +119,7 @@ class Refusals(Test):
             row["images"] * abs(row["accuracy"] - row["confidence"]) for row in bins if row["images"]) / 40)
         said = self.succeed("eval", "--run", run)
         self.assertRegex(said, r"\ndisk +\d+ +[\d.]+ % +[\d.]+ % +[\d.]+ %\n")
-        self.assertIn(f"macro average{40:>13}", said)
+        self.assertRegex(said, r"\nmacro average +40 ")
         self.assertIn(f"expected calibration error {100 * told['calibration_error']:.2f} % (15 bins)", said)
 
     def test_eval_on_other_data(self):

@@ -134,7 +134,7 @@ class Bench(ProgramTest):
             self.assertGreaterEqual(op["us_max"] - op["us_min"], 0.099 * op["us_median"])
         self.assertEqual(bench["last"]["threads"], 2)
         out = self.succeed(*words)
-        self.assertRegex(out, r"step [\d.]+ ms, median of 5  min [\d.]+  max [\d.]+  spread [\d.]+ %")
+        self.assertRegex(out, r"step +[\d.]+ ms +median of 5; [\d.]+ to [\d.]+ ms\nspread +[\d.]+ %")
         eager = json.loads(self.succeed(*words, "--json", "mode=eager"))
         self.assertEqual(eager["varying_ops"], [])
         self.fail_with(MISUSE, ["--repeat"], *words, "--infer")

@@ -86,6 +86,21 @@ void check_range(const char* transform, const char* name, const double (&range)[
                                   transform, name, most, range[0], range[1]));
 }
 
+// Draws a part of `area` in the range of `scale` and the ratio of its sides, first : second, evenly
+// in the logarithm; returns the sides.
+std::pair<int, int> draw_sides(double area, const double (&scale)[2], const double (&ratio)[2],
+                               RandomSequence& random) {
+  const double low = std::log(ratio[0]), high = std::log(ratio[1]);
+  const double part = area * (scale[0] + (scale[1] - scale[0]) * random.uniform());
+  const double form = std::exp(low + (high - low) * random.uniform());
+  return {static_cast<int>(std::lround(std::sqrt(part * form))),
+          static_cast<int>(std::lround(std::sqrt(part / form)))};
+}
+
+int draw_place(int spare, RandomSequence& random) {
+  return static_cast<int>(random.below(static_cast<uint64_t>(spare) + 1));
+}
+
 class Flip : public Transform {
  public:
   Flip(bool vertical, double probability) : vertical_(vertical), probability_(probability) {
@@ -219,20 +234,12 @@ class RandomErasingTransform : public Transform {
 
   // Returns an empty box if ten draws do not fit.
   Box place(const ImageShape& shape, RandomSequence& random) const {
-    const auto& [probability, scale, ratio, mode, gray] = settings_;
     const double area = double(shape.height) * shape.width;
-    const double low = std::log(ratio[0]), high = std::log(ratio[1]);
     for (int i = 0; i < 10; ++i) {
-      const double part = area * (scale[0] + (scale[1] - scale[0]) * random.uniform());
-      const double form = std::exp(low + (high - low) * random.uniform());
-      const auto height = static_cast<int>(std::lround(std::sqrt(part * form)));
-      const auto width = static_cast<int>(std::lround(std::sqrt(part / form)));
+      const auto [height, width] = draw_sides(area, settings_.scale, settings_.ratio, random);
       if (height >= shape.height || width >= shape.width) continue;
-      const auto from = [&](int spare) {
-        return static_cast<int>(random.below(static_cast<uint64_t>(spare) + 1));
-      };
-      const int top = from(shape.height - height);
-      return {top, from(shape.width - width), height, width};
+      const int top = draw_place(shape.height - height, random);
+      return {top, draw_place(shape.width - width, random), height, width};
     }
     return {};
   }
@@ -272,17 +279,12 @@ class ResizeCropTransform : public Transform {
   // with an allowed ratio.
   Box frame(const ImageShape& own, RandomSequence& random) const override {
     const auto& [size, scale, ratio] = settings_;
-    double area = double(own.height) * own.width;
-    double low = std::log(ratio[0]), high = std::log(ratio[1]);
-    auto place = [&](int spare) { return static_cast<int>(random.below(uint64_t(spare) + 1)); };
+    const double area = double(own.height) * own.width;
     for (int i = 0; i < 10; ++i) {
-      double part = area * (scale[0] + (scale[1] - scale[0]) * random.uniform());
-      double shape = std::exp(low + (high - low) * random.uniform());
-      int width = static_cast<int>(std::lround(std::sqrt(part * shape)));
-      int height = static_cast<int>(std::lround(std::sqrt(part / shape)));
+      const auto [width, height] = draw_sides(area, scale, ratio, random);
       if (width < 1 || height < 1 || width > own.width || height > own.height) continue;
-      int top = place(own.height - height), left = place(own.width - width);
-      return {top, left, height, width};
+      const int top = draw_place(own.height - height, random);
+      return {top, draw_place(own.width - width, random), height, width};
     }
     double shape = std::clamp(double(own.width) / own.height, ratio[0], ratio[1]);
     int width = std::min(own.width, static_cast<int>(std::lround(own.height * shape)));

@@ -1,7 +1,6 @@
 #include "tessera/models/data/sets/image_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cctype>
 #include <cmath>
@@ -9,8 +8,11 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <system_error>
 #include <thread>
 
@@ -283,11 +285,15 @@ void locate_validation(Located& at, const std::string& validation) {
 
 // Returns true for "Train", "testing", "valid", "seg_test": folders of classes, not a class.
 bool names_part(const std::string& name) {
-  std::string lower = name;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  return std::ranges::any_of(std::array{"train", "test", "val"}, [&](const char* part) {
-    return lower.starts_with(part) || lower.ends_with(part);
+  static const std::set<std::string> parts = {"train", "training", "test",      "testing",
+                                              "val",   "valid",    "validation"};
+  std::string words = name;
+  std::ranges::transform(words, words.begin(), [](unsigned char c) {
+    return std::isalpha(c) ? static_cast<char>(std::tolower(c)) : ' ';
   });
+  std::istringstream in(words);
+  return std::any_of(std::istream_iterator<std::string>(in), {},
+                     [](const std::string& word) { return parts.contains(word); });
 }
 
 // Throws if links make a picture part of the folder twice: it could be trained on and be a test.
@@ -457,6 +463,10 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
 }
 
 }  // namespace
+
+int count_folder_classes(const std::string& root, const ImageFolderOptions& options) {
+  return static_cast<int>(locate(root, "", options).classes.size());
+}
 
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options) {
   const Located at = locate(root, options.test_only ? "" : options.validation, options);

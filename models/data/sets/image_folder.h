@@ -50,7 +50,8 @@ struct ImageFolderList {
   int64_t train_count = 0, test_count = 0, validation_count = 0, bytes = 0;
   int classes = 0;
 };
-// Opens no picture. Throws DataError as open_image_folder() does.
+// Open no picture. Throw DataError as open_image_folder() does.
 ImageFolderList list_image_folder(const std::string& root, const ImageFolderOptions& options = {});
+int count_folder_classes(const std::string& root, const ImageFolderOptions& options = {});
 
 }  // namespace tessera

@@ -211,11 +211,11 @@ DataNeed with_validation(DataNeed need, const ValidationSource& validation) {
   return need;
 }
 
-ImageFolderList listed(const DataSource& source) {
-  return list_image_folder(source.root, {.follow_links = source.follow_links,
-                                         .validation = source.validation.folder,
-                                         .test_fraction = source.test_fraction,
-                                         .test_only = source.test_only});
+ImageFolderOptions listing(const DataSource& source) {
+  return {.follow_links = source.follow_links,
+          .validation = source.validation.folder,
+          .test_fraction = source.test_fraction,
+          .test_only = source.test_only};
 }
 
 // Returns the need of an image folder. Does not throw if it is missing, so that a plan can be made.
@@ -223,7 +223,7 @@ DataNeed folder_need(const DataSource& source) {
   DataNeed need;
   need.complete = false;
   try {
-    const ImageFolderList list = listed(source);
+    const ImageFolderList list = list_image_folder(source.root, listing(source));
     need.classes = list.classes;
     if (source.damaged == Damaged::kSkip) return need;
     need.bytes = list.bytes;
@@ -317,7 +317,8 @@ DataNeed data_need(const DataSource& source) {
 
 int class_count(const DataSource& source) {
   if (source.name == "hdf5") return open_data(source).test->classes();
-  return source.name == "image_folder" ? listed(source).classes : named_need(source).classes;
+  return source.name == "image_folder" ? count_folder_classes(source.root, listing(source))
+                                       : named_need(source).classes;
 }
 
 }  // namespace tessera

@@ -41,7 +41,7 @@ Profile made_up(const Config& config) {
 
 TEST(ProfileCosts, AnOpTakesWhatItTookThere) {
   const Profile measured = made_up(small(4));
-  const auto costs = profile_costs(measured.json(), "p.json");
+  const auto costs = profile_costs(measured.report().json().text(), "p.json");
   const auto session = prepared_session({small(4), Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(4).compiled_graph()->graph;
   for (const ProfiledOp& op : measured.ops)
@@ -55,7 +55,7 @@ TEST(ProfileCosts, OfAnotherBatchInProportion) {
   const RooflineCosts roofline;
   for (ProfiledOp& op : measured.ops)
     op.us.median = 3 * static_cast<double>(roofline.nanoseconds(op.cost)) / 1000;
-  const auto costs = profile_costs(measured.json(), "p.json");
+  const auto costs = profile_costs(measured.report().json().text(), "p.json");
   const auto session = prepared_session({small(8), Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(8).compiled_graph()->graph;
   for (const Node& node : graph.nodes) {
@@ -81,7 +81,7 @@ TEST(ProfileCosts, OfOtherNetworksLikeTheNearest) {
                    (op.op != "conv2d"          ? 100
                     : op.cost.flops < most / 2 ? 7
                                                : 2);
-  const auto costs = profile_costs(measured.json(), "p.json");
+  const auto costs = profile_costs(measured.report().json().text(), "p.json");
   config.model.widths = {5, 9, 33, 65};
   const auto session = prepared_session({config, Purpose::timing, DataNeed()});
   const Graph& graph = session->train_step(4).compiled_graph()->graph;
@@ -143,7 +143,7 @@ TEST(ProfileCosts, TheSamplesAreOfTheZoo) {
 
 TEST(ProfileCosts, ChoosesByThem) {
   const std::string path = testing::TempDir() + "/costs.json";
-  std::ofstream(path) << made_up(small(8)).json();
+  std::ofstream(path) << made_up(small(8)).report().json().text();
   Config config = small(8);
   config.checkpoint.keep = 0;
   const int64_t without = memory_need(config).bytes();
