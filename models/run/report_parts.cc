@@ -16,10 +16,10 @@ const char* const kReportStyle = R"(
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-.big { font-size: 1.2rem } .charts { display: flex; flex-wrap: wrap; gap: 1rem }
-svg { max-width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
-svg .title, svg .axis { font-size: 12px } svg .title { font-size: 13px }
-svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
+.plan { overflow-x: auto } .big { font-size: 1.2rem } .charts { display: flex; flex-wrap: wrap; gap: 1rem }
+svg { max-width: 100%; height: auto } :not(.plan) > svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
+:not(.plan) > svg :is(.title, .axis) { font-size: 12px } :not(.plan) > svg .title { font-size: 13px }
+:not(.plan) > svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
 svg path { fill: none; stroke-width: 1.6 }
 table { border-collapse: collapse } td, th { padding: .15rem .6rem; text-align: right; white-space: nowrap }
 .facts td { white-space: normal }
@@ -31,7 +31,7 @@ figcaption { font-size: 12.5px; line-height: 1.35 }
 .matrix g text { font-size: inherit } .matrix .count { fill: currentColor } pre { overflow-x: auto; font-size: 12.5px }
 )";
 
-constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 8, kTop = 28, kBottom = 40;
+constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 8, kTop = 34, kBottom = 40;
 
 // Returns the first of 1, 2, 5, 10, ... that divides a range into at most `parts` parts.
 double tick_of(double range, int parts) {
@@ -93,7 +93,8 @@ std::string line_of(const Curve& curve, const X& x, const Y& y) {
   for (const Curve::Point& p : curve.points) {
     path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
   }
-  return fmt::format("<path d=\"{}\" stroke=\"{}\">{}</path>", path, curve.colour, hint);
+  return fmt::format("<path d=\"{}\" stroke=\"{}\"{}>{}</path>", path, curve.colour,
+                     curve.name.empty() ? " stroke-opacity=\"0.35\"" : "", hint);
 }
 
 }  // namespace
@@ -145,8 +146,7 @@ std::string chart_svg(const Chart& chart) {
     svg += fmt::format(
         "<line class=\"best\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
         "<text x=\"{3:.1f}\" y=\"{4}\" text-anchor=\"{5}\">best</text>\n",
-        x(chart.best), kTop, kHeight - kBottom,
-        x(chart.best) + (chart.best > range.x1 / 2 ? -4 : 4), kTop + 10,
+        x(chart.best), kTop, kHeight - kBottom, x(chart.best), kTop - 4,
         chart.best > range.x1 / 2 ? "end" : "start");
   for (const Curve& curve : chart.curves) {
     if (curve.points.empty()) continue;
@@ -155,7 +155,7 @@ std::string chart_svg(const Chart& chart) {
   double legend = kWidth - kRight;
   for (auto at = chart.curves.rbegin(); at != chart.curves.rend(); ++at) {
     const Curve& curve = *at;
-    if (curve.points.empty()) continue;
+    if (curve.points.empty() || curve.name.empty()) continue;
     svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
                        legend, curve.colour, html_escaped(curve.name));
     legend -= 12 + 6 * static_cast<double>(utf8_length(curve.name));

@@ -12,7 +12,7 @@ struct Curve {
   struct Point {
     double x, y;
   };
-  std::string name;  // in the legend
+  std::string name;  // in the legend; "": none, and the line is pale
   std::string colour;
   std::vector<Point> points;
   std::string hint = {};  // shown by the browser over the line; "": the name

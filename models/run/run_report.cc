@@ -5,11 +5,13 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include "tessera/models/config/config.h"
 #include "tessera/models/run/report_parts.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/html.h"
@@ -31,19 +33,34 @@ bool validated(const std::vector<Metrics>& metrics) {
       metrics, [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
 }
 
-// Returns the lines of a phase. For loss and accuracy of training only whole epochs and the last
-// line, unless there are fewer than two whole epochs.
+// Returns the lines of a phase.
 Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
                double Metrics::*value, double scale) {
-  Curve all{phase_of(phase), colour, {}}, whole = all;
-  for (const Metrics& m : metrics) {
-    if (phase != m.phase || !std::isfinite(m.*value)) continue;
-    all.points.push_back({m.epoch, scale * (m.*value)});
-    if (m.epoch == std::floor(m.epoch)) whole.points.push_back(all.points.back());
+  Curve curve{phase_of(phase), colour, {}};
+  for (const Metrics& m : metrics)
+    if (phase == m.phase && std::isfinite(m.*value))
+      curve.points.push_back({m.epoch, scale * (m.*value)});
+  return curve;
+}
+
+// Returns the loss or accuracy of training: pale, the lines within epochs; above them those of
+// whole epochs or, if there are fewer than two, an average over the last lines.
+std::vector<Curve> training_curves(Curve all) {
+  Curve within{"", all.colour, {}}, whole{all.name, all.colour, {}};
+  for (const Curve::Point& p : all.points)
+    (p.x == std::floor(p.x) ? whole : within).points.push_back(p);
+  if (whole.points.size() >= 2) {
+    if (whole.points.back().x != all.points.back().x) whole.points.push_back(all.points.back());
+  } else {
+    constexpr double kKept = 0.7;  // of the average, for each line
+    within.points = all.points, whole.points = all.points;
+    double sum = 0, weight = 0;
+    for (Curve::Point& p : whole.points) {
+      sum = kKept * sum + p.y, weight = kKept * weight + 1;
+      p.y = sum / weight;
+    }
   }
-  if (phase != "train" || value == &Metrics::lr || whole.points.size() < 2) return all;
-  if (whole.points.back().x != all.points.back().x) whole.points.push_back(all.points.back());
-  return whole;
+  return {within, whole};
 }
 
 void add_mistakes(const RunReport& report, std::vector<std::string>& pieces) {
@@ -74,9 +91,35 @@ std::string facts_html(const RunReport& report) {
   return html + "</table>\n";
 }
 
+// Returns the settings that differ from the defaults of the same model, data and optimizer.
+Table changed_settings(const std::string& config) {
+  const std::map<std::string, std::string> values = config_values(config);
+  const auto name_in = [&](const char* key) {
+    const auto at = values.find(key);
+    return at == values.end() ? std::vector<std::string>()
+                              : std::vector{fmt::format("{}={}", key, at->second)};
+  };
+  std::map<std::string, std::string> defaults = config_values(print_config(Config()));
+  for (const char* key : {"model.name", "data.name", "optimizer.name", "schedule.name"}) try {
+      const Config named = parse_config("", "defaults", name_in(key));
+      for (const auto& [name, value] : config_values(print_config(named)))
+        if (name != key) defaults.emplace(name, value);
+    } catch (const Error&) {  // a name of another version
+    }
+  Table table({{nullptr, "setting", true}, {nullptr, "value", true}, {nullptr, "default", true}});
+  for (const auto& [key, value] : values)
+    if (const auto at = defaults.find(key); at == defaults.end() || at->second != value)
+      table.add({key, value, at == defaults.end() ? "" : at->second});
+  return table;
+}
+
 std::string config_html(const RunReport& report) {
   if (report.config.empty()) return "";
-  return fmt::format("<h2>Configuration</h2>\n<pre>{}</pre>\n", html_escaped(report.config));
+  const Table changed = changed_settings(report.config);
+  return fmt::format(
+      "<h2>Configuration</h2>\n{}<details><summary>All "
+      "settings</summary>\n<pre>{}</pre></details>\n",
+      changed.rows() == 0 ? "" : changed.html(), html_escaped(report.config));
 }
 
 // Returns the phase on whose images the best checkpoint was chosen.
@@ -121,7 +164,12 @@ std::string epochs_html(const RunReport& report) {
 
 std::string summary_html(const RunReport& report) {
   if (report.summary.empty()) return "";
-  return fmt::format("<h2>Model and memory</h2>\n<pre>{}</pre>\n", html_escaped(report.summary));
+  return fmt::format("<h2>Model and memory</h2>\n{}<pre>{}</pre>\n",
+                     report.plan.empty() ? ""
+                                         : "<p>The blocks of a training step: time runs to the "
+                                           "right, addresses upwards.</p>\n<div class=\"plan\">" +
+                                               report.plan + "</div>\n",
+                     html_escaped(report.summary));
 }
 
 }  // namespace
@@ -134,18 +182,25 @@ std::vector<std::string> report_pieces(const RunReport& report) {
   if (report.top5 >= 0) result += fmt::format(", top-5 {:.2f} %", 100 * report.top5);
   const double best = best_epoch(report);
   const auto curves = [&](double Metrics::*value, double scale) {
-    return std::vector{curve_of(m, "test", orange, value, scale),
-                       curve_of(m, "validation", green, value, scale),
-                       curve_of(m, "train", blue, value, scale)};
+    std::vector<Curve> all = training_curves(curve_of(m, "train", blue, value, scale));
+    all.insert(all.begin(), {curve_of(m, "test", orange, value, scale),
+                             curve_of(m, "validation", green, value, scale)});
+    return all;
+  };
+  // A chart of the training, if the value varies and exceeds `least`.
+  const auto one = [&](const char* title, double Metrics::*value, double scale, double least = 0) {
+    const Curve curve = curve_of(m, "train", blue, value, scale);
+    if (curve.points.empty()) return std::string();
+    const auto [low, high] = std::ranges::minmax(curve.points, {}, &Curve::Point::y);
+    return high.y >= least && high.y - low.y > 1e-3 * std::abs(high.y)
+               ? chart_svg({title, title, {curve}, false, best})
+               : std::string();
   };
   const std::string charts =
       chart_svg({"accuracy in %", "accuracy in %", curves(&Metrics::accuracy, 100), false, best}) +
       chart_svg({"loss", "loss", curves(&Metrics::loss, 1), true, best}) +
-      chart_svg({"learning rate",
-                 "learning rate",
-                 {curve_of(m, "train", blue, &Metrics::lr, 1)},
-                 false,
-                 best});
+      one("learning rate", &Metrics::lr, 1) + one("images/s", &Metrics::images_per_second, 1) +
+      one("waiting for data in %", &Metrics::data_wait, 100, 1);
   std::vector<std::string> pieces{
       fmt::format("{}{}.</p>\n{}", page_head(report.title), result, facts_html(report))};
   if (!charts.empty()) pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");

@@ -16,6 +16,7 @@ namespace tessera {
 struct RunReport {
   std::string title;             // "resnet20 on cifar10"
   std::string summary;           // plain text about model and memory; may be empty
+  std::string plan;              // SVG of the plan of a step; may be empty
   std::vector<Metrics> metrics;  // lines of metrics.csv
   const char* phase = "test";    // images of the members below: test | validation
   ConfusionMatrix confusion;
@@ -25,7 +26,7 @@ struct RunReport {
   int64_t best_step = -1;            // step of the best checkpoint; -1: none
   // Rows of a table with model, data, dates and durations: name and plain text.
   std::vector<std::pair<std::string, std::string>> facts;
-  std::string config;                       // YAML; may be empty
+  std::string config;                       // print_config(); may be empty
   std::vector<Misclassification> mistakes;  // the worst first
 };
 

@@ -13,6 +13,7 @@
 #include "tessera/graph/graph.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/layers/modules.h"
+#include "tessera/memory/plan_draw.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/data/dataset.h"
@@ -100,6 +101,10 @@ void describe(TrainingSetup& setup, const std::string& command) {
   folder.put("plan.html", [&](const RunFolder::Piece& piece) {
     draw_plan_html({&picture, 1}, piece);
   });
+  for (size_t i = 0; i < report.blocks.size(); ++i)
+    report.problem.buffers[i].id =
+        fmt::format("{} {}", report.blocks[i].title(), report.blocks[i].module_path);
+  setup.drawing = draw_plan_svg(report.problem, report.plan, 1150, 420);
   const Tensors& parameters = session.store().parameters();
   setup.summary = model_summary(compiled->graph, parameters) + "\n" + report.text() + "\n" +
                   libraries_text() + "\n";

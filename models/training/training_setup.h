@@ -43,6 +43,7 @@ struct TrainingSetup {
   int64_t total_steps = 0;
   bool quiet = false;             // TrainOptions::quiet
   std::string budget;             // the effect of memory.budget, as text; empty without a budget
+  std::string drawing;            // SVG of the plan of a step; empty in eager mode
   std::string summary, overview;  // the model line by line, and its parts; empty in eager mode
 
   const Config& config() const { return run.config(); }

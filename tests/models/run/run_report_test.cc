@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/models/config/config.h"
+#include "tessera/models/run/report_parts.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -54,15 +56,56 @@ TEST(RunReport, ACurveOfOnePointIsADotAndAConstantIsInTheMiddle) {
                     {2, 20, "train", 1.0, 0.6, 0.02, 100},
                     {2, 20, "test", 1.5, 0.5, 0.02, 100}};
   const std::string html = report_html(report);
-  const size_t loss = html.find("aria-label=\"loss\""), rate = html.find("aria-label=\"learning");
-  ASSERT_LT(loss, rate);
-  const std::string_view losses = std::string_view(html).substr(loss, rate - loss);
-  EXPECT_NE(losses.find("<circle cx=\"552.0\" cy=\"116.0\""), losses.npos);  // log(1.5) / log(2)
+  const size_t loss = html.find("aria-label=\"loss\"");
+  ASSERT_NE(loss, html.npos);
+  const std::string_view losses = std::string_view(html).substr(loss);
+  EXPECT_NE(losses.find("<circle cx=\"552.0\" cy=\"119.5\""), losses.npos);  // log(1.5) / log(2)
   EXPECT_EQ(losses.find("<path"), losses.rfind("<path"));
-  const std::string_view rates = std::string_view(html).substr(rate);
-  EXPECT_NE(rates.find("<path d=\"M308.0,134.0 L552.0,134.0\""), rates.npos);
+  EXPECT_EQ(html.find("learning rate"), html.npos);  // a constant
+  const std::string rates = chart_svg({"lr", "lr", {{"train", "#000", {{1, 0.02}, {2, 0.02}}}}});
+  EXPECT_NE(rates.find("<path d=\"M308.0,137.0 L552.0,137.0\""), rates.npos) << rates;
   EXPECT_NE(rates.find(">0.02<"), rates.npos);
   EXPECT_EQ(rates.find(">1.02<"), rates.npos);
+}
+
+std::string loss_chart(const std::vector<Metrics>& metrics) {
+  RunReport report;
+  report.metrics = metrics;
+  const std::string html = report_html(report);
+  const size_t loss = html.find("aria-label=\"loss\"");
+  return html.substr(loss, html.find("</svg>", loss) - loss);
+}
+
+TEST(RunReport, LinesWithinEpochsArePaleBehindThoseOfWholeEpochs) {
+  const std::string two = loss_chart({{0.5, 5, "train", 4.0, 0.1, 0.02, 100},
+                                      {1, 10, "train", 3.0, 0.2, 0.02, 100},
+                                      {1.5, 15, "train", 2.0, 0.3, 0.02, 100},
+                                      {2, 20, "train", 1.0, 0.6, 0.02, 100}});
+  EXPECT_NE(two.find("<path d=\"M186.0,34.0 L430.0,137.0\" stroke=\"#2563c9\" stroke-opacity"),
+            two.npos)
+      << two;
+  EXPECT_NE(two.find("<path d=\"M308.0,76.7 L552.0,240.0\" stroke=\"#2563c9\">"), two.npos) << two;
+  // The average of 4 and 1 with the weights 0.7 and 1 is 3.8 / 1.7 = 2.2.
+  const std::string one =
+      loss_chart({{0.5, 5, "train", 4.0, 0.1, 0.02, 100}, {1, 10, "train", 1.0, 0.2, 0.02, 100}});
+  EXPECT_NE(one.find("L552.0,240.0\" stroke=\"#2563c9\" stroke-opacity"), one.npos) << one;
+  EXPECT_NE(one.find("<path d=\"M308.0,34.0 L552.0,120.5\" stroke=\"#2563c9\">"), one.npos) << one;
+}
+
+TEST(RunReport, SettingsThatDifferFromTheDefaultsAreListed) {
+  RunReport report;
+  report.config = print_config(parse_config("", "x", {"data.batch=7", "optimizer.name=adamw"}));
+  report.plan = "<svg>the plan</svg>";
+  report.summary = "the model";
+  const std::string html = report_html(report);
+  EXPECT_NE(html.find("<td class=\"text\">data.batch</td><td class=\"text\">7</td>"
+                      "<td class=\"text\">128</td>"),
+            html.npos)
+      << html;
+  EXPECT_NE(html.find("<td class=\"text\">optimizer.name</td>"), html.npos);
+  EXPECT_EQ(html.find("<td class=\"text\">optimizer.beta1</td>"), html.npos);
+  EXPECT_EQ(html.find("<td class=\"text\">train.epochs</td>"), html.npos);
+  EXPECT_NE(html.find("<div class=\"plan\"><svg>the plan</svg></div>"), html.npos);
 }
 
 TEST(RunReport, AxesAreNamedLossesAreLogarithmicAndTheBestEpochIsMarked) {
@@ -77,8 +120,8 @@ TEST(RunReport, AxesAreNamedLossesAreLogarithmicAndTheBestEpochIsMarked) {
   EXPECT_NE(html.find(">accuracy in %</text>"), html.npos);
   EXPECT_NE(html.find(">epoch</text>"), html.npos);
   // 10, 1 and 0.1 are at the top, in the middle and at the bottom.
-  EXPECT_NE(html.find("<path d=\"M308.0,28.0 L552.0,240.0\""), html.npos) << html;
-  EXPECT_NE(html.find("<path d=\"M308.0,134.0 L552.0,"), html.npos);
+  EXPECT_NE(html.find("<path d=\"M308.0,34.0 L552.0,240.0\""), html.npos) << html;
+  EXPECT_NE(html.find("<path d=\"M308.0,137.0 L552.0,"), html.npos);
   EXPECT_NE(html.find("<line class=\"best\" x1=\"308.0\""), html.npos);
   EXPECT_NE(html.find("<tr class=\"best\"><td>1</td><td>10</td>"), html.npos);
   report.best_step = -1;
