@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -169,6 +170,14 @@ std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns
 }
 
 std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, int height) {
+  std::string svg;
+  draw_plan_svg(problem, plan, width, height, [&](const std::string& piece) { svg += piece; });
+  return svg;
+}
+
+void draw_plan_svg(const Problem& problem, const Plan& plan, int width, int height,
+                   const std::function<void(std::string)>& piece) {
+  constexpr size_t kPiece = 4096;
   width = std::clamp(width, 100, 100'000);
   height = std::clamp(height, 100, 100'000);
   const Frame frame = frame_of(problem, plan);
@@ -189,6 +198,7 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& buffer = problem.buffers[i];
     if (!drawn(buffer)) continue;
+    if (svg.size() > kPiece) piece(std::exchange(svg, {}));
     // The golden angle gives neighbours in the list different colours.
     const double hue = static_cast<double>((i * 13751) % 36000) / 100.0;
     for (const Gap& part : live_parts(buffer)) {
@@ -211,7 +221,7 @@ std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width, i
   };
   mark(static_cast<double>(plan.bytes), "#c00");
   mark(bound, "#06c");
-  return svg + "</svg>\n";
+  piece(svg + "</svg>\n");
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Drawings of a plan as text and SVG: x is time, y is the address, each buffer a box.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "tessera/memory/plan.h"
@@ -18,5 +19,8 @@ std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns
 // bound are marked; hovering over a box shows the buffer's name.
 std::string draw_plan_svg(const Problem& problem, const Plan& plan, int width = 1200,
                           int height = 600);
+// Calls `piece` with parts of that text, each of a few KiB.
+void draw_plan_svg(const Problem& problem, const Plan& plan, int width, int height,
+                   const std::function<void(std::string)>& piece);
 
 }  // namespace tessera

@@ -5,12 +5,14 @@
     tools/same.py OLD/trainer NEW/trainer --only plans words
 
 words: helps, schema, reference, resolved configurations, errors and exit codes; plans: `plan --json` of
-every network and optimizer; weights: the weights of every network after 20 steps at a small size, and of
+every network and optimizer; figures: what every other verb, and the planner beside the trainer, prints with
+--json, without times, the numbers in which two runs of one trainer differ; weights: the weights of every network after 20 steps at a small size, and of
 a small network with every optimizer and schedule."""
 import argparse
 import concurrent.futures
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,11 +43,12 @@ class Pair:
             here.mkdir(parents=True)
             (here / "c.yaml").write_text("seed: 1\n")
 
-    def run(self, *arguments):
+    def run(self, *arguments, program="trainer"):
         """Returns (exit code, standard output, errors) of both."""
         found = []
         for trainer, here in zip(self.trainers, self.folders):
-            done = subprocess.run([trainer, *arguments], cwd=here, capture_output=True, text=True)
+            binary = trainer if program == "trainer" else pathlib.Path(trainer).with_name(program)
+            done = subprocess.run([binary, *arguments], cwd=here, capture_output=True, text=True)
             found.append((done.returncode, done.stdout, done.stderr))
         return found
 
@@ -81,6 +84,41 @@ def plans(pair):
     for optimizer in pair.names("optimizer"):
         yield optimizer, pair.run("plan", "--config", "c.yaml", "--json", *SMALL, *size_of("resnet20"),
                                   f"optimizer.name={optimizer}")
+
+
+FIGURES = [words.split() for words in (
+    "plan --budgets", "plan --max-batch --limit 128MiB", "plan --ablation", "bench --steps 5",
+    "bench --steps 5 --repeat 2", "bench --steps 5 --infer", "bench --steps 5 --repeat 1 --ablation",
+    "profile --steps 2", "profile --steps 2 --algorithms", "doctor")]
+TIMED = ("profile", "doctor", "compare")  # their order or most of their numbers depend on the time
+NUMBER = re.compile(r"(-?\b\d+(?:\.\d+)?(?:e[-+]?\d+)?\b)")
+# The ops whose time happened to vary, and the identity of the build.
+VARYING = re.compile(r'"varying_ops":\s*\[.*?\]|"build":\s*"\w*"', re.S)
+
+
+def without_times(first, second, every):
+    """Returns the results of two pairs of runs as one pair; `every`: without any number. The order
+    of lines does not count, because a profile begins with the slowest kind of op."""
+    texts = [NUMBER.split(VARYING.sub("", done[1])) for done in (*first, *second)]
+    for at in range(1, min(map(len, texts)), 2):
+        if every or texts[0][at] != texts[2][at] or texts[1][at] != texts[3][at]:
+            for text in texts:
+                text[at] = "~"
+    return [(done[0], sorted("".join(text).splitlines()), done[2]) for done, text in zip(first, texts)]
+
+
+def figures(pair):
+    small = ["--config", "c.yaml", *SMALL, *size_of("resnet20")]
+    done = pair.run("--quiet", *small, "train.steps=5", "run.dir=run")
+    yield "training", [code for code, _, _ in done]
+    pair.run("plan", *small, "--csv", "step.csv")
+    asked = [("trainer", [words[0], *small, *words[1:]]) for words in FIGURES]
+    asked += [("trainer", words) for words in (["doctor"], ["devices"], ["compare", "run"],
+                                               ["eval", "--run", "run"])]
+    asked += [("planner", ["bench", "step.csv", *more]) for more in ([], ["--ablation", "--nodes", "100"])]
+    for program, words in asked:
+        runs = [pair.run(*words, "--json", program=program) for _ in range(2)]
+        yield f"{program} {' '.join(words)}", without_times(*runs, words[0] in TIMED)
 
 
 def tensors(path):
@@ -123,8 +161,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("old")
     parser.add_argument("new")
-    parser.add_argument("--only", nargs="+", choices=("words", "plans", "weights"),
-                        default=("words", "plans", "weights"))
+    kinds = ("words", "plans", "figures", "weights")
+    parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parsed = parser.parse_args()
     differ = 0
     with tempfile.TemporaryDirectory() as folder:

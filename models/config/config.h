@@ -68,9 +68,11 @@ struct LayerConfig {
   int64_t norm_size = 5;                          // local_response_norm: channels
   double norm_alpha = 1e-4, norm_beta = 0.75;     // local_response_norm
   double norm_k = 1;                              // local_response_norm
-  std::vector<LayerConfig> layers;                // residual: y = layers(x) + shortcut(x)
-  std::vector<LayerConfig> shortcut;              // residual; empty: the identity
-  SourceRange range;                              // position of the kind's name, if parsed
+  std::string name;                               // save, load
+  // residual: y = layers(x) + shortcut(x); concat: y = [layers[0](x), layers[1](x), ...]
+  std::vector<LayerConfig> layers;
+  std::vector<LayerConfig> shortcut;  // residual; empty: the identity
+  SourceRange range;                  // position of the kind's name, if parsed
 };
 
 // A duration of training: "1ep", "0.5ep" or "500st"; for a few keys also a time: "10min", "2h".

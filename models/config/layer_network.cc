@@ -1,6 +1,7 @@
 #include "tessera/models/config/layer_network.h"
 
 #include <functional>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -9,8 +10,10 @@
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/adaptive_pool2d.h"
 #include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/local_response_norm.h"
 #include "tessera/layers/ops/pool2d.h"
+#include "tessera/layers/ops/softmax.h"
 #include "tessera/layers/ops/stochastic_depth.h"
 #include "tessera/models/config/config_keys.h"
 #include "tessera/models/zoo/parts.h"
@@ -51,10 +54,37 @@ class Residual final : public Module {
   BuiltLayer layers_, shortcut_;
 };
 
+class Concat final : public Module {
+ public:
+  Concat(std::string name, std::vector<BuiltLayer> branches)
+      : Module(std::move(name)), branches_(std::move(branches)) {}
+
+ protected:
+  Tensor forward(const Tensor& x) const override {
+    Tensors results;
+    for (const BuiltLayer& branch : branches_) results.push_back((*branch)(x));
+    return concat(results);
+  }
+
+ private:
+  std::vector<BuiltLayer> branches_;
+};
+
+// A tensor that a save keeps until its last load.
+struct Saved {
+  LayerShape shape;
+  SourceRange range;
+  int loads = 0;      // in the network
+  int remaining = 0;  // in this forward pass
+  Tensor tensor;
+};
+using SavedByName = std::map<std::string, std::shared_ptr<Saved>>;
+
 // Builds layers in order and tracks the current shape.
 class Builder {
  public:
-  Builder(Store& store, const LayerShape& start) : store_(store), at_(start) {}
+  Builder(Store& store, SavedByName& saved, const LayerShape& start)
+      : store_(store), saved_(saved), at_(start) {}
 
   const LayerShape& reached() const { return at_; }
 
@@ -215,7 +245,7 @@ class Builder {
   }
 
   BuiltLayer residual(const LayerConfig& layer, std::string name) {
-    Builder main(store_, at_), side(store_, at_);
+    Builder main(store_, saved_, at_), side(store_, saved_, at_);
     BuiltLayer layers = main.all(layer.layers, name + ".");
     BuiltLayer shortcut = side.all(layer.shortcut, name + ".shortcut.");
     if (main.at_ != side.at_)
@@ -223,6 +253,57 @@ class Builder {
                                 main.at_.text(), side.at_.text()));
     at_ = main.at_;
     return std::make_unique<Residual>(std::move(name), std::move(layers), std::move(shortcut));
+  }
+
+  BuiltLayer sequence(const LayerConfig& layer, std::string name) {
+    return all(layer.layers, name + ".");
+  }
+
+  BuiltLayer concatenate(const LayerConfig& layer, std::string name) {
+    constexpr size_t kMaxBranches = 32;
+    if (layer.layers.empty() || layer.layers.size() > kMaxBranches)
+      refuse(layer, fmt::format("needs 1 to {} layers, each a branch", kMaxBranches));
+    std::vector<BuiltLayer> branches;
+    LayerShape sum;
+    for (const LayerConfig& one : layer.layers) {
+      Builder branch(store_, saved_, at_);
+      branches.push_back(branch.one(one, fmt::format("{}.{}{}", name, one.kind, branches.size())));
+      const LayerShape& next = branch.at_;
+      if (branches.size() == 1) sum = {next.height, next.width, 0};
+      if (next.height != sum.height || next.width != sum.width)
+        refuse(layer,
+               fmt::format("its branches must return images of one size, not {} and {}",
+                           LayerShape{sum.height, sum.width, sum.features}.text(), next.text()));
+      sum.features += next.features;
+    }
+    at_ = sum;
+    return std::make_unique<Concat>(std::move(name), std::move(branches));
+  }
+
+  BuiltLayer save(const LayerConfig& layer, std::string name) {
+    auto [place, is_new] = saved_.emplace(layer.name, std::make_shared<Saved>());
+    if (!is_new) refuse(layer, fmt::format("'{}' is saved twice; use another name", layer.name));
+    const std::shared_ptr<Saved> saved = place->second;
+    saved->shape = at_, saved->range = layer.range;
+    return std::make_unique<FunctionModule>(std::move(name), [saved](const Tensor& x) {
+      saved->tensor = x, saved->remaining = saved->loads;
+      return x;
+    });
+  }
+
+  BuiltLayer load(const LayerConfig& layer, std::string name) {
+    const auto found = saved_.find(layer.name);
+    if (found == saved_.end())
+      refuse(layer, fmt::format("no earlier layer saves '{}'; add {{save: {{name: {}}}}} before it",
+                                layer.name, layer.name));
+    const std::shared_ptr<Saved> saved = found->second;
+    ++saved->loads;
+    at_ = saved->shape;
+    return std::make_unique<FunctionModule>(std::move(name), [saved](const Tensor&) {
+      const Tensor loaded = saved->tensor;
+      if (--saved->remaining == 0) saved->tensor = Tensor();
+      return loaded;
+    });
   }
 
  private:
@@ -252,6 +333,7 @@ class Builder {
   BuiltLayer one(const LayerConfig& layer, std::string name);
 
   Store& store_;
+  SavedByName& saved_;
   LayerShape at_;
 };
 
@@ -341,6 +423,7 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
       {"alpha", &l.alpha, any(), "the factor"}}},
       set_by_layer([](const Tensor& x, const LayerConfig& s) { return elu(x, s.alpha); })},
     {{"mish", "x tanh(log(1 + exp(x)))", {}}, plain(mish)},
+    {{"softmax", "exp(x) / sum(exp(x)) over the features of each sample or pixel", {}}, plain(softmax)},
   };
 }
 
@@ -384,6 +467,14 @@ std::vector<LayerKind> other_kinds(LayerConfig& l) {
       {"layers", &l.layers, required(any()), "the layers"},
       {"shortcut", &l.shortcut, any(), "layers that convert the input to the same shape"}}},
       &Builder::residual},
+    {{"sequence", "its layers in order, as one layer of `concat`; a list directly after the name sets `layers`", {
+      {"layers", &l.layers, required(any()), "the layers; [] is the identity"}}}, &Builder::sequence},
+    {{"concat", "joins the channels that its layers make of its input; a list directly after the name sets `layers`", {
+      {"layers", &l.layers, required(any()), "the branches; each layer reads the input"}}}, &Builder::concatenate},
+    {{"save", "names its input for later layers, and returns it", {
+      {"name", &l.name, required(any()), "the name"}}}, &Builder::save},
+    {{"load", "returns what `save` named: in `concat`, or as `shortcut` of a residual, a skip connection", {
+      {"name", &l.name, required(any()), "the name"}}}, &Builder::load},
   };
 }
 // clang-format on
@@ -418,8 +509,12 @@ LayerError::LayerError(const SourceRange& range, const std::string& text)
 
 std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
                                      const ImageShape& image, int64_t classes, Store& store) {
-  Builder builder(store, {image.height, image.width, image.channels});
+  SavedByName saved;
+  Builder builder(store, saved, {image.height, image.width, image.channels});
   BuiltLayer made = builder.all(layers, "");
+  for (const auto& [name, one] : saved)
+    if (one->loads == 0)
+      throw LayerError(one->range, fmt::format("save: no later layer loads '{}'; remove it", name));
   if (builder.reached() != LayerShape{0, 0, classes})
     throw LayerError(layers.empty() ? SourceRange{} : layers.back().range,
                      fmt::format("the last layer must return [n x {}], one value for each of "

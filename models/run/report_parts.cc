@@ -17,7 +17,7 @@ const char* const kReportStyle = R"(
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 .plan { overflow-x: auto } .big { font-size: 1.2rem } .charts { display: flex; flex-wrap: wrap; gap: 1rem }
-svg { max-width: 100%; height: auto } :not(.plan) > svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
+svg { max-width: 100%; height: auto } svg text { pointer-events: none } :not(.plan) > svg text { font: 11px system-ui, sans-serif; fill: #7a8594 }
 :not(.plan) > svg :is(.title, .axis) { font-size: 12px } :not(.plan) > svg .title { font-size: 13px }
 :not(.plan) > svg line { stroke: #8a94a340 } svg line.best { stroke: #228b5a; stroke-dasharray: 4 3 }
 svg path { fill: none; stroke-width: 1.6 }

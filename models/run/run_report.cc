@@ -52,7 +52,7 @@ std::vector<Curve> training_curves(Curve all) {
   if (whole.points.size() >= 2) {
     if (whole.points.back().x != all.points.back().x) whole.points.push_back(all.points.back());
   } else {
-    constexpr double kKept = 0.7;  // of the average, for each line
+    constexpr double kKept = 0.7;  // share of the average that a line keeps
     within.points = all.points, whole.points = all.points;
     double sum = 0, weight = 0;
     for (Curve::Point& p : whole.points) {
@@ -162,14 +162,17 @@ std::string epochs_html(const RunReport& report) {
          "images).</p>\n";
 }
 
-std::string summary_html(const RunReport& report) {
-  if (report.summary.empty()) return "";
-  return fmt::format("<h2>Model and memory</h2>\n{}<pre>{}</pre>\n",
-                     report.plan.empty() ? ""
-                                         : "<p>The blocks of a training step: time runs to the "
-                                           "right, addresses upwards.</p>\n<div class=\"plan\">" +
-                                               report.plan + "</div>\n",
-                     html_escaped(report.summary));
+void add_model(const RunReport& report, std::vector<std::string>& pieces) {
+  if (report.summary.empty()) return;
+  pieces.emplace_back("<h2>Model and memory</h2>\n");
+  if (!report.plan.empty()) {
+    pieces.emplace_back(
+        "<p>The blocks of a training step: time runs to the right, addresses upwards.</p>\n"
+        "<div class=\"plan\">");
+    pieces.insert(pieces.end(), report.plan.begin(), report.plan.end());
+    pieces.emplace_back("</div>\n");
+  }
+  pieces.push_back("<pre>" + html_escaped(report.summary) + "</pre>\n");
 }
 
 }  // namespace
@@ -209,8 +212,8 @@ std::vector<std::string> report_pieces(const RunReport& report) {
   pieces.push_back(confusion_html(report.confusion, report.classes));
   pieces.push_back(calibration_html(report.calibration));
   add_mistakes(report, pieces);
-  for (std::string (*const section)(const RunReport&) : {summary_html, config_html})
-    pieces.push_back(section(report));
+  add_model(report, pieces);
+  pieces.push_back(config_html(report));
   pieces.emplace_back(kPageEnd);
   return pieces;
 }

@@ -14,11 +14,11 @@
 namespace tessera {
 
 struct RunReport {
-  std::string title;             // "resnet20 on cifar10"
-  std::string summary;           // plain text about model and memory; may be empty
-  std::string plan;              // SVG of the plan of a step; may be empty
-  std::vector<Metrics> metrics;  // lines of metrics.csv
-  const char* phase = "test";    // images of the members below: test | validation
+  std::string title;              // "resnet20 on cifar10"
+  std::string summary;            // plain text about model and memory; may be empty
+  std::vector<std::string> plan;  // pieces of the SVG of the plan of a step; may be empty
+  std::vector<Metrics> metrics;   // lines of metrics.csv
+  const char* phase = "test";     // images of the members below: test | validation
   ConfusionMatrix confusion;
   Calibration calibration;
   std::vector<std::string> classes;  // names; may be empty

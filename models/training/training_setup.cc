@@ -104,7 +104,8 @@ void describe(TrainingSetup& setup, const std::string& command) {
   for (size_t i = 0; i < report.blocks.size(); ++i)
     report.problem.buffers[i].id =
         fmt::format("{} {}", report.blocks[i].title(), report.blocks[i].module_path);
-  setup.drawing = draw_plan_svg(report.problem, report.plan, 1150, 420);
+  draw_plan_svg(report.problem, report.plan, 1150, 420,
+                [&](std::string piece) { setup.drawing.push_back(std::move(piece)); });
   const Tensors& parameters = session.store().parameters();
   setup.summary = model_summary(compiled->graph, parameters) + "\n" + report.text() + "\n" +
                   libraries_text() + "\n";

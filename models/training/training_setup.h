@@ -41,10 +41,10 @@ struct TrainingSetup {
   Json inference;  // models/run/inference.h
 
   int64_t total_steps = 0;
-  bool quiet = false;             // TrainOptions::quiet
-  std::string budget;             // the effect of memory.budget, as text; empty without a budget
-  std::string drawing;            // SVG of the plan of a step; empty in eager mode
-  std::string summary, overview;  // the model line by line, and its parts; empty in eager mode
+  bool quiet = false;                // TrainOptions::quiet
+  std::string budget;                // the effect of memory.budget, as text; empty without a budget
+  std::vector<std::string> drawing;  // pieces of the SVG of the plan of a step; none in eager mode
+  std::string summary, overview;     // the model line by line, and its parts; empty in eager mode
 
   const Config& config() const { return run.config(); }
   // Returns `steps` in epochs.

@@ -116,9 +116,22 @@ class Run {
     if (op == "Flatten") return flatten();
     if (op == "Reshape") return reshape();
     if (op == "Concat") return concat();
+    if (op == "Softmax") return softmax();
     if (op == "Pad") return pad();
     if (op == "Slice") return slice();
     fail("the operator " + op + " is not known");
+  }
+
+  Array softmax() const {
+    if (attribute("axis") != Shape{-1}) fail("Softmax along another axis than the last");
+    Array y = in(0);
+    const auto width = static_cast<size_t>(y.shape.back());
+    for (size_t row = 0; row < y.values.size(); row += width) {
+      double sum = 0;
+      for (size_t i = row; i < row + width; ++i) sum += y.values[i] = std::exp(y.values[i]);
+      for (size_t i = row; i < row + width; ++i) y.values[i] /= sum;
+    }
+    return y;
   }
 
   using Unary = double (*)(double);

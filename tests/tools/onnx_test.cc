@@ -173,7 +173,8 @@ model:
     - {max_pool: {size: 2, stride: 2, padding: 1}}
     - {max_pool: {size: 3, stride: 2, ceil_mode: true}}
     - {scale: {factor: 0.5}}
-    - tanh
+    - {save: {name: early}}
+    - concat: [{conv: {filters: 4, kernel: 1}}, {sequence: [softmax, tanh]}, {load: {name: early}}]
     - flatten
     - {linear: {units: 12}}
     - sigmoid

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/engine/autograd.h"
@@ -79,6 +80,25 @@ model:
     - {scale: {factor: 0.125}}
 )";
 
+constexpr char kBranches[] = R"(
+data: {image_size: 16}
+model:
+  classes: 10
+  layers:
+    - concat:
+        - {conv: {filters: 4, kernel: 1}}
+        - sequence: [{conv: {filters: 2, kernel: 1}}, relu, {conv: {filters: 6, kernel: 3, padding: 1}}]
+        - sequence: []
+    - batch_norm
+    - {save: {name: early}}
+    - relu
+    - {conv: {filters: 13, kernel: 3, padding: 1}}
+    - {residual: {layers: [softmax], shortcut: [{load: {name: early}}]}}
+    - {concat: [{max_pool: {size: 3, stride: 1, padding: 1}}, {load: {name: early}}]}
+    - global_average_pool
+    - {linear: {units: 10}}
+)";
+
 TEST(Layered, TheSameNetworkHasTheSameNumberOfParameters) {
   const Config config = parse_config(kLeNet, "a.yaml");
   Store store;
@@ -107,6 +127,11 @@ void expect_forward_and_backward(const char* text, Store& store) {
 TEST(Layered, EveryLayerRunsForwardAndBackward) {
   Store more(7);
   expect_forward_and_backward(kMoreLayers, more);
+  Store branches(7);
+  expect_forward_and_backward(kBranches, branches);
+  EXPECT_EQ(branches.find("concat0.conv0.weight").shape(), Shape({4, 1, 1, 3}));
+  EXPECT_EQ(branches.find("concat0.sequence1.conv2.weight").shape(), Shape({6, 3, 3, 2}));
+  EXPECT_EQ(branches.find("linear8.weight").shape(), Shape({10, 26}));
   EXPECT_EQ(more.find("squeeze_excitation4.fc1.weight").shape(), Shape({2, 1, 1, 8}));
   EXPECT_EQ(more.find("prelu5.weight").shape(), Shape({8}));
   EXPECT_EQ(more.find("residual6.layer_scale2.gamma").to_vector<float>(),
@@ -116,6 +141,55 @@ TEST(Layered, EveryLayerRunsForwardAndBackward) {
   expect_forward_and_backward(kEveryLayer, store);
   EXPECT_TRUE(store.find("residual8.shortcut.conv0.weight").defined());
   EXPECT_TRUE(store.find("residual7.layer_norm2.gamma").defined());
+}
+
+// Returns the output for an image of 2 x 2 pixels.
+std::vector<float> outputs(const std::string& layers, int classes) {
+  const std::string text = fmt::format(
+      "data: {{name: image_folder, root: none, image_size: 2}}\nmodel: {{classes: {}, layers: "
+      "[{}]}}\n",
+      classes, layers);
+  Store store;
+  const Config config = parse_config(text, "a.yaml");
+  const auto model = make_layered(config.model.layers, {2, 2, 3}, classes, store);
+  std::vector<float> results;
+  for (int round = 0; round < 2; ++round)  // a saved tensor is that of its own forward pass
+    results = (*model)(full({1, 2, 2, 3}, 1.0 + round)).to_vector<float>();
+  return results;
+}
+
+TEST(Layered, ConcatSaveAndLoadComputeWhatTheySay) {
+  EXPECT_EQ(outputs("{save: {name: a}}, {scale: {factor: 3}}, {concat: [{sequence: []}, {load: "
+                    "{name: a}}, {scale: {factor: -1}}]}, global_average_pool",
+                    9),
+            (std::vector<float>{6, 6, 6, 2, 2, 2, -6, -6, -6}));
+  EXPECT_EQ(outputs("{save: {name: a}}, {residual: {layers: [{scale: {factor: 4}}, {save: {name: "
+                    "b}}], shortcut: [{load: {name: a}}]}}, {residual: {layers: [{load: {name: a}}"
+                    "], shortcut: [{load: {name: b}}]}}, global_average_pool",
+                    3),
+            (std::vector<float>{10, 10, 10}));  // 2 + 8
+  for (const float part : outputs("softmax, global_average_pool", 3))
+    EXPECT_FLOAT_EQ(part, 1 / 3.f);
+}
+
+TEST(Layered, WrongBranchesAndSkipsAreRefused) {
+  const auto refusal = [](const char* layers) {
+    try {
+      outputs(layers, 3);
+      return std::string();
+    } catch (const ConfigErrors& error) {
+      return std::string(error.what());
+    }
+  };
+  for (const auto& [layers, part] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"{concat: []}", "needs 1 to 32 layers"},
+           {"{concat: [relu, {max_pool: {size: 2}}]}",
+            "images of one size, not [n x 2 x 2 x 3] and [n x 1 x 1 x 3]"},
+           {"{load: {name: a}}, {save: {name: a}}", "no earlier layer saves 'a'"},
+           {"{save: {name: a}}, global_average_pool", "no later layer loads 'a'"},
+           {"{save: {name: a}}, {save: {name: a}}, {load: {name: a}}", "'a' is saved twice"},
+           {"save", "name"}})
+    EXPECT_NE(refusal(layers).find(part), std::string::npos) << layers << "\n" << refusal(layers);
 }
 
 TEST(Layered, WhiteningComesFirst) {
@@ -130,7 +204,7 @@ TEST(Layered, WhiteningComesFirst) {
 }
 
 TEST(Layered, IsPrintedAsItIsRead) {
-  for (const char* text : {kLeNet, kEveryLayer, kMoreLayers}) {
+  for (const char* text : {kLeNet, kEveryLayer, kMoreLayers, kBranches}) {
     const std::string printed = print_config(parse_config(text, "a.yaml", {"data.image_size=28"}));
     EXPECT_EQ(print_config(parse_config(printed, "printed")), printed);
     EXPECT_EQ(printed.find("name: resnet"), std::string::npos);
@@ -180,6 +254,7 @@ void expect_session_trains(const char* text) {
 TEST(Layered, SessionsTrainIt) {
   expect_session_trains(kEveryLayer);
   expect_session_trains(kMoreLayers);
+  expect_session_trains(kBranches);
 }
 
 }  // namespace

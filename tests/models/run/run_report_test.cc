@@ -95,7 +95,7 @@ TEST(RunReport, LinesWithinEpochsArePaleBehindThoseOfWholeEpochs) {
 TEST(RunReport, SettingsThatDifferFromTheDefaultsAreListed) {
   RunReport report;
   report.config = print_config(parse_config("", "x", {"data.batch=7", "optimizer.name=adamw"}));
-  report.plan = "<svg>the plan</svg>";
+  report.plan = {"<svg>the ", "plan</svg>"};
   report.summary = "the model";
   const std::string html = report_html(report);
   EXPECT_NE(html.find("<td class=\"text\">data.batch</td><td class=\"text\">7</td>"
