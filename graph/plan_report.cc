@@ -312,7 +312,7 @@ std::string PlanReport::text() const {
                         const char* remark = "") {
     if (parts.empty()) return;
     table.add({"", "", ""});
-    table.add({title, sum < 0 ? "" : human(sum), remark});
+    table.add({title, sum < 0 ? "" : byte_count(sum), remark});
     for (const auto& [name, bytes] : parts)
       row(name == "slots" && sum >= 0 ? "  slots of all steps" : "  " + name, bytes);
   };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/runtime/simd/peaks_simd.h"
 #include "tessera/runtime/thread_pool.h"
@@ -70,10 +72,11 @@ double copy_rate(ThreadPool& pool) {
 }  // namespace
 
 std::string MachinePeaks::text() const {
-  const std::string bf16 =
-      bf16_gflops > gflops ? fmt::format("; {:.1f} in bfloat16", bf16_gflops) : "";
-  return fmt::format("peak {:.1f} GFLOP/s ({:.1f} of one thread{}), copy {:.1f} GB/s", gflops,
-                     gflops_of_thread, bf16, copy_gbytes);
+  std::vector<std::string> others;
+  if (gflops_of_thread > 0) others.push_back(fmt::format("{:.1f} of one thread", gflops_of_thread));
+  if (bf16_gflops > gflops) others.push_back(fmt::format("{:.1f} in bfloat16", bf16_gflops));
+  const std::string also = others.empty() ? "" : fmt::format(" ({})", fmt::join(others, "; "));
+  return fmt::format("peak {:.1f} GFLOP/s{}, copy {:.1f} GB/s", gflops, also, copy_gbytes);
 }
 
 MachinePeaks measure_peaks(ThreadPool& pool) {

@@ -169,8 +169,7 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
-    if (!target.device.is_cpu())
-      return {{.scratch_bytes = cuda_scratch(shape, infer(in)[0], target)}};
+    if (!target.device.is_cpu()) return {{"cublaslt", cuda_scratch(shape, infer(in)[0], target)}};
     const DType dtype = in[0].dtype, wide = compute_type(dtype);
     const TensorSpec out = infer(in)[0];
     std::vector<Algorithm> all;

@@ -271,9 +271,8 @@ class Builder {
       const LayerShape& next = branch.at_;
       if (branches.size() == 1) sum = {next.height, next.width, 0};
       if (next.height != sum.height || next.width != sum.width)
-        refuse(layer,
-               fmt::format("its branches must return images of one size, not {} and {}",
-                           LayerShape{sum.height, sum.width, sum.features}.text(), next.text()));
+        refuse(layer, fmt::format("its branches must return images of one size, not {} and {}",
+                                  sum.text(), next.text()));
       sum.features += next.features;
     }
     at_ = sum;

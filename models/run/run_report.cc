@@ -53,7 +53,8 @@ std::vector<Curve> training_curves(Curve all) {
     if (whole.points.back().x != all.points.back().x) whole.points.push_back(all.points.back());
   } else {
     constexpr double kKept = 0.7;  // share of the average that a line keeps
-    within.points = all.points, whole.points = all.points;
+    whole.points = all.points;
+    if (all.points.size() > 1) within.points = all.points;
     double sum = 0, weight = 0;
     for (Curve::Point& p : whole.points) {
       sum = kKept * sum + p.y, weight = kKept * weight + 1;

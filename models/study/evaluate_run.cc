@@ -282,14 +282,13 @@ Json json_of(const ClassAverage& mean) {
 }
 
 Json calibration_json(const Calibration& calibration) {
-  std::vector<Json> bins;
+  Table bins({{"images", nullptr}, {"confidence", nullptr}, {"accuracy", nullptr}});
   for (const Calibration::Bin& bin : calibration.bins) {
     const bool any = bin.images > 0;
-    bins.push_back(Json::object({{"images", bin.images},
-                                 {"confidence", any ? Json(bin.confidence()) : Json()},
-                                 {"accuracy", any ? Json(bin.accuracy()) : Json()}}));
+    bins.add({bin.images, number(any ? bin.confidence() : NAN, 4),
+              number(any ? bin.accuracy() : NAN, 4)});
   }
-  return Json::list(bins);
+  return bins.json();
 }
 
 Json confusion_json(const ConfusionMatrix& confusion) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -9,8 +10,10 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/structural.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
+#include "tessera/layers/ops/matmul.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/profile_costs.h"
@@ -73,6 +76,61 @@ Spread milliseconds(const std::vector<TimeSpan>& spans) {
   return spread_of(values);
 }
 
+// Returns the best of some runs of issue(), in 1e9 units of `amount` per second. The first, which
+// loads libraries, does not count.
+double best_rate(Context& gpu, double amount, const std::function<void()>& issue) {
+  constexpr int kRuns = 10;
+  constexpr double kEnough = 50'000;  // microseconds
+  double best = 0;
+  issue();
+  gpu.synchronize();
+  const Stopwatch all;
+  for (int i = 0; i < kRuns && all.now() < kEnough; ++i) {
+    gpu.synchronize();
+    const Stopwatch watch;
+    issue();
+    gpu.synchronize();
+    best = std::max(best, amount / watch.now() / 1000);
+  }
+  return best;
+}
+
+// Returns the rate of problems of size n, 2n, 4n ... until one takes a millisecond or memory ends.
+template <class Rate>
+double rate_of_large(int64_t n, Rate&& rate) {
+  double best = 0;
+  try {
+    for (double ms = 0; ms < 1; n *= 2) {
+      const auto [amount, gigas] = rate(n);
+      best = std::max(best, gigas);
+      ms = amount / gigas / 1e6;
+    }
+  } catch (const OutOfMemory&) {
+  }
+  return best;
+}
+
+// Returns the rates of cuBLASLt's products and of copies.
+MachinePeaks measure_gpu_peaks(Device device) {
+  const DeviceScope scope(device);
+  Context& gpu = context(device);
+  const auto product_rate = [&](DType dtype) {
+    return rate_of_large(64, [&](int64_t n) {
+      const Tensor a = random_normal({n, n}, 1, 0, 1, dtype);
+      const double flops = 2.0 * static_cast<double>(n * n * n);
+      return std::pair(flops, best_rate(gpu, flops, [&] { matmul(a, a); }));
+    });
+  };
+  const double copied = rate_of_large(1 << 20, [&](int64_t n) {
+    const Tensor x = zeros({n});
+    const double bytes = 2.0 * sizeof(float) * static_cast<double>(n);
+    return std::pair(bytes, best_rate(gpu, bytes, [&] { copy(x); }));
+  });
+  return {.gflops = product_rate(DType::f32),
+          .bf16_gflops = product_rate(DType::bf16),
+          .copy_gbytes = copied};
+}
+
 void add_ops(Profile& profile, const Program& program, const NodeTimes& times) {
   std::vector<size_t> nodes;
   for (size_t n = 0; n < program.compiled().graph.nodes.size(); ++n)
@@ -128,6 +186,7 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
   profile.step_ms = milliseconds(profile.plain_steps);
   profile.observed_ms = milliseconds(profile.observed_steps);
   add_ops(profile, program, times);
+  if (!timed.device().is_cpu()) return;
   profile.costs = timed.config().memory.cost_model;
   const auto costs = make_cost_model(profile.costs);
   for (const ProfiledOp& op : profile.ops)
@@ -254,6 +313,9 @@ ProfiledOp describe_op(const Program& program, size_t n) {
       (node.inputs.empty() ? graph.values[node.outputs[0]] : graph.values[node.inputs[0]])
           .spec.dtype;
   const std::string& algorithm = program.compiled().algorithms[n];
+  const bool pairs = algorithm == "cudnn" || algorithm == "cublaslt"
+                         ? is_half(dtype)
+                         : dtype == DType::bf16 && (algorithm == "direct" || algorithm == "native");
   return {.node = n,
           .op = std::string(node.op->name()) + (node.recomputed ? " recomputed" : ""),
           .module_path = location_of(graph, node),
@@ -261,7 +323,7 @@ ProfiledOp describe_op(const Program& program, size_t n) {
           .algorithm = algorithm,
           .shape = shapes_text(graph, node.inputs) + " -> " + shapes_text(graph, node.outputs),
           .dtype = std::string(name_of(dtype)),
-          .pairs = dtype == DType::bf16 && (algorithm == "direct" || algorithm == "native"),
+          .pairs = pairs,
           .cost = node.op->cost(graph.input_specs(node)),
           .us = {}};
 }
@@ -287,7 +349,8 @@ Profile profile(const Run& given, const ProfileOptions& options) {
                   .threads = cpu_context().threads(),
                   .batch = run.config().data.batch,
                   .steps = options.steps};
-  if (run.device().is_cpu()) profile.peaks = measure_peaks(cpu_context().pool());
+  profile.peaks =
+      run.device().is_cpu() ? measure_peaks(cpu_context().pool()) : measure_gpu_peaks(run.device());
   run.session().bind();
   const AbandonOnError abandon(run.exchange());
   time_steps(profile, run, options.warmup);

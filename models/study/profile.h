@@ -39,7 +39,7 @@ struct ProfiledOp {
   std::string algorithm;    // native | winograd4 | direct | eigen | default | ...
   std::string shape;        // "[4x8x8x3] [16x3x3x3] -> [4x8x8x16]"
   std::string dtype;        // float32 | bfloat16 | ...: its first input in memory
-  bool pairs = false;       // multiplies bfloat16 in pairs, so that peaks.bf16_gflops is its peak
+  bool pairs = false;       // multiplies in 16 bits, so that peaks.bf16_gflops is its peak
   Cost cost;
   Spread us;  // microseconds
 };
@@ -59,13 +59,13 @@ struct Profile {
   std::string device, kernels, isa;
   int threads = 0;
   int64_t batch = 0, steps = 0;
-  MachinePeaks peaks = {};  // zeros on a GPU (not measured)
+  MachinePeaks peaks = {};
   // Steps ran alternately without and with timing of each op, both timed from filling the arguments
   // to the loss. The difference is the cost of timing.
   Spread step_ms = {}, observed_ms = {};
   Spread ops_ms = {};                // sum over all ops of a step
-  double estimate_ms = 0;            // ops_ms as memory.cost_model estimates it
-  std::string costs = {};            // memory.cost_model
+  std::string costs = {};            // memory.cost_model, which describes CPUs; empty on a GPU
+  double estimate_ms = 0;            // ops_ms as it estimates them
   std::vector<ProfiledOp> ops = {};  // in execution order
   std::vector<TimeSpan> plain_steps = {}, observed_steps = {};
   std::vector<TimeSpan> op_times = {};  // all ops, step after step

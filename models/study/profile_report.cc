@@ -197,12 +197,14 @@ Report Profile::report(size_t most) const {
            {spread_text(observed_ms), spread_json(observed_ms)})
       .add("ops_ms", "of which in ops", {spread_text(ops_ms), spread_json(ops_ms)},
            fmt::format("sum of the op medians {:.3f} ms", ops_us() / 1000))
-      .add("ops_us", rounded(ops_us(), 4))
-      .add("estimate_ms", "estimated", number(estimate_ms, 3, 4, "ms"),
-           fmt::format("{:+.1f} % (memory.cost_model: {})",
-                       ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0, costs))
-      .add("costs", costs)
-      .add("kinds", "", table_of(*this, kinds_of(*this)))
+      .add("ops_us", rounded(ops_us(), 4));
+  if (!costs.empty())
+    report
+        .add("estimate_ms", "estimated", number(estimate_ms, 3, 4, "ms"),
+             fmt::format("{:+.1f} % (memory.cost_model: {})",
+                         ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0, costs))
+        .add("costs", costs);
+  report.add("kinds", "", table_of(*this, kinds_of(*this)))
       .add("ops", table_of(*this, all).json())
       .add(nullptr, "", table_of(*this, slowest));
   if (slowest.size() < ops.size())

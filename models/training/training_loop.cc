@@ -510,7 +510,7 @@ void TrainingLoop::write_report() {
   RunReport report;
   report.title = fmt::format("{} on {}", config.model.name, config.data.name);
   report.summary = setup_.summary;
-  report.plan = setup_.drawing;
+  report.plan = std::move(setup_.drawing);
   try {
     report.metrics = read_metrics(setup_.folder->dir() + "/metrics.csv");
   } catch (const DataError& error) {

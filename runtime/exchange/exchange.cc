@@ -154,7 +154,8 @@ bool Exchange::advance_all() {
     for (size_t i = 0; i < active_.size(); ++i) {
       ExchangeJob* job = active_[i];
       if (!job->advance(*transport_)) {
-        if (transport_->seconds() - job->began_ > timeout_) throw PeerError(missing_text(*job));
+        if (transport_->seconds() - job->began_ > timeout_ * job->patience())
+          throw PeerError(missing_text(*job));
         continue;
       }
       any = true;

@@ -54,6 +54,9 @@ class ExchangeJob {
   // Called by the exchange's thread. advance() returns true when the job is done; neither waits.
   virtual void start(Transport& transport) = 0;
   virtual bool advance(Transport& transport) = 0;
+  // Returns how many timeouts it waits: more for a process that may itself wait for another, so
+  // that it has the time to name that one.
+  virtual double patience() const { return 1; }
 
  protected:
   Tickets tickets_;
@@ -66,7 +69,8 @@ class ExchangeJob {
 class Exchange {
  public:
   // `make` is called by the exchange's thread, the only one that uses the transport. Throws what
-  // `make` throws. A job that is not done `timeout` seconds after it was posted fails.
+  // `make` throws. A job that is not done `timeout` seconds after it was posted fails, one
+  // that waits for a sum a quarter later.
   Exchange(const std::function<std::unique_ptr<Transport>()>& make, double timeout);
   // An exchange that is only planned with: no job may be posted.
   Exchange(int rank, int size) : timeout_(0), rank_(rank), size_(size) {}
@@ -155,6 +159,7 @@ class FoldJob final : public ExchangeJob {
  private:
   void start(Transport& transport) override;
   bool advance(Transport& transport) override;
+  double patience() const override { return rank_ == owner_ ? 1 : 1.25; }
   void fold();
   void add_up(size_t tensor, int64_t first, int64_t count);
   float* received_sum(size_t rank, size_t i, size_t tensor) const;

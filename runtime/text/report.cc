@@ -39,12 +39,16 @@ std::string html_cell(const char* tag, const Cell& cell, bool is_left) {
                      html_escaped(cell.text));
 }
 
+std::optional<std::string> owned(const char* text) {
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+}
+
 }  // namespace
 
 Cell number(double value, int decimals, int json_decimals, const char* unit) {
   if (!std::isfinite(value)) return {"", Json()};
   return {fmt::format("{:.{}f}{}{}", value, decimals, *unit == 0 ? "" : " ", unit),
-          json_decimals < 17 ? rounded(value, json_decimals) : value};
+          json_decimals < kAllDecimals ? rounded(value, json_decimals) : value};
 }
 
 Cell percent(double part, int decimals, int json_decimals) {
@@ -95,12 +99,13 @@ std::string Table::html() const {
 }
 
 Report& Report::add(const char* key, const char* label, Cell value, std::string remark) {
-  parts_.push_back({Kind::value, key, label, std::move(value), std::move(remark), {}});
+  parts_.push_back(
+      {Kind::value, owned(key), owned(label), std::move(value), std::move(remark), {}});
   return *this;
 }
 
 Report& Report::add(const char* key, std::string title, Table table) {
-  parts_.push_back({Kind::table, key, "", std::move(title), "", {std::move(table)}});
+  parts_.push_back({Kind::table, owned(key), "", std::move(title), "", {std::move(table)}});
   return *this;
 }
 
@@ -109,7 +114,7 @@ Report& Report::add(const char* key, Json json) {
 }
 
 Report& Report::line(std::string text) {
-  parts_.push_back({Kind::line, nullptr, "", std::move(text), "", {}});
+  parts_.push_back({Kind::line, {}, "", std::move(text), "", {}});
   return *this;
 }
 
@@ -121,9 +126,9 @@ std::string Report::text() const {
     block.clear();
   };
   for (const Part& part : parts_) {
-    if (part.label == nullptr) continue;
+    if (!part.label) continue;
     if (part.kind == Kind::value) {
-      block.push_back({part.label, part.value.text, part.remark});
+      block.push_back({*part.label, part.value.text, part.remark});
       continue;
     }
     end_block();
@@ -138,8 +143,8 @@ std::string Report::text() const {
 Json Report::json() const {
   std::vector<Json::Member> members;
   for (const Part& part : parts_)
-    if (part.key != nullptr)
-      members.emplace_back(part.key,
+    if (part.key)
+      members.emplace_back(*part.key,
                            part.kind == Kind::table ? part.table[0].json() : part.value.json);
   return Json::object(members);
 }
@@ -151,9 +156,9 @@ std::string Report::html() const {
     block.clear();
   };
   for (const Part& part : parts_) {
-    if (part.label == nullptr) continue;
+    if (!part.label) continue;
     if (part.kind == Kind::value) {
-      block += fmt::format("<tr>{}{}{}</tr>\n", html_cell("th", part.label, true),
+      block += fmt::format("<tr>{}{}{}</tr>\n", html_cell("th", *part.label, true),
                            html_cell("td", part.value, false), html_cell("td", part.remark, true));
       continue;
     }

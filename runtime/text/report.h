@@ -13,6 +13,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,8 +39,9 @@ struct Cell {
 
 // Each has the decimals of the text and those of JSON. A value that is not finite has no text and
 // is null in JSON; the text of a percentage is 100 times the value.
-Cell number(double value, int decimals, int json_decimals = 17, const char* unit = "");
-Cell percent(double part, int decimals, int json_decimals = 17);
+inline constexpr int kAllDecimals = 17;
+Cell number(double value, int decimals, int json_decimals = kAllDecimals, const char* unit = "");
+Cell percent(double part, int decimals, int json_decimals = kAllDecimals);
 Cell byte_count(int64_t bytes, int decimals = 1);  // byte_text(); whole bytes in JSON
 
 // Rows of values below the titles of their columns.
@@ -73,9 +75,8 @@ class Table {
 
 class Report {
  public:
-  // Adds a value. Pointers must stay valid, as those of literals do. `key` is the member in JSON,
-  // nullptr: none; `label` is that in text and HTML, nullptr: none. Values of one block of text
-  // share their columns.
+  // Adds a value. `key` is the member in JSON, nullptr: none; `label` is that in text and HTML,
+  // nullptr: none. Values of one block of text share their columns.
   Report& add(const char* key, const char* label, Cell value, std::string remark = "");
   // Adds a table below its title, which may be empty.
   Report& add(const char* key, std::string title, Table table);
@@ -91,7 +92,7 @@ class Report {
   enum class Kind : uint8_t { value, table, line };
   struct Part {
     Kind kind;
-    const char *key, *label;
+    std::optional<std::string> key, label;
     Cell value;
     std::string remark;
     std::vector<Table> table;  // one for Kind::table

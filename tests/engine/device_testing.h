@@ -143,16 +143,17 @@ inline DeviceFunction with_gradients(const DeviceFunction& f, size_t tracked) {
   };
 }
 
-// Expects gpu_error() within gpu_tolerance() in these dtypes, with inputs aligned and off by one;
-// `in_float64`: a larger tolerance, for results that are small next to their terms.
+// Expects gpu_error() within gpu_tolerance() in these dtypes, with inputs aligned and off by one.
+// `cancels`: results may be small next to their terms, whose error they keep.
 inline void expect_gpu_matches(const DeviceFunction& f, const Tensors& inputs,
-                               std::span<const DType> types = kGpuTypes,
-                               double in_float64 = gpu_tolerance(DType::f64)) {
-  for (const DType dtype : types)
+                               std::span<const DType> types = kGpuTypes, bool cancels = false) {
+  for (const DType dtype : types) {
+    double tolerance = gpu_tolerance(dtype);
+    if (cancels && !is_half(dtype)) tolerance = dtype == DType::f64 ? 1e-8 : 1e-4;
     for (const Placed placed : {Placed::aligned, Placed::off_by_one})
-      EXPECT_LE(gpu_error(f, inputs, dtype, placed),
-                dtype == DType::f64 ? in_float64 : gpu_tolerance(dtype))
+      EXPECT_LE(gpu_error(f, inputs, dtype, placed), tolerance)
           << name_of(dtype) << (placed == Placed::aligned ? "" : ", off by one");
+  }
 }
 
 // Expects gpu_has_cpu_bits() in these dtypes, with inputs aligned and off by one.

@@ -33,7 +33,9 @@ PRECISIONS = {"tf32": ["gpu.tf32=true"], "bf16": ["precision=bf16"],
 NETWORKS = {  # for bench: the trainer's settings, the peer's name for it, the batch
     "ResNet-50 224": (["data.batch=128"], "resnet50", 128),
     "ResNet-18-CIFAR": (["model.name=resnet18_cifar", "model.classes=10", "data.image_size=32",
-                         "data.batch=512"], "resnet18_cifar", 512)}
+                         "data.batch=512"], "resnet18_cifar", 512),
+    "ResNet-20": (["model.name=resnet20", "model.classes=10", "data.image_size=32",
+                   "data.batch=128"], "resnet20", 128)}
 PROCESSES = 8  # of a test program at a time
 # Our small kernels; NVIDIA checks those of cuDNN.
 SANITIZED = ("CudaRows.*:CudaNorms.*:CudaPool2d.*:CudaOptimizer.*:CudaSlice.*:CudaIndexing.*:"

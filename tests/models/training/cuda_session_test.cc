@@ -2,6 +2,7 @@
 // not change the caller's current device.
 #include <memory>
 
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run.h"
@@ -186,6 +187,17 @@ TEST_F(CudaSession, APartTakesAsManySessionsAsFit) {
   }
   const double loss = third_loss(*sessions[0], 4);
   for (size_t i = 1; i < 3; ++i) EXPECT_EQ(third_loss(*sessions[i], 4), loss);
+}
+
+TEST_F(CudaSession, AProfileComparesWithThePeaksOfTheGpu) {
+  const Profile found = profile(config_of("lenet5", "gpu:0"), {.steps = 1, .warmup = 0});
+  EXPECT_GT(found.peaks.gflops, 0);
+  EXPECT_GT(found.peaks.bf16_gflops, 0);
+  EXPECT_GT(found.peaks.copy_gbytes, 0);
+  const std::string text = found.report().text();
+  EXPECT_NE(text.find(" in bfloat16), copy "), text.npos) << text;
+  EXPECT_EQ(text.find("of one thread"), text.npos) << text;
+  EXPECT_EQ(text.find("estimated"), text.npos) << text;  // memory.cost_model describes CPUs
 }
 
 }  // namespace

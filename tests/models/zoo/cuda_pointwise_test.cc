@@ -59,7 +59,7 @@ void expect_gpu_like_cpu(const ScalarProgram& program, const DeviceFunction& f,
   if (is_exact(program)) return expect_gpu_has_cpu_bits(f, inputs);
   const bool cancels = std::ranges::any_of(
       program.code, [](const Instruction& step) { return step.op == ScalarOp::erf; });
-  expect_gpu_matches(f, inputs, kGpuTypes, cancels ? 1e-8 : gpu_tolerance(DType::f64));
+  expect_gpu_matches(f, inputs, kGpuTypes, cancels);
 }
 
 // Input k has shape k of `shapes`, or the first shape if there are fewer.
