@@ -49,7 +49,8 @@ int run(const Arguments& arguments) {
   }
   if (arguments.machine) return profile_this_machine(arguments);
   if (arguments.config.empty())
-    throw ConfigError("profile: --config F, --machine or --diff A.json B.json is needed");
+    throw ConfigError(
+        "profile: --config F, --model NAME, --machine or --diff A.json B.json is needed");
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.algorithms) {
     const Run run(config);
@@ -88,8 +89,7 @@ int tune(const TuneArguments& arguments) {
 void add_profile_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* profile = app.add_subcommand("profile", "time a training step op by op");
-  profile->add_option("--config", arguments->config, "YAML file");
-  profile->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  add_config_options(*profile, arguments->config, arguments->overrides);
   profile->add_option("--steps", arguments->options.steps, "steps to time op by op")
       ->check(CLI::Range(1, 1000));
   profile
@@ -110,12 +110,12 @@ void add_profile_command(CLI::App& app, Command& command) {
                     "time and scratch memory of each algorithm, for ops with several algorithms");
   profile->add_flag("--machine", arguments->machine,
                     "time ops of many networks on this computer, as JSON for memory.cost_model");
-  for (const char* other : {"--config", "--trace", "--json", "--algorithms"})
+  for (const char* other : {"--config", "--model", "--trace", "--json", "--algorithms"})
     profile->get_option("--machine")->excludes(profile->get_option(other));
   for (const char* other : {"--trace", "--warmup", "--disable-pass"})
     profile->get_option("--algorithms")->excludes(profile->get_option(other));
-  for (const char* other : {"--config", "--machine", "--algorithms", "overrides", "--steps",
-                            "--warmup", "--json", "--trace", "--disable-pass"})
+  for (const char* other : {"--config", "--model", "--machine", "--algorithms", "overrides",
+                            "--steps", "--warmup", "--json", "--trace", "--disable-pass"})
     profile->get_option("--diff")->excludes(profile->get_option(other));
   profile->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }

@@ -211,6 +211,7 @@ struct DataConfig {
   Workers workers = 2;          // loader threads; 0: load in the training thread
   int prefetch = 4;             // maximum number of prefetched batches
   int image_size = 0;           // pixels a side
+  int resize = 0;               // pixels of the short side before the crop; 0: image_size
   std::string labels = "fine";  // cifar100: fine | coarse; hdf5: path of the labels
   std::string images;           // from here to cache: models/data/sets/hdf5_set.h
   std::string layout = "hwc";

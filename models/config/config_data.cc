@@ -85,6 +85,7 @@ DataSource data_source(const Config& config) {
   source.train_count = config.data.train_count;
   source.test_count = config.data.test_count;
   source.image_size = config.data.image_size;
+  source.resize = config.data.resize;
   source.coarse = config.data.labels == "coarse";
   source.damaged = config.data.damaged;
   source.validation = config.data.validation;

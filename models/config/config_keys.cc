@@ -247,6 +247,7 @@ std::vector<ConfigKey> keys_of_model_and_data(Config& c) {
     {"data.workers", &c.data.workers, at_least(0, kMaxWorkers), "loader threads; 0: the training thread; auto: one per core, at most 16"},
     {"data.prefetch", &c.data.prefetch, at_least(1, 1024), when(kByWorkers, {"1 or more"}), "maximum number of prefetched batches"},
     {"data.image_size", &c.data.image_size, at_least(0, kLargestFolderImage), strictly(when(kByData, {"image_folder", "synthetic"})), image_size_help()},
+    {"data.resize", &c.data.resize, at_least(0, kLargestFolderImage), strictly(folder), "pixels of a picture's short side before its center, image_size, is cropped, such as 256 for 224; 0: image_size"},
     {"data.labels", &c.data.labels, any(), quietly(when(kByArrays, sets_with_labels())), "cifar100: fine (100 classes) or coarse (20); hdf5: path of the labels"},
     {"data.images", &c.data.images, any(), hdf5, "path of the images, such as /{split}/images, where {split} is train and test; none: a packed file"},
     {"data.layout", &c.data.layout, one_of({"hwc", "chw", "cwh"}), arrays, "order of an image's dimensions; cwh: MATLAB"},

@@ -170,6 +170,7 @@ struct DataSource {
   int64_t test_count = 0;
   // Height and width in pixels. "synthetic": 16 to 512; 0: 32. "image_folder": 1 to 4096, required.
   int image_size = 0;
+  int resize = 0;  // "image_folder": of the short side before image_size is cropped; 0: image_size
   bool coarse = false;  // "cifar100": the 20 coarse labels instead of the 100 fine ones
   Damaged damaged = Damaged::kError;  // "image_folder": pictures that do not decode
   // "image_folder": decodes every picture when it is opened, so that the error for damaged pictures

@@ -56,6 +56,7 @@ size_t constant_bytes(const Graph& graph) {
 
 struct Classifier::Impl {
   ImageShape image;
+  int resize = 0;  // data.resize
   int64_t classes = 0, batch = 1;
   Normalization normalization;
   std::vector<std::string> names;
@@ -101,6 +102,7 @@ Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads
     : impl_(std::make_unique<Impl>()) {
   if (batch < 1) throw Error(fmt::format("load: batch must be at least 1, but is {}", batch));
   impl_->image = trained.image;
+  impl_->resize = trained.config.data.resize;
   impl_->classes = trained.config.model.classes;
   impl_->batch = batch;
   impl_->weights = trained.weights;
@@ -155,7 +157,7 @@ std::vector<float> Classifier::operator()(std::span<const uint8_t> images) const
 
 std::vector<uint8_t> Classifier::read(const std::string& path) const {
   std::vector<uint8_t> pixels(static_cast<size_t>(impl_->image.bytes()));
-  PictureReader().read_middle(path, impl_->image, pixels.data());
+  PictureReader().read_middle(path, impl_->image, impl_->resize, pixels.data());
   return pixels;
 }
 

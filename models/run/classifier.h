@@ -48,7 +48,7 @@ class Classifier {
   std::vector<float> operator()(std::span<const uint8_t> images) const;
 
   // Reads a JPEG or PNG file as an input of the network: rotated by its EXIF orientation, scaled to
-  // cover the image and center-cropped. Throws DataError, naming the file.
+  // data.resize, or to cover the image, and center-cropped. Throws DataError, naming the file.
   std::vector<uint8_t> read(const std::string& path) const;
 
   // Return for one image: exp(logit) / sum(exp(logits)); the classes by decreasing logit; the first

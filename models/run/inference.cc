@@ -24,20 +24,21 @@ Json preparation(const Config& config, const ImageShape& image) {
     return fmt::format(
         "rotated as EXIF specifies; the short side resized to {} pixels, then a center crop of {} "
         "x {}",
-        image.height, image.height, image.width);
+        data.resize > 0 ? data.resize : image.height, image.height, image.width);
   if (data.name == "hdf5" && data.range.size() == 2)
     return fmt::format("round((value - {0}) / ({1} - {0}) * 255)", data.range[0], data.range[1]);
   return {};
 }
 
 // Returns the preparation of any picture in numbers, for examples/prepare.py.
-Json picture(const ImageShape& image) {
+Json picture(const ImageShape& image, int resize) {
   const Json size = Json::list({image.height, image.width});
+  const Json cover = resize > 0 ? Json::list({resize, resize}) : size;
   return Json::object({
       {"exif_orientation", true},
       {"resize",
        Json::object(
-           {{"cover", size}, {"filter", "bilinear"}, {"support", 1}, {"antialias", true}})},
+           {{"cover", cover}, {"filter", "bilinear"}, {"support", 1}, {"antialias", true}})},
       {"crop", Json::object({{"size", size}, {"rounding", "half_to_even"}})},
       {"jpeg_scale", 1},
   });
@@ -56,7 +57,7 @@ Json made(const Config& config, const ImageShape& image, const Normalization& no
                               {"layout", "NHWC"},
                               {"dtype", "uint8"},
                               {"preparation", preparation(config, image)},
-                              {"picture", picture(image)}})},
+                              {"picture", picture(image, config.data.resize)}})},
       {"normalization", Json::object({{"formula", "(x / 255 - mean) / std"},
                                       {"mean", numbers(normalization.mean)},
                                       {"std", numbers(normalization.std)}})},
@@ -131,6 +132,16 @@ std::optional<Normalization> normalization_in(const std::string& inference) try 
   return result;
 } catch (const Error&) {
   return {};
+}
+
+int resize_in(const std::string& inference) try {
+  const Json told = Json::parse(inference)["input"];
+  int64_t cover = 0;
+  for (const Json& side : told["picture"]["resize"]["cover"].items())
+    cover = std::max(cover, side.integer());
+  return cover > told["height"].integer() ? static_cast<int>(std::min<int64_t>(cover, 1 << 16)) : 0;
+} catch (const Error&) {
+  return 0;
 }
 
 std::optional<ImageShape> input_in(const std::string& inference) try {

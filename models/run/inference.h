@@ -34,6 +34,7 @@ std::string padded_inference(const Json& inference, const Config& config);
 // Return a member of such a text; empty if the member is missing.
 std::optional<Normalization> normalization_in(const std::string& inference);
 std::optional<ImageShape> input_in(const std::string& inference);
+int resize_in(const std::string& inference);  // data.resize; 0 if it is missing, too
 std::vector<std::string> class_names_in(const std::string& inference);
 // Returns a name as read back from such a text: bytes that are not UTF-8 are replaced.
 std::string name_in_inference(const std::string& name);

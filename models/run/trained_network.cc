@@ -1,5 +1,6 @@
 #include "tessera/models/run/trained_network.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -116,6 +117,10 @@ void NetworkOrigin::describe_weights() {
   all = {"data.name=image_folder", "model.name=" + model, "model.classes=1000"};
   const int size = input ? input->height : published.image_size;
   if (size > 0) all.push_back(fmt::format("data.image_size={}", size));
+  const int resize = input ? resize_in(metadata) : published.resize;
+  const auto sets_size = [](const std::string& one) { return one.starts_with("data.image_size="); };
+  if (size > 0 && std::ranges::none_of(source_.settings, sets_size))
+    all.push_back(fmt::format("data.resize={}", resize));
   if (input) all.push_back(fmt::format("data.channels={}", input->channels));
   if (const auto told = normalization_in(metadata)) {
     all.push_back("data.mean=" + list(told->mean));

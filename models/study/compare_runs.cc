@@ -82,7 +82,7 @@ std::vector<std::string> different_keys(const std::vector<ComparedRun>& runs) {
 
 bool selects_images(const std::string& key) {
   for (const char* known :
-       {"name", "root", "labels", "images", "image_size", "train_count", "test_count",
+       {"name", "root", "labels", "images", "image_size", "resize", "train_count", "test_count",
         "test_fraction", "validation", "channels", "damaged", "range", "layout"})
     if (key == std::string("data.") + known) return true;
   return false;

@@ -132,6 +132,7 @@ std::vector<std::string> data_overrides(const std::string& data, const Config& r
                                      "~data.train_count", "~data.test_count", "~data.validation"};
   if (name != run.data.name) {
     overrides.emplace_back("~data.image_size");
+    overrides.emplace_back("~data.resize");
     overrides.emplace_back("~data.damaged");
   }
   if (const PublishedSet* set = find_published(name)) check_channels(*set, inference);

@@ -103,7 +103,7 @@ void add_timm_names(NameTable& table, const EfficientNetScale& scale) {
 }
 
 Network efficientnet_of(int size, const EfficientNetScale& scale, double dropout, int image_size,
-                        std::vector<TimedAt> timed = {}) {
+                        int resize, std::vector<TimedAt> timed = {}) {
   return {fmt::format("efficientnet_b{}", size),
           {.dropout = dropout, .stochastic_depth = 0.2},
           [scale](NetworkBuilder& net, const ModelOptions& o) { make_efficientnet(net, o, scale); },
@@ -111,15 +111,16 @@ Network efficientnet_of(int size, const EfficientNetScale& scale, double dropout
            {.program = "timm",
             .add_modules = [scale](NameTable& table) { add_timm_names(table, scale); }}},
           std::move(timed),
-          {image_size, {}, {}}};
+          {image_size, {}, {}, resize}};
 }
 
 }  // namespace
 
 Networks zoo::efficientnet() {
-  return {efficientnet_of(0, {1, 1}, 0.2, 224, {{224, 16}}), efficientnet_of(1, {1, 1.1}, 0.2, 240),
-          efficientnet_of(2, {1.1, 1.2}, 0.3, 288), efficientnet_of(3, {1.2, 1.4}, 0.3, 300),
-          efficientnet_of(4, {1.4, 1.8}, 0.4, 380)};
+  return {
+      efficientnet_of(0, {1, 1}, 0.2, 224, 256, {{224, 16}}),
+      efficientnet_of(1, {1, 1.1}, 0.2, 240, 256), efficientnet_of(2, {1.1, 1.2}, 0.3, 288, 288),
+      efficientnet_of(3, {1.2, 1.4}, 0.3, 300, 320), efficientnet_of(4, {1.4, 1.8}, 0.4, 380, 384)};
 }
 
 }  // namespace tessera

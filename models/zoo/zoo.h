@@ -40,6 +40,7 @@ std::vector<std::string> model_options(std::string_view name);
 struct PublishedInput {
   int image_size = 0;             // pixels a side; 0: there are no published weights
   std::vector<double> mean, std;  // for pixels / 255; empty: ImageNet's
+  int resize = 256;               // pixels of the short side before the crop
 };
 PublishedInput published_input(std::string_view name);
 // Returns the families of networks that have the option: "mlp, cnn_bn".

@@ -16,7 +16,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from pictures import odd_pictures, write_png as png
+from pictures import odd_pictures, png_of, write_png as png
 from program_case import ProgramTest
 
 TRAINER = str(Path(sys.argv[1]).resolve())
@@ -143,6 +143,15 @@ class Predict(unittest.TestCase):
         told = json.loads(self.run_it("predict", *words, *sets, "--class-names", "names", "--json", "new"))
         self.assertEqual(told, of_run)
         plain = json.loads(self.run_it("predict", *words, "--json", "new"))
+        slope = b"\0" + bytes(x * 5 % 256 for x in range(900))  # as published: the middle 224 of 256 pixels
+        (self.folder / "slope.png").write_bytes(png_of(300, 280, 8, 2, slope * 280))
+        sized = self.run_it("predict", *words, "--set=data.image_size=224", "--json", "slope.png")
+        cut = self.run_it("predict", *words, "--set=data.image_size=224", "--set=data.resize=256", "--json", "slope.png")
+        self.assertNotEqual(sized, cut)
+        self.assertEqual(self.run_it("predict", *words, "--json", "slope.png"), cut)
+        self.run_it("export", *words, "-o", "cut.safetensors")
+        of_file = json.loads(self.run_it("predict", "--weights", "cut.safetensors", "--json", "slope.png"))
+        self.assertEqual(of_file["images"][0]["logits"], json.loads(cut)["images"][0]["logits"])
         self.assertEqual(plain["classes"], ["0", "1"])
         for key, values in (("mean", (0.485, 0.456, 0.406)), ("std", (0.229, 0.224, 0.225))):
             for value, wanted in zip(plain[key], values, strict=True):
@@ -189,8 +198,8 @@ class Preparation(ProgramTest):
     """The file of weights has all that examples/prepare.py needs to compute the network's input."""
 
     program = TRAINER
-    # An even size in colour and an odd size in gray.
-    SIZES = ((32, 3), (17, 1))
+    # image_size, channels, resize: an even size in colour, an odd size in gray, a centre of a larger picture.
+    SIZES = ((32, 3, 0), (17, 1, 0), (28, 3, 33))
 
     def setUp(self):
         super().setUp()
@@ -206,19 +215,19 @@ class Preparation(ProgramTest):
         (self.folder / "data" / "test" / "a").mkdir(parents=True)
         (self.folder / "data" / "test" / "a" / "0.png").write_bytes(self.files[0].read_bytes())
 
-    def write_config(self, size, channels):
+    def write_config(self, size, channels, resize):
         (self.folder / "c.yaml").write_text(
             "model: {layers: [flatten, {linear: {units: 2}}], classes: 2}\n"
             f"data: {{name: image_folder, root: data, image_size: {size}, channels: {channels}, batch: 8,\n"
-            "  workers: 0}\n"
+            f"  resize: {resize}, workers: 0}}\n"
             f"optimizer: {{name: sgd, lr: 0.001}}\ntrain: {{steps: 1}}\nrun: {{dir: run{size}}}\nthreads: 1\n",
             encoding="utf-8")
 
     def test_pillow_makes_the_same_pixels_and_logits(self):
         import h5py
         import numpy as np
-        for size, channels in self.SIZES:
-            self.write_config(size, channels)
+        for size, channels, resize in self.SIZES:
+            self.write_config(size, channels, resize)
             self.run_program("train", "--config", "c.yaml", code=0)
             self.run_program("data", "pack", "--config", "c.yaml", "-o", f"{size}.h5", code=0)
             self.run_program("export", "--run", f"run{size}", "-o", "m.safetensors", code=0)

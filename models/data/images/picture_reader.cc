@@ -41,19 +41,20 @@ uint8_t brightness(const uint8_t* rgb) {
 
 }  // namespace
 
-WantedPart middle_of(int shown_height, int shown_width, int height, int width) {
+WantedPart middle_of(int shown_height, int shown_width, int height, int width, int resize) {
   // Half of the pixels cut off are before the middle; halves are rounded to even.
   const auto axis = [](int side, int total, int size) {
     const int off = total - size;
     return ResampleAxis{0, double(side), total, (off + off / 2 % 2) / 2, size};
   };
-  if (int64_t{shown_height} * width <= int64_t{shown_width} * height) {
-    const int total = static_cast<int>(int64_t{height} * shown_width / shown_height);
-    return {axis(shown_height, height, height), axis(shown_width, std::max(total, width), width),
+  const int rows = resize > 0 ? resize : height, columns = resize > 0 ? resize : width;
+  if (int64_t{shown_height} * columns <= int64_t{shown_width} * rows) {
+    const int total = static_cast<int>(int64_t{rows} * shown_width / shown_height);
+    return {axis(shown_height, rows, height), axis(shown_width, std::max(total, columns), width),
             false};
   }
-  const int total = static_cast<int>(int64_t{width} * shown_height / shown_width);
-  return {axis(shown_height, std::max(total, height), height), axis(shown_width, width, width),
+  const int total = static_cast<int>(int64_t{columns} * shown_height / shown_width);
+  return {axis(shown_height, std::max(total, rows), height), axis(shown_width, columns, width),
           false};
 }
 
@@ -84,13 +85,14 @@ void PictureReader::read(const std::string& path, const StoredPicture& stored,
   decode(path, stored, shown, channels, out, limits);
 }
 
-void PictureReader::read_middle(const std::string& path, const ImageShape& shape, uint8_t* out,
-                                const PictureLimits& limits) {
+void PictureReader::read_middle(const std::string& path, const ImageShape& shape, int resize,
+                                uint8_t* out, const PictureLimits& limits) {
   read_regular_file(path, limits.file_bytes, bytes_);
   const Picture picture = probe_picture(bytes_, path, limits);
-  decode(path, {picture.width, picture.height, picture.orientation},
-         middle_of(picture.shown_height(), picture.shown_width(), shape.height, shape.width),
-         shape.channels, out, limits);
+  decode(
+      path, {picture.width, picture.height, picture.orientation},
+      middle_of(picture.shown_height(), picture.shown_width(), shape.height, shape.width, resize),
+      shape.channels, out, limits);
 }
 
 void PictureReader::decode(const std::string& path, const StoredPicture& stored,

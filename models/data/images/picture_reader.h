@@ -18,9 +18,10 @@ struct WantedPart {
   bool may_reduce = true;  // a JPEG much larger than the result may be decoded at reduced size
 };
 
-// Returns the centre crop of the picture scaled to cover height x width, as torchvision's Resize
-// and CenterCrop do. Evaluation uses it; docs/inference.md has the rule in numbers.
-WantedPart middle_of(int shown_height, int shown_width, int height, int width);
+// Returns the centre crop, height x width, of the picture scaled to cover resize x resize (0:
+// height x width), as torchvision's Resize and CenterCrop do. Evaluation uses it; docs/inference.md
+// has the rule in numbers. Requires resize >= height, width unless 0.
+WantedPart middle_of(int shown_height, int shown_width, int height, int width, int resize = 0);
 
 // The size and orientation of a picture in its file.
 struct StoredPicture {
@@ -45,7 +46,7 @@ class PictureReader : private RowSink {
   void read(const std::string& path, const StoredPicture& stored, const WantedPart& shown,
             int channels, uint8_t* out, const PictureLimits& limits = {});
   // Reads the middle_of() a picture of any size, as evaluation does.
-  void read_middle(const std::string& path, const ImageShape& shape, uint8_t* out,
+  void read_middle(const std::string& path, const ImageShape& shape, int resize, uint8_t* out,
                    const PictureLimits& limits = {});
 
  private:

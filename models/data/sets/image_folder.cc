@@ -51,6 +51,7 @@ class ImageFolder : public Dataset {
         paths_(std::move(paths)),
         entries_(std::move(entries)),
         needs_(needs),
+        resize_(options.resize),
         limits_(options.limits),
         notes_(std::move(notes)),
         readers_(static_cast<size_t>(options.readers)) {
@@ -87,7 +88,7 @@ class ImageFolder : public Dataset {
 
   void do_read(int64_t index, uint8_t* image) const override {
     ImageShape own = own_shape(index);
-    decode(index, middle_of(own.height, own.width, shape().height, shape().width), image);
+    decode(index, middle_of(own.height, own.width, shape().height, shape().width, resize_), image);
   }
 
   void do_read_part(int64_t index, const Box& part, const ImageShape& to,
@@ -133,6 +134,7 @@ class ImageFolder : public Dataset {
   const std::string root_, paths_;
   const std::vector<Entry> entries_;
   const PictureNeeds needs_;
+  const int resize_;
   const PictureLimits limits_;
   const std::vector<std::string> notes_;
   mutable std::vector<PictureReader> readers_;
@@ -498,6 +500,10 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
           fmt::format("{} is {}, but must be in [1, {}] for an image folder", what, value, most));
   };
   within("data.image_size", options.size, kLargestFolderImage);
+  if (options.resize != 0) within("data.resize", options.resize, kLargestFolderImage);
+  if (options.resize != 0 && options.resize < options.size)
+    throw ConfigError(fmt::format("data.resize is {}, but must be at least data.image_size, {}",
+                                  options.resize, options.size));
   within("readers", options.readers, kMaxReaders);
   // Returns the heap of all threads' file buffers and lists to the system.
   struct Release {

@@ -23,6 +23,7 @@ inline constexpr int kLargestFolderImage = 4096;  // pixels a side
 
 struct ImageFolderOptions {
   int size = 224;  // height and width, 1 to kLargestFolderImage
+  int resize = 0;  // pixels of the short side before the crop, from size on; 0: size
   Damaged damaged = Damaged::kError;
   int readers = 2;  // pictures decoded at once; further threads wait
   PictureLimits limits = {};

@@ -121,6 +121,7 @@ DataSplit open_folder(const DataSource& source) {
         "data.image_size: must be set for image_folder: the height and width of every image, such "
         "as 224");
   return open_image_folder(source.root, {.size = source.image_size,
+                                         .resize = source.resize,
                                          .damaged = source.damaged,
                                          .readers = source.readers,
                                          .decode_all = source.decode_all,

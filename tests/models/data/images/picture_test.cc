@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include "tessera/models/data/images/picture_reader.h"
 #include "tessera/models/data/images/resample.h"
 #include "tessera/tests/golden/golden_file.h"
 #include "tessera/tests/models/data/data_file_util.h"
@@ -194,6 +195,20 @@ TEST(PictureTest, OddJpegs) {
     EXPECT_EQ(pixels.width, expected[1]);
     EXPECT_EQ(crc32_z(0, pixels.rgb.data(), pixels.rgb.size()), static_cast<uint32_t>(expected[2]));
   }
+}
+
+// torchvision's CenterCrop rounds halves to even.
+TEST(PictureTest, TheMiddleBeginsWhereTorchvisionsDoes) {
+  for (const auto& [side, first] :
+       {std::pair{32, 0}, {33, 0}, {34, 1}, {35, 2}, {37, 2}, {39, 4}}) {
+    EXPECT_EQ(middle_of(32, side, 32, 32).columns.first, first) << side;
+    EXPECT_EQ(middle_of(side, 32, 32, 32).rows.first, first) << side;
+  }
+  // Resize(256), CenterCrop(224) of 500 x 375 pixels: 341 x 256, of which 58 are left of the
+  // middle.
+  const WantedPart part = middle_of(375, 500, 224, 224, 256);
+  EXPECT_EQ(part.rows, (ResampleAxis{0, 375, 256, 16, 224}));
+  EXPECT_EQ(part.columns, (ResampleAxis{0, 500, 341, 58, 224}));
 }
 
 }  // namespace

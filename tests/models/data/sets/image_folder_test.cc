@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tessera/models/data/images/picture_reader.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/sets/packed.h"
 #include "tessera/tests/golden/golden_file.h"
@@ -77,15 +76,6 @@ TEST(ImageFolderTest, ShortSideScaledAndTheMiddleCut) {
       middle.insert(middle.end(), row, row + 21 * 3);
     }
     EXPECT_EQ(read(*data.train, i), middle);
-  }
-}
-
-// torchvision's CenterCrop rounds halves to even.
-TEST(ImageFolderTest, TheMiddleBeginsWhereTorchvisionsDoes) {
-  for (const auto& [side, first] :
-       {std::pair{32, 0}, {33, 0}, {34, 1}, {35, 2}, {37, 2}, {39, 4}}) {
-    EXPECT_EQ(middle_of(32, side, 32, 32).columns.first, first) << side;
-    EXPECT_EQ(middle_of(side, 32, 32, 32).rows.first, first) << side;
   }
 }
 
