@@ -185,6 +185,13 @@ model:
   EXPECT_LE(difference(*trained, 3, 3), 1e-5);
 }
 
+TEST(Onnx, APoolMayBeTheLastLayer) {
+  const auto trained = network_of(
+      "model: {classes: 10, layers: [{conv: {filters: 10, kernel: 1}}, global_average_pool]}",
+      {5, 4, 3});
+  EXPECT_LE(difference(*trained, 0, 3), 1e-5);
+}
+
 TEST(Onnx, TheFileSaysWhatItTakes) {
   const auto trained = network_of("model: {name: lenet5}", {28, 28, 1});
   const onnx::ModelProto any = parsed(onnx_text(*trained, 0)),

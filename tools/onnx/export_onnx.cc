@@ -59,10 +59,11 @@ void write_graph(const TrainedNetwork& trained, const Graph& graph, OnnxValues& 
     if (!compute(graph, node, values)) left.push_back(&node);
   for (const Node* node : left)
     if (!values.is_done(node->outputs[0])) write_onnx_node(graph, *node, values, to);
+  const std::string logits = values.ours(graph.outputs[0]);  // may add nodes
   onnx::NodeProto& last = *written.add_node();
   last.set_op_type("Identity");
   last.set_name("logits");
-  last.add_input(values.ours(graph.outputs[0]));
+  last.add_input(logits);
   last.add_output("logits");
 }
 
