@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tessera/runtime/error.h"
@@ -36,6 +37,16 @@ void flush_out() { keep(std::fflush(stdout) == 0); }
 void print_line(const std::string& line) {
   write_out(wrapped(line, columns_of(stdout)) + "\n");
   flush_out();
+}
+
+int print_exit(const CLI::App& app, const CLI::Error& error) {
+  std::ostringstream out, errors;
+  const int code = app.exit(error, out, errors);
+  write_out(wrapped(out.str(), columns_of(stdout), true));
+  flush_out();
+  const std::string text = wrapped(errors.str(), columns_of(stderr), true);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  return code;
 }
 
 void print_error(const std::string& line) {

@@ -7,6 +7,11 @@
 
 #include "tessera/runtime/text/report.h"
 
+namespace CLI {
+class App;
+class Error;
+}  // namespace CLI
+
 namespace tessera {
 
 // Prepares the process; main() calls it first. A file that exceeds the limit of the process (ulimit
@@ -19,6 +24,9 @@ void write_out(std::string_view text);
 
 // Writes a whole line and flushes it; wraps it to the width of a terminal.
 void print_line(const std::string& line);
+
+// Prints the --help or error that CLI11 ended with; returns its exit code.
+int print_exit(const CLI::App& app, const CLI::Error& error);
 
 // Prints nothing, for --quiet.
 inline void print_nothing(const std::string&) {}

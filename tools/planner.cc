@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
       tessera::require_known_options(app, {argv + 1, argv + argc});
-    return app.exit(error) == 0 ? 0 : tessera::kUsage;
+    return tessera::print_exit(app, error) == 0 ? 0 : tessera::kUsage;
   }
   return command();
 }

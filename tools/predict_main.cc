@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     return end_program("predict", predict(options));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return print_exit(app, error) == 0 ? 0 : 2;
   } catch (const Error& error) {
     print_error(fmt::format("predict: {}", error.what()));
     return error.exit_code();

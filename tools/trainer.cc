@@ -374,7 +374,7 @@ int dispatch(int argc, char** argv) {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) require_known_options(app, words);
-    if (app.exit(error) == 0) return 0;
+    if (print_exit(app, error) == 0) return 0;
     if (error.get_name() == "RequiredError" && arguments.config.empty()) hint_at_config(words);
     return 2;
   }

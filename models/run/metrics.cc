@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/text/report.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
@@ -59,15 +60,15 @@ void ConfusionMatrix::add(int64_t truth, int64_t prediction) {
 
 std::string ConfusionMatrix::text(int64_t most) const {
   if (classes == 0 || classes > most) return "";
-  std::string text = "truth \\ predicted";
-  for (int64_t p = 0; p < classes; ++p) text += fmt::format("{:>6}", p);
-  text += '\n';
+  std::vector<Table::Column> columns{{nullptr, "truth"}};
+  for (int64_t p = 0; p < classes; ++p) columns.emplace_back(nullptr, std::to_string(p).c_str());
+  Table table(std::move(columns));
   for (int64_t t = 0; t < classes; ++t) {
-    text += fmt::format("{:>17}", t);
-    for (int64_t p = 0; p < classes; ++p) text += fmt::format("{:>6}", count(t, p));
-    text += '\n';
+    std::vector<Cell> row{t};
+    for (int64_t p = 0; p < classes; ++p) row.emplace_back(count(t, p));
+    table.add(std::move(row));
   }
-  return text;
+  return "predicted (columns) and true classes (rows)\n" + table.text();
 }
 
 ClassReport class_report(const ConfusionMatrix& confusion) {

@@ -33,6 +33,7 @@
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/report.h"
 #include "tessera/runtime/text/status_line.h"
+#include "tessera/runtime/text/terminal.h"
 
 namespace tessera {
 
@@ -110,7 +111,7 @@ void describe(TrainingSetup& setup, const std::string& command) {
   setup.summary = model_summary(compiled->graph, parameters) + "\n" + report.text() + "\n" +
                   libraries_text() + "\n";
   folder.put("model.txt", setup.summary);
-  setup.overview = model_summary(compiled->graph, parameters, 1);
+  setup.overview = model_summary(compiled->graph, parameters, 1, columns_of(stdout));
 }
 
 // Returns the phases that are evaluated after the step that training resumes from.
@@ -180,6 +181,20 @@ std::string_view shortened(std::string_view module_path, int depth) {
   for (int i = 0; i < depth && end != module_path.npos; ++i)
     end = module_path.find('.', end == 0 ? 0 : end + 1);
   return module_path.substr(0, end);
+}
+
+// Cuts the ops of rows so that the table has lines of `columns` characters, but not below a dozen.
+void shorten_ops(std::vector<Row>& rows, int columns) {
+  constexpr size_t kLeast = 12, kParameters = 10, kGaps = 6;
+  size_t module = 6, output = 6;
+  for (const Row& row : rows) {
+    module = std::max(module, row.module_path.size());
+    output = std::max(output, row.output.size());
+  }
+  const size_t all = static_cast<size_t>(columns), others = module + output + kParameters + kGaps;
+  const size_t most = std::max(kLeast, all - std::min(all, others));
+  for (Row& row : rows)
+    if (row.ops.size() > most) row.ops = row.ops.substr(0, most - 3) + "...";
 }
 
 // Adds an op to a row unless the row has it.
@@ -302,7 +317,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   return setup;
 }
 
-std::string model_summary(const Graph& graph, const Tensors& parameters, int depth) {
+std::string model_summary(const Graph& graph, const Tensors& parameters, int depth, int columns) {
   std::map<std::string, int64_t> counts;
   int64_t total = 0, bytes = 0;
   for (const Tensor& parameter : parameters) {
@@ -335,6 +350,7 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
                {nullptr, "output", true},
                {nullptr, "parameters"},
                {nullptr, "", true}});
+  if (columns > 0) shorten_ops(rows, columns);
   for (const Row& row : rows) {
     const int again = std::exchange(recomputed[row.module_path], 0);
     table.add({row.module_path, row.ops, row.output, row.parameters > 0 ? Cell(row.parameters) : "",

@@ -1,5 +1,6 @@
 #include "tessera/runtime/text/terminal.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <sys/ioctl.h>
@@ -10,9 +11,18 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kIndent = "  ";
+// Returns the indentation of the lines that follow a line: two or, `hanging`, its last column,
+// unless that is far to the right. Little indentation is no column: two more.
+size_t indent_of(std::string_view line, size_t columns, bool hanging) {
+  constexpr size_t kLittle = 8, kStep = 2;
+  const size_t gap = line.rfind("  ");
+  if (!hanging || gap == line.npos || gap + kStep >= columns * 2 / 3) return kStep;
+  const size_t column = gap + kStep;
+  return column < kLittle && column == line.find_first_not_of(' ') ? column + kStep : column;
+}
 
-void wrap_line(std::string_view line, size_t columns, std::string& text) {
+void wrap_line(std::string_view line, size_t columns, bool hanging, std::string& text) {
+  const std::string indent(indent_of(line, columns, hanging), ' ');
   size_t width = columns;
   while (utf8_length(line) > width) {
     // Break at the last space within the width, else at the first one after it.
@@ -31,9 +41,9 @@ void wrap_line(std::string_view line, size_t columns, std::string& text) {
     const size_t next = line.find_first_not_of(' ', cut);
     if (next == line.npos) return;
     text += '\n';
-    text += kIndent;
+    text += indent;
     line.remove_prefix(next);
-    width = columns > kIndent.size() ? columns - kIndent.size() : 1;
+    width = columns > indent.size() ? columns - indent.size() : 1;
   }
   text += line;
 }
@@ -54,12 +64,12 @@ int columns_of(std::FILE* out) {
   return is_terminal(out) ? kUsual : 0;
 }
 
-std::string wrapped(std::string_view text, int columns) {
+std::string wrapped(std::string_view text, int columns, bool hanging) {
   if (columns <= 0) return std::string(text);
   std::string all;
   for (;;) {
     const size_t end = text.find('\n');
-    wrap_line(text.substr(0, end), static_cast<size_t>(columns), all);
+    wrap_line(text.substr(0, end), static_cast<size_t>(columns), hanging, all);
     if (end == text.npos) return all;
     all += '\n';
     text.remove_prefix(end + 1);

@@ -14,7 +14,7 @@ bool can_redraw(std::FILE* out);
 int columns_of(std::FILE* out);
 
 // Breaks text into lines of at most `columns` characters at spaces; indents continuation lines by
-// two. A longer word stays whole.
-std::string wrapped(std::string_view text, int columns);
+// two or, `hanging`, to the last column of the line, as in a --help. A longer word stays whole.
+std::string wrapped(std::string_view text, int columns, bool hanging = false);
 
 }  // namespace tessera

@@ -45,7 +45,8 @@ class Usage(Test):
         self.fail_with(MISUSE, ["subcommand is required"])
         self.fail_with(MISUSE, ["--config F or --model NAME is needed"], "bench")
         self.fail_with(MISUSE, ["--config F, --model NAME or --diff"], "plan")
-        self.fail_with(MISUSE, ["--config F, --machine or --diff"], "profile")
+        self.fail_with(MISUSE, ["--config F, --model NAME, --machine or --diff"], "profile")
+        self.fail_with(MISUSE, ["--model"], "profile", "--machine", "--model", "lenet5")
         self.fail_with(MISUSE, ["train: the option '--resum' is not one of --", "; did you mean '--resume'?"],
                        "train", "--config", RESNET, "--resum")
         self.fail_with(MISUSE, ["plan: the option '--jsn' is not one of --", "; did you mean '--json'?"],

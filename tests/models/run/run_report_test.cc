@@ -38,9 +38,10 @@ TEST(RunReport, ShowsCurvesResultAndConfusion) {
   EXPECT_EQ(html.find("<script"), html.npos);
   EXPECT_EQ(report.confusion.counts, (std::vector<int64_t>{3, 1, 0, 1}));
   EXPECT_EQ(report.confusion.text(),
-            "truth \\ predicted     0     1\n"
-            "                0     3     1\n"
-            "                1     0     1\n");
+            "predicted (columns) and true classes (rows)\n"
+            "truth  0  1\n"
+            "    0  3  1\n"
+            "    1  0  1\n");
 }
 
 TEST(RunReport, NothingToShowIsNoReasonToFail) {

@@ -5,6 +5,14 @@
 namespace tessera {
 namespace {
 
+TEST(Terminal, HelpIsBrokenBelowItsDescriptions) {
+  EXPECT_EQ(wrapped("  -o  one two", 12, true), "  -o  one\n      two");
+  EXPECT_EQ(wrapped("          one two six", 18, true), "          one two\n          six");
+  EXPECT_EQ(wrapped("  one two", 6, true), "  one\n    two");
+  EXPECT_EQ(wrapped("  --option  one two", 14, true),
+            "  --option\n  one two");  // no space beside it
+}
+
 TEST(Terminal, LinesAreBrokenAtSpaces) {
   EXPECT_EQ(wrapped("one two three", 7), "one two\n  three");
   EXPECT_EQ(wrapped("one two three", 13), "one two three");
