@@ -32,7 +32,8 @@ void add_folder(const std::string& folder, std::vector<std::string>& files) {
     else if (at->is_regular_file() && is_picture_name(at->path().string()))
       found.push_back(at->path().string());
   if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
-  if (found.empty()) throw DataError(fmt::format("{}: has no .jpg, .jpeg or .png files", folder));
+  if (found.empty())
+    throw DataError(fmt::format("{}: has no .jpg, .jpeg, .png or .webp files", folder));
   std::ranges::sort(found);
   files.insert(files.end(), found.begin(), found.end());
 }
@@ -153,8 +154,9 @@ void add_predict_options(CLI::App& app, PredictOptions& options) {
       ->check(CLI::IsMember(names_of<Precision>()));
   auto* json = app.add_flag("--json", options.json, "all logits and probabilities, as JSON");
   app.add_flag("--csv", options.csv, "one line per picture, as CSV")->excludes(json);
-  app.add_option("pictures", options.inputs,
-                 "JPEG and PNG files, folders of them, or -: paths on standard input, one per line")
+  app.add_option(
+         "pictures", options.inputs,
+         "JPEG, PNG and WebP files, folders of them, or -: paths on standard input, one per line")
       ->required();
 }
 

@@ -47,8 +47,9 @@ class Classifier {
   // images, OutOfMemory if no arena can be allocated.
   std::vector<float> operator()(std::span<const uint8_t> images) const;
 
-  // Reads a JPEG or PNG file as an input of the network: rotated by its EXIF orientation, scaled to
-  // data.resize, or to cover the image, and center-cropped. Throws DataError, naming the file.
+  // Reads a JPEG, PNG or WebP file as an input of the network: rotated by its EXIF orientation,
+  // scaled to data.resize, or to cover the image, and center-cropped. Throws DataError, naming the
+  // file.
   std::vector<uint8_t> read(const std::string& path) const;
 
   // Return for one image: exp(logit) / sum(exp(logits)); the classes by decreasing logit; the first

@@ -186,7 +186,7 @@ class Predict(unittest.TestCase):
 
     def test_faults_are_told(self):
         (self.folder / "empty").mkdir(exist_ok=True)
-        self.assertIn("no .jpg, .jpeg or .png", self.predict("empty", code=NO_PICTURE)[1])
+        self.assertIn("no .jpg, .jpeg, .png or .webp", self.predict("empty", code=NO_PICTURE)[1])
         self.assertIn("'nothing/config.resolved.yaml' does not exist", self.run_it("predict", "--run", "nothing", "x.png", code=MISUSE)[1])
         self.assertIn("--csv", self.predict("--json", "--csv", "new", code=MISUSE)[1])
         self.assertIn("no-such", self.predict("--checkpoint", "no-such", "new", code=BAD_WEIGHTS)[1])

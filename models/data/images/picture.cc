@@ -16,15 +16,17 @@ namespace tessera {
 
 namespace {
 
-enum class Format { kJpeg, kPng };
+enum class Format { kJpeg, kPng, kWebp };
 
 Format format_of(std::span<const uint8_t> bytes, const std::string& name) {
   constexpr uint8_t kPng[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   if (bytes.size() >= sizeof kPng && std::memcmp(bytes.data(), kPng, sizeof kPng) == 0)
     return Format::kPng;
   if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) return Format::kJpeg;
-  picture::fail(name,
-                bytes.empty() ? "the file is empty" : "it is neither a JPEG nor a PNG picture");
+  if (bytes.size() >= 12 && std::memcmp(bytes.data(), "RIFF", 4) == 0 &&
+      std::memcmp(bytes.data() + 8, "WEBP", 4) == 0)
+    return Format::kWebp;
+  picture::fail(name, bytes.empty() ? "the file is empty" : "it is no JPEG, PNG or WebP picture");
 }
 
 // Collects the rows and writes the upright picture.
@@ -104,16 +106,26 @@ int exif_orientation(std::span<const uint8_t> tiff) {
 
 Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,
                       const PictureLimits& limits) {
-  return format_of(bytes, name) == Format::kPng ? picture::probe_png(bytes, name, limits)
-                                                : picture::probe_jpeg(bytes, name, limits);
+  switch (format_of(bytes, name)) {
+    case Format::kPng:
+      return picture::probe_png(bytes, name, limits);
+    case Format::kWebp:
+      return picture::probe_webp(bytes, name, limits);
+    case Format::kJpeg:
+      break;
+  }
+  return picture::probe_jpeg(bytes, name, limits);
 }
 
 void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int shrink,
                     RowSink& sink, std::vector<uint8_t>& scratch, const PictureLimits& limits) {
-  if (format_of(bytes, name) == Format::kPng) {
-    picture::decode_png(bytes, name, sink, scratch, limits);
-  } else {
-    picture::decode_jpeg(bytes, name, shrink, sink, scratch, limits);
+  switch (format_of(bytes, name)) {
+    case Format::kPng:
+      return picture::decode_png(bytes, name, sink, scratch, limits);
+    case Format::kWebp:
+      return picture::decode_webp(bytes, name, sink, scratch, limits);
+    case Format::kJpeg:
+      return picture::decode_jpeg(bytes, name, shrink, sink, scratch, limits);
   }
 }
 

@@ -1,12 +1,13 @@
-// Decoders of JPEG and PNG pictures: rows of red, green, blue. A picture is an encoded file, an
-// image is decoded bytes. Files are untrusted: every size is checked before memory is allocated,
+// Decoders of JPEG, PNG and WebP pictures: rows of red, green, blue. A picture is an encoded file,
+// an image is decoded bytes. Files are untrusted: every size is checked before memory is allocated,
 // and every fault is a DataError that names the picture.
 //
 //   JPEG   baseline and progressive; gray, YCbCr, RGB, CMYK and YCCK become RGB (CMYK as Adobe
 //          writes it, inverted). Data that end too early or do not decode are an error.
 //   PNG    every colour type; palettes are looked up, 16 bits lose the lower eight, alpha is
 //          dropped (the colour under it stays).
-//   both   the EXIF orientation is read and left to the caller; colour profiles are not applied.
+//   WebP   lossy and lossless, no animations; alpha is dropped. Needs libwebp when it is read.
+//   all    the EXIF orientation is read and left to the caller; colour profiles are not applied.
 //
 // Thread-safe. Decoders allocate their own memory and free it when they are done.
 #pragma once
@@ -51,7 +52,7 @@ Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,
                       const PictureLimits& limits = {});
 
 // Decodes the picture as stored. If shrink is 2, 4 or 8, a JPEG may be decoded at 1 / shrink of its
-// sides, rounded up, which is faster; a PNG never is. scratch grows as needed.
+// sides, rounded up, which is faster; others never are. scratch grows as needed.
 void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int shrink,
                     RowSink& sink, std::vector<uint8_t>& scratch, const PictureLimits& limits = {});
 

@@ -153,7 +153,7 @@ bool is_picture_name(const std::string& path) {
   std::string ending = fs::path(path).extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
 }
 
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,
@@ -172,7 +172,8 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
   if (classes.empty())
     fail_reading(
         (inside.root() / split).string(),
-        any ? "its folders have no .jpg, .jpeg or .png picture; put the pictures of each class "
+        any ? "its folders have no .jpg, .jpeg, .png or .webp picture; put the pictures of each "
+              "class "
               "into the folder of the class"
             : "it has no folders; put the pictures of each class into a folder of their own");
   return classes;

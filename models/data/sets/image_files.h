@@ -42,7 +42,7 @@ enum class OuterLinks { kRefused, kFollowed };
 // pictures.
 bool is_hidden(const std::string& path);
 
-// Returns true if the name ends in .jpg, .jpeg or .png, in any case.
+// Returns true if the name ends in .jpg, .jpeg, .png or .webp, in any case.
 bool is_picture_name(const std::string& path);
 
 // Returns the names of the folders in root/split that have pictures, sorted. Throws DataError if

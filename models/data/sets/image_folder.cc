@@ -380,8 +380,8 @@ Located locate(const std::string& root, const std::string& validation,
 // Returns one line for each kind.
 std::vector<std::string> stray_notes(const std::vector<SkippedEntry>& stray) {
   static constexpr const char* kTexts[SkippedEntry::kKinds][2] = {
-      {"file is not .jpg, .jpeg or .png and was skipped",
-       "files are not .jpg, .jpeg or .png and were skipped"},
+      {"file is not .jpg, .jpeg, .png or .webp and was skipped",
+       "files are not .jpg, .jpeg, .png or .webp and were skipped"},
       {"file is not in the folder of a class and was skipped",
        "files are not in the folder of a class and were skipped"},
       {"link to a folder inside the folder of a class was skipped",

@@ -1,5 +1,6 @@
-// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png ("val" may replace "test"), or
-// root/<class>/*.jpg, or without test; a part of the pictures is then cut off as the test set.
+// Pictures in folders: root/{train,test}/<class>/*.jpg, .jpeg, .png, .webp ("val" may replace
+// "test"), or root/<class>/*.jpg, or without test; a part of the pictures is then cut off as the
+// test set.
 //
 // The classes are the folders of train, or of the root, sorted by name; test may lack some but has
 // no others. Pictures may be in folders below that of their class. Every

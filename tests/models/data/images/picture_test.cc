@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -84,7 +86,63 @@ TEST(PictureTest, DamagedDataAreAnError) {
   png[png.size() / 2] ^= 1;
   expect_error<DataError>([&] { decode(png); }, {"picture: "});
   expect_error<DataError>([&] { decode({}); }, {"is empty"});
-  expect_error<DataError>([&] { decode({'G', 'I', 'F', '8', '9', 'a'}); }, {"neither a JPEG nor"});
+  expect_error<DataError>(
+      [&] {
+        decode({'G', 'I', 'F', '8', '9', 'a'});
+      },
+      {"no JPEG, PNG or WebP"});
+}
+
+Bytes from_hex(std::string_view text) {
+  Bytes bytes;
+  for (size_t i = 0; i < text.size(); i += 2)
+    bytes.push_back(static_cast<uint8_t>(std::stoi(std::string(text.substr(i, 2)), nullptr, 16)));
+  return bytes;
+}
+
+// 6 x 4 pixels, red 40 x + y, green 255 - 60 y, blue 9 x y modulo 256, without loss, orientation 6;
+// 24 x 16 pixels with loss and alpha. Both written by Pillow 13.
+const Bytes kWebp = from_hex(
+    "524946466600000057454250565038580a000000080000000500000300005650384c250000002f05c00000b93244"
+    "f43f7611fdef7f4041db364cf9e32aafb783615026212640a049e0fc0100455849461a0000004d4d002a00000008"
+    "000101120003000000010006000000000000");
+const Bytes kLossyWebp = from_hex(
+    "52494646be00000057454250565038580a000000100000001700000f0000414c50483500000001b93244f43fa026"
+    "9224e5fd1b5b1fcfe4e1ee79a38f23266002a44117ecef030e086151a0134210407882028dd83e41263890882300"
+    "56503820620000009004009d012a180010003eb54aa149a72423a1300800e016896c009d32847037907e24c60001"
+    "81452f4e66d4b000fef10e03b4a7660098a6fff38f999b36f6e46abfba8d83ea428cd593390d4c8fc87c972a756d"
+    "4b020b981824f21b33f500000000");
+
+TEST(PictureTest, WebpHasPillowsPixels) {
+  if (dlopen("libwebp.so.7", RTLD_LAZY) == nullptr) GTEST_SKIP() << "no libwebp.so.7 here";
+  EXPECT_EQ(probe_picture(kWebp, "it").orientation, 6);
+  const Pixels turned = decode(kWebp);  // stored pixel (y, x) is shown at (x, 3 - y)
+  ASSERT_EQ(turned.height, 6);
+  ASSERT_EQ(turned.width, 4);
+  for (int y = 0; y < 4; ++y)
+    for (int x = 0; x < 6; ++x) {
+      const auto* rgb = turned.rgb.data() + (x * 4 + 3 - y) * 3;
+      EXPECT_EQ(rgb[0], x * 40 + y);
+      EXPECT_EQ(rgb[1], 255 - y * 60);
+      EXPECT_EQ(rgb[2], x * y * 9 % 256);
+    }
+  uint64_t sum = 0, place = 0;
+  for (const uint8_t value : decode(kLossyWebp).rgb) sum += ++place * value;
+  EXPECT_EQ(sum, 103276601u);  // that of the pixels that Pillow shows
+}
+
+TEST(PictureTest, DamagedWebpIsRefused) {
+  if (dlopen("libwebp.so.7", RTLD_LAZY) == nullptr) GTEST_SKIP() << "no libwebp.so.7 here";
+  for (const Bytes& whole : {kWebp, kLossyWebp})
+    for (const size_t size : {size_t{12}, size_t{20}, whole.size() / 2})
+      expect_error<DataError>(
+          [&] {
+            decode({whole.begin(), whole.begin() + int64_t(size)});
+          },
+          {"picture: libwebp cannot"});
+  PictureLimits limits;
+  limits.pixels = 23;
+  expect_error<DataError>([&] { decode(kWebp, limits); }, {"6x4 pixels, but at most 23"});
 }
 
 TEST(PictureTest, SizesAreBounded) {

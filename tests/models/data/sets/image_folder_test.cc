@@ -139,12 +139,13 @@ TEST(ImageFolderTest, StrayFilesAreSkippedAndNamed) {
   mkfifo(folder.path("train/bees/pipe.png").c_str(), 0600);
   DataSplit data = open_image_folder(folder.path(), {.size = 16});
   EXPECT_EQ(data.train->count(), 5);
-  EXPECT_EQ(data.train->notes(),
-            (std::vector<std::string>{
-                "2 files are not .jpg, .jpeg or .png and were skipped: train/ants/image?.gif, "
-                "train/ants/notes.txt",
-                "1 file is not in the folder of a class and was skipped: train/lone.jpg",
-                "2 pipes, sockets or devices were skipped: train/bees/pipe.png, train/pipe"}));
+  EXPECT_EQ(
+      data.train->notes(),
+      (std::vector<std::string>{
+          "2 files are not .jpg, .jpeg, .png or .webp and were skipped: train/ants/image?.gif, "
+          "train/ants/notes.txt",
+          "1 file is not in the folder of a class and was skipped: train/lone.jpg",
+          "2 pipes, sockets or devices were skipped: train/bees/pipe.png, train/pipe"}));
   EXPECT_TRUE(data.test->notes().empty());
 }
 
@@ -309,7 +310,7 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"an editor's lock", {"train/a/.#notes>/nowhere/at/all"}, 3, 1},
       {"a hidden link out of the root", {"train/.cache>/usr"}, 3, 1},
       {"an empty class", {"train/c/", "test/c/"}, 3, 1},
-      {"other pictures", {"train/a/3.webp=", "train/a/4.gif=", "train/a/5.tif="}, 3, 3},
+      {"other pictures", {"train/a/3.gif=", "train/a/4.gif=", "train/a/5.tif="}, 3, 3},
       {"notes and labels", {"train/labels.csv=", "train/a/readme.txt=", "labels.csv="}, 3, 2},
       {"folders below a class", {"train/a/more/deep/3.png", "train/a/x.txt="}, 4, 1},
       {"a link to a folder below a class", {"train/a/more>../b"}, 3, 1},
@@ -347,7 +348,11 @@ TEST(ImageFolderTest, LayoutsAsPeopleHaveThem) {
       {"a class called train", {"car/1.png", "bus/1.png", "train/1.png"}, 2, 0, "", 3},
       {"too few for a test", {"a/1.png", "b/1.png"}, 1, 0},
       {"pictures without classes", {"train/1.png", "test/1.png"}, 0, 0, "a folder of their own"},
-      {"other pictures", {"train/a/1.webp=", "test/a/1.webp="}, 0, 0, "no .jpg, .jpeg or .png"},
+      {"other pictures",
+       {"train/a/1.gif=", "test/a/1.gif="},
+       0,
+       0,
+       "no .jpg, .jpeg, .png or .webp"},
       {"hidden classes alone", {"train/.a/1.png", "test/.a/1.png"}, 0, 0, "a folder of their own"},
       {"test without pictures", {"train/a/1.png", "test/a/"}, 0, 0, "no pictures; put the"},
   };
@@ -380,7 +385,7 @@ TEST(ImageFolderTest, LinksThatLeadNowhereAndEmptyFoldersAreSkippedAndNamed) {
   EXPECT_EQ(data.train->count(), 5);
   EXPECT_EQ(data.train->notes(),
             (std::vector<std::string>{
-                "1 file is not .jpg, .jpeg or .png and was skipped: train/cats/notes.txt",
+                "1 file is not .jpg, .jpeg, .png or .webp and was skipped: train/cats/notes.txt",
                 "2 broken links were skipped: train/ants/x.jpg, train/dogs",
                 "2 folders have no picture and were skipped: train/aphids, train/cats"}));
   EXPECT_EQ(data.test->notes(),
