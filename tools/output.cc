@@ -44,7 +44,7 @@ int print_exit(const CLI::App& app, const CLI::Error& error) {
   const int code = app.exit(error, out, errors);
   write_out(wrapped(out.str(), columns_of(stdout), true));
   flush_out();
-  const std::string text = wrapped(errors.str(), columns_of(stderr), true);
+  const std::string text = wrapped(errors.str(), columns_of(stderr));
   std::fwrite(text.data(), 1, text.size(), stderr);
   return code;
 }

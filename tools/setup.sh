@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build pkg-config python3
-  libfmt-dev libeigen3-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libhdf5-dev zlib1g-dev libjpeg-dev libpng-dev
+  libfmt-dev libeigen3-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libhdf5-dev zlib1g-dev libjpeg-dev libpng-dev libwebp7
   libarchive-dev libcurl4-openssl-dev libssl-dev libgtest-dev
   libonnx-dev libprotobuf-dev protobuf-compiler
   "$@"

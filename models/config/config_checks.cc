@@ -327,7 +327,8 @@ class Checks {
       add({"data.image_size"},
           fmt::format("data.image_size: must be {} to {} pixels per side for synthetic, but is {}",
                       kSmallestSynthetic, kLargestSynthetic, size));
-    else if (const int resize = config_.data.resize; resize != 0 && resize < size)
+    else if (const int resize = config_.data.resize;
+             name == "image_folder" && resize != 0 && resize < size)
       add({"data.resize", "data.image_size"},
           fmt::format("data.resize: the short side of a picture becomes {} pixels, of which "
                       "data.image_size crops {}; set {} or more, or 0 for data.image_size",

@@ -139,7 +139,8 @@ int resize_in(const std::string& inference) try {
   int64_t cover = 0;
   for (const Json& side : told["picture"]["resize"]["cover"].items())
     cover = std::max(cover, side.integer());
-  return cover > told["height"].integer() ? static_cast<int>(std::min<int64_t>(cover, 1 << 16)) : 0;
+  const int64_t side = std::max(told["height"].integer(), told["width"].integer());
+  return cover > side ? static_cast<int>(std::min<int64_t>(cover, 1 << 16)) : 0;
 } catch (const Error&) {
   return 0;
 }

@@ -62,6 +62,9 @@ std::vector<std::string> names_of_file(const std::string& path, int64_t classes)
                   path, names.size(), classes));
 }
 
+// The published data.resize belongs to the published data.image_size.
+bool sets_image_size(const std::string& setting) { return setting.starts_with("data.image_size="); }
+
 }  // namespace
 
 NetworkOrigin::NetworkOrigin(const NetworkSource& source) : source_(source) {
@@ -82,6 +85,7 @@ NetworkOrigin::NetworkOrigin(const NetworkSource& source) : source_(source) {
 Config NetworkOrigin::config(const std::vector<std::string>& overrides) const {
   if (is_run()) return load_resolved_config(resolved_config_path(run()), overrides);
   std::vector<std::string> all = settings_;
+  if (std::ranges::any_of(overrides, sets_image_size)) all.emplace_back("data.resize=0");
   all.insert(all.end(), overrides.begin(), overrides.end());
   return parse_config("", "weights", all);
 }
@@ -118,8 +122,7 @@ void NetworkOrigin::describe_weights() {
   const int size = input ? input->height : published.image_size;
   if (size > 0) all.push_back(fmt::format("data.image_size={}", size));
   const int resize = input ? resize_in(metadata) : published.resize;
-  const auto sets_size = [](const std::string& one) { return one.starts_with("data.image_size="); };
-  if (size > 0 && std::ranges::none_of(source_.settings, sets_size))
+  if (size > 0 && std::ranges::none_of(source_.settings, sets_image_size))
     all.push_back(fmt::format("data.resize={}", resize));
   if (input) all.push_back(fmt::format("data.channels={}", input->channels));
   if (const auto told = normalization_in(metadata)) {

@@ -86,7 +86,6 @@ double best_rate(Context& gpu, double amount, const std::function<void()>& issue
   gpu.synchronize();
   const Stopwatch all;
   for (int i = 0; i < kRuns && all.now() < kEnough; ++i) {
-    gpu.synchronize();
     const Stopwatch watch;
     issue();
     gpu.synchronize();
@@ -95,7 +94,8 @@ double best_rate(Context& gpu, double amount, const std::function<void()>& issue
   return best;
 }
 
-// Returns the rate of problems of size n, 2n, 4n ... until one takes a millisecond or memory ends.
+// Returns the rate of problems of size n, 2n, 4n ... until one takes a millisecond or the GPU has
+// no memory, or no such product, for it.
 template <class Rate>
 double rate_of_large(int64_t n, Rate&& rate) {
   double best = 0;
@@ -105,18 +105,23 @@ double rate_of_large(int64_t n, Rate&& rate) {
       best = std::max(best, gigas);
       ms = amount / gigas / 1e6;
     }
-  } catch (const OutOfMemory&) {
+  } catch (const DeviceError&) {
   }
   return best;
 }
 
-// Returns the rates of cuBLASLt's products and of copies.
-MachinePeaks measure_gpu_peaks(Device device) {
+// Returns the rates of cuBLASLt's products and of copies. Frees what they took.
+MachinePeaks measure_gpu_peaks(const Run& run) {
+  const Device device = run.device();
   const DeviceScope scope(device);
+  AllocatorSettings settings;
+  if (const auto& limit = run.config().memory.gpu_limit)
+    settings.limit = static_cast<size_t>(limit->bytes);
+  const EagerAllocatorScope memory(device, "caching", settings);
   Context& gpu = context(device);
   const auto product_rate = [&](DType dtype) {
     return rate_of_large(64, [&](int64_t n) {
-      const Tensor a = random_normal({n, n}, 1, 0, 1, dtype);
+      const Tensor a = cast(matmul(random_normal({n, 1}, 1), random_normal({1, n}, 2)), dtype);
       const double flops = 2.0 * static_cast<double>(n * n * n);
       return std::pair(flops, best_rate(gpu, flops, [&] { matmul(a, a); }));
     });
@@ -186,7 +191,7 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
   profile.step_ms = milliseconds(profile.plain_steps);
   profile.observed_ms = milliseconds(profile.observed_steps);
   add_ops(profile, program, times);
-  if (!timed.device().is_cpu()) return;
+  if (!timed.device().is_cpu() && timed.config().memory.cost_model == "roofline") return;
   profile.costs = timed.config().memory.cost_model;
   const auto costs = make_cost_model(profile.costs);
   for (const ProfiledOp& op : profile.ops)
@@ -313,9 +318,10 @@ ProfiledOp describe_op(const Program& program, size_t n) {
       (node.inputs.empty() ? graph.values[node.outputs[0]] : graph.values[node.inputs[0]])
           .spec.dtype;
   const std::string& algorithm = program.compiled().algorithms[n];
-  const bool pairs = algorithm == "cudnn" || algorithm == "cublaslt"
-                         ? is_half(dtype)
-                         : dtype == DType::bf16 && (algorithm == "direct" || algorithm == "native");
+  const bool on_cpu = graph.values[node.outputs[0]].spec.device.is_cpu();
+  const bool pairs = on_cpu
+                         ? dtype == DType::bf16 && (algorithm == "direct" || algorithm == "native")
+                         : is_half(dtype) && (algorithm == "cudnn" || algorithm == "cublaslt");
   return {.node = n,
           .op = std::string(node.op->name()) + (node.recomputed ? " recomputed" : ""),
           .module_path = location_of(graph, node),
@@ -350,7 +356,7 @@ Profile profile(const Run& given, const ProfileOptions& options) {
                   .batch = run.config().data.batch,
                   .steps = options.steps};
   profile.peaks =
-      run.device().is_cpu() ? measure_peaks(cpu_context().pool()) : measure_gpu_peaks(run.device());
+      run.device().is_cpu() ? measure_peaks(cpu_context().pool()) : measure_gpu_peaks(run);
   run.session().bind();
   const AbandonOnError abandon(run.exchange());
   time_steps(profile, run, options.warmup);

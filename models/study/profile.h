@@ -63,9 +63,9 @@ struct Profile {
   // Steps ran alternately without and with timing of each op, both timed from filling the arguments
   // to the loss. The difference is the cost of timing.
   Spread step_ms = {}, observed_ms = {};
-  Spread ops_ms = {};                // sum over all ops of a step
-  std::string costs = {};            // memory.cost_model, which describes CPUs; empty on a GPU
-  double estimate_ms = 0;            // ops_ms as it estimates them
+  Spread ops_ms = {};      // sum over all ops of a step
+  std::string costs = {};  // memory.cost_model; empty on a GPU if it is "roofline", for CPUs
+  double estimate_ms = 0;  // ops_ms as it estimates them
   std::vector<ProfiledOp> ops = {};  // in execution order
   std::vector<TimeSpan> plain_steps = {}, observed_steps = {};
   std::vector<TimeSpan> op_times = {};  // all ops, step after step

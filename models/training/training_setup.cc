@@ -184,14 +184,15 @@ std::string_view shortened(std::string_view module_path, int depth) {
 }
 
 // Cuts the ops of rows so that the table has lines of `columns` characters, but not below a dozen.
-void shorten_ops(std::vector<Row>& rows, int columns) {
-  constexpr size_t kLeast = 12, kParameters = 10, kGaps = 6;
+void shorten_ops(std::vector<Row>& rows, int columns, bool recomputes) {
+  constexpr size_t kLeast = 12, kParameters = 10, kGaps = 6, kRecomputed = 15;  // "  12 recomputed"
   size_t module = 6, output = 6;
   for (const Row& row : rows) {
     module = std::max(module, row.module_path.size());
     output = std::max(output, row.output.size());
   }
-  const size_t all = static_cast<size_t>(columns), others = module + output + kParameters + kGaps;
+  const size_t all = static_cast<size_t>(columns),
+               others = module + output + kParameters + kGaps + (recomputes ? kRecomputed : 0);
   const size_t most = std::max(kLeast, all - std::min(all, others));
   for (Row& row : rows)
     if (row.ops.size() > most) row.ops = row.ops.substr(0, most - 3) + "...";
@@ -350,7 +351,7 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
                {nullptr, "output", true},
                {nullptr, "parameters"},
                {nullptr, "", true}});
-  if (columns > 0) shorten_ops(rows, columns);
+  if (columns > 0) shorten_ops(rows, columns, !recomputed.empty());
   for (const Row& row : rows) {
     const int again = std::exchange(recomputed[row.module_path], 0);
     table.add({row.module_path, row.ops, row.output, row.parameters > 0 ? Cell(row.parameters) : "",

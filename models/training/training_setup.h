@@ -64,9 +64,9 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
 
 // Returns a model as a table: the ops of each layer, its output shape and its parameters. There is
 // a line for each module path, in the order of the forward pass, then the sums; a line ends with "3
-// again" if 3 of its nodes are recomputed because of a budget. `parameters` are those of the store.
-// At depth 1, "layer1.0.conv1" and "layer1.1.bn2" share one line, "layer1". Ops are cut to fit into
-// lines of `columns` characters (0: any).
+// recomputed" if 3 of its nodes are recomputed because of a budget. `parameters` are those of the
+// store. At depth 1, "layer1.0.conv1" and "layer1.1.bn2" share one line, "layer1". Ops are cut to
+// fit into lines of `columns` characters (0: any).
 std::string model_summary(const Graph& graph, const Tensors& parameters, int depth = 100,
                           int columns = 0);
 

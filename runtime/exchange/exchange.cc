@@ -178,7 +178,7 @@ std::string Exchange::missing_text(const ExchangeJob& job) const {
   return fmt::format(
       "{} of {} has not answered for {} s (distributed.timeout): it was ended, hangs, or its "
       "network is down; resume with --resume from the last checkpoint",
-      text, size_, timeout_);
+      text, size_, timeout_ * job.patience());
 }
 
 void Exchange::fail(const std::string& why) {

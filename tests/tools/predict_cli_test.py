@@ -163,6 +163,8 @@ class Predict(unittest.TestCase):
         of_file = json.loads(self.run_it("eval", "--weights", "own.safetensors", "--data", "data", "--json"))
         for key in ("accuracy", "loss", "confusion", "classes"):
             self.assertEqual(of_file[key], of_run[key], key)
+        for size in 320, 192:  # the published data.resize belongs to the published data.image_size
+            self.run_it("eval", *words, "--data", "data", f"data.image_size={size}")
         self.assertIn("needs --data", self.run_it("eval", "--weights", "own.safetensors", code=MISUSE)[1])
         (self.folder / "names").write_text("red\n", encoding="utf-8")
         for code, more, part in (

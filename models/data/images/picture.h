@@ -31,7 +31,8 @@ struct Picture {
   int width = 0, height = 0;  // size in the file, before orientation is applied
   int orientation = 1;        // EXIF's, 1 to 8; 1 if it is missing or invalid
   bool gray = false;          // stored without colour
-  size_t decode_bytes = 0;    // approximate memory of a decoder
+  size_t decode_bytes = 0;    // approximate memory of a decoder, in addition to
+  size_t scratch_bytes = 0;   // that of decode_picture()'s scratch
   // The size of the upright picture.
   int shown_width() const { return orientation >= 5 ? height : width; }
   int shown_height() const { return orientation >= 5 ? width : height; }
@@ -46,6 +47,9 @@ class RowSink {
   // Takes rgb [width x 3]. Returns false if the rows below are not needed.
   virtual bool row(const uint8_t* rgb) = 0;
 };
+
+// Throws DataError if the name ends in .webp, in any case, and libwebp is missing.
+void require_decoder(const std::string& path);
 
 // Reads the header. Errors call the picture `name`.
 Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,

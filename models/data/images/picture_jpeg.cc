@@ -160,6 +160,7 @@ Picture probe_jpeg(std::span<const uint8_t> bytes, const std::string& name,
   picture.orientation = orientation_of(jpeg.info);
   picture.gray = jpeg.info.jpeg_color_space == JCS_GRAYSCALE;
   picture.decode_bytes = decode_bytes(jpeg.info);
+  picture.scratch_bytes = static_cast<size_t>(picture.width) * 8;
   return picture;
 }
 

@@ -115,6 +115,7 @@ Picture probe_png(std::span<const uint8_t> bytes, const std::string& name,
     picture.orientation = exif_orientation({exif, exif_bytes});
   picture.gray = (png_get_color_type(png.png, png.info) & PNG_COLOR_MASK_COLOR) == 0;
   picture.decode_bytes = (size_t{64} << 10) + static_cast<size_t>(png.width) * 16;
+  picture.scratch_bytes = static_cast<size_t>(3 * png.width * (interlaced(png) ? png.height : 1));
   return picture;
 }
 

@@ -61,12 +61,13 @@ WantedPart middle_of(int shown_height, int shown_width, int height, int width, i
 void PictureNeeds::cover(const PictureNeeds& other) {
   file_bytes = std::max(file_bytes, other.file_bytes);
   decode_bytes = std::max(decode_bytes, other.decode_bytes);
+  scratch_bytes = std::max(scratch_bytes, other.scratch_bytes);
   side = std::max(side, other.side);
 }
 
 void PictureReader::reserve(const PictureNeeds& needs, int size, int channels) {
   bytes_.reserve(static_cast<size_t>(needs.file_bytes));
-  rows_.reserve(static_cast<size_t>(needs.side) * 8);
+  rows_.reserve(static_cast<size_t>(needs.scratch_bytes));
   if (channels == 1) gray_.resize(static_cast<size_t>(needs.side));
   resampler_.reserve(needs.side, channels, size, size);
   rotated_.reserve(static_cast<size_t>(size) * static_cast<size_t>(size) *
@@ -114,7 +115,7 @@ void PictureReader::decode(const std::string& path, const StoredPicture& stored,
 
 void PictureReader::begin(int width, int height) {
   y_ = 0;
-  // A PNG always has its full size.
+  // Only a JPEG may be smaller.
   const int shrink = width == stored_.width && height == stored_.height ? 1 : shrink_;
   const auto left = [&](int side) { return (side + shrink - 1) / shrink; };
   if (width != left(stored_.width) || height != left(stored_.height))

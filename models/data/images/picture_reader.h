@@ -30,7 +30,7 @@ struct StoredPicture {
 
 // The maximum needs of some pictures, for which a PictureReader reserves memory.
 struct PictureNeeds {
-  int64_t file_bytes = 0, decode_bytes = 0;
+  int64_t file_bytes = 0, decode_bytes = 0, scratch_bytes = 0;
   int side = 0;  // the longest side
   void cover(const PictureNeeds& other);
 };

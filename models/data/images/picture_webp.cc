@@ -57,6 +57,8 @@ int orientation_of(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
+void require_libwebp(const std::string& name) { libwebp(name); }
+
 Picture probe_webp(std::span<const uint8_t> bytes, const std::string& name,
                    const PictureLimits& limits) {
   Picture picture;
@@ -64,9 +66,8 @@ Picture probe_webp(std::span<const uint8_t> bytes, const std::string& name,
     fail(name, "libwebp cannot read its header");
   check_size(name, picture.width, picture.height, limits);
   picture.orientation = orientation_of(bytes);
-  constexpr size_t kRgb = 3, kDecoder = 4;  // bytes of a pixel
-  picture.decode_bytes =
-      (kRgb + kDecoder) * static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height);
+  const size_t pixels = static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height);
+  picture.decode_bytes = 4 * pixels, picture.scratch_bytes = 3 * pixels;
   return picture;
 }
 
@@ -74,7 +75,7 @@ void decode_webp(std::span<const uint8_t> bytes, const std::string& name, RowSin
                  std::vector<uint8_t>& scratch, const PictureLimits& limits) {
   const Picture picture = probe_webp(bytes, name, limits);
   const size_t row = static_cast<size_t>(picture.width) * 3;
-  const size_t size = row * static_cast<size_t>(picture.height);
+  const size_t size = picture.scratch_bytes;
   if (scratch.size() < size) scratch.resize(size);
   if (libwebp(name).decode(bytes.data(), bytes.size(), scratch.data(), size,
                            static_cast<int>(row)) == nullptr)

@@ -191,6 +191,8 @@ size_t largest_file(const std::string& root, const std::vector<ImageFile>& files
 // Checks all pictures in `readers` threads; the result does not depend on their number.
 std::vector<Checked> check_all(const std::string& root, const std::vector<ImageFile>& files,
                                const ImageFolderOptions& options) {
+  // A missing library is no damage: data.damaged must not leave out what others train on.
+  for (const ImageFile& file : files) require_decoder(file.path);
   std::vector<Checked> checked(files.size());
   std::atomic<size_t> next = 0;
   // Allocated in this thread: the C library keeps a heap for each thread that allocates.
@@ -448,6 +450,7 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
                        {picture.width, picture.height, picture.orientation}});
     paths += files.pictures[i].path + '\0';
     needs.cover({file_bytes, static_cast<int64_t>(picture.decode_bytes),
+                 static_cast<int64_t>(picture.scratch_bytes),
                  std::max(picture.width, picture.height)});
   }
   notes = stray_notes(files.stray);

@@ -175,6 +175,16 @@ TEST(Inference, TheTextOfACheckpointHasTheLengthThatTheConfigurationDecides) {
     EXPECT_EQ(input_in(text), image);
   }
   EXPECT_FALSE(normalization_in(""));
+  Config resized = network();
+  for (const int resize : {0, 80})
+    for (const ImageShape& image : {ImageShape{32, 64, 3}, {64, 32, 3}, {64, 64, 3}}) {
+      resized.data.resize = resize;
+      EXPECT_EQ(resize_in(inference_json(resized, image, {}, {}).text()), resize);
+    }
+  EXPECT_EQ(
+      resize_in(
+          "{\"input\": {\"height\": 4, \"width\": 4, \"picture\": {\"resize\": {\"cover\": []}}}}"),
+      0);
   EXPECT_FALSE(input_in(""));
   EXPECT_FALSE(input_in("{\"input\": {\"height\": 4, \"width\": 0, \"channels\": 3}}"));
   EXPECT_TRUE(class_names_in("{").empty());
