@@ -72,6 +72,7 @@ struct TuneArguments {
 };
 
 int tune(const TuneArguments& arguments) {
+  if (arguments.config.empty()) throw ConfigError("tune: --config F or --model NAME is needed");
   if (plan_cache().folder().empty())
     throw ConfigError("tune: no folder can keep the results; set TESSERA_CACHE to one");
   const Tuning tuning = tune_plans(load_config(arguments.config, arguments.overrides),
@@ -124,8 +125,7 @@ void add_tune_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<TuneArguments>();
   CLI::App* sub = app.add_subcommand(
       "tune", "find the fastest plan of each convolution on the GPU, for gpu.plans=autotuned");
-  sub->add_option("--config", arguments->config, "YAML file")->required();
-  sub->add_option("overrides", arguments->overrides, "key=value, dotted: data.batch=64");
+  add_config_options(*sub, arguments->config, arguments->overrides);
   sub->callback([arguments, &command] { command = [arguments] { return tune(*arguments); }; });
 }
 

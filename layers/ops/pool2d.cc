@@ -63,6 +63,7 @@ Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
   if (p.padding.h < 0 || p.padding.w < 0 || p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w)
     check.fail(fmt::format("padding must be 0 or more and smaller than the kernel {}, but is {}",
                            p.kernel.text(), p.padding.text()));
+  if (x[1] < 1 || x[2] < 1) check.fail("x has no pixels, so its windows would lie in the padding");
   const Size2 padded{x[1] + 2 * p.padding.h, x[2] + 2 * p.padding.w};
   if (p.kernel.h > padded.h || p.kernel.w > padded.w)
     check.fail(

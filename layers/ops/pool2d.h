@@ -6,9 +6,9 @@
 // If pixels are left over, ceil_mode adds one more window per axis. It is cut off at the end, and
 // left out if it would contain only padding.
 //
-// Any floating-point dtype. Throws ShapeError: x not of rank 4, settings out of range, padding not
-// smaller than the kernel (a window would lie outside the image), a kernel larger than the padded
-// image, and for the maximum a kernel of more than 256 pixels.
+// Any floating-point dtype. Throws ShapeError: x not of rank 4 or without pixels, settings out of
+// range, padding not smaller than the kernel (a window would lie outside the image), a kernel
+// larger than the padded image, and for the maximum a kernel of more than 256 pixels.
 #pragma once
 
 #include <optional>

@@ -232,6 +232,11 @@ TEST(Pool2d, ErrorsExplain) {
   EXPECT_EQ(message_of([&] { max_pool2d(x, {.kernel = 2, .stride = Size2(0)}); }),
             "max_pool2d: stride must be at least 1, but is 0x0 (x float32[2x4x5x3])");
   EXPECT_EQ(message_of([&] {
+              max_pool2d(zeros({2, 0, 5, 3}), {.kernel = 2, .padding = 1});
+            }),
+            "max_pool2d: x has no pixels, so its windows would lie in the padding (x "
+            "float32[2x0x5x3])");
+  EXPECT_EQ(message_of([&] {
               global_average_pool(zeros({2, 3}));
             }),
             "global_average_pool: x must have 4 axes, but has 2 (x float32[2x3])");

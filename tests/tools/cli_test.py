@@ -46,6 +46,7 @@ class Usage(Test):
         self.fail_with(MISUSE, ["--config F or --model NAME is needed"], "bench")
         self.fail_with(MISUSE, ["--config F, --model NAME or --diff"], "plan")
         self.fail_with(MISUSE, ["--config F, --model NAME, --machine or --diff"], "profile")
+        self.fail_with(MISUSE, ["--config F or --model NAME is needed"], "tune")
         self.fail_with(MISUSE, ["--model"], "profile", "--machine", "--model", "lenet5")
         self.fail_with(MISUSE, ["train: the option '--resum' is not one of --", "; did you mean '--resume'?"],
                        "train", "--config", RESNET, "--resum")

@@ -115,7 +115,7 @@ class Sweep(Case):
         whole = self.table(*words, "run.dir=whole")
         lasted = time.monotonic() - began
         for moment in range(MOMENTS):
-            name = f"killed{moment}"
+            name = f"kil{moment:02}"  # as long as "whole": a checkpoint holds it, so memory depends on it
             command = [TRAINER, "sweep", "--config", "c.yaml", *words, f"run.dir={name}"]
             with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
                 time.sleep(lasted * (moment + 0.5) / MOMENTS)
