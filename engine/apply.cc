@@ -94,6 +94,8 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
 
 }  // namespace
 
+bool Op::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
+
 std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, const Target&) const {
   return {Algorithm{}};
 }

@@ -61,7 +61,6 @@ class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) integer_arithmetic_cuda(ctx, params.op, in, out[0]);
   }
@@ -94,7 +93,6 @@ class Comparison final : public OpBase<Comparison> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) comparison_cuda(ctx, params.relation, in, out[0]);
@@ -106,10 +104,6 @@ class Comparison final : public OpBase<Comparison> {
 Tensor compare(ComparisonDirection relation, const Tensor& a, const Tensor& b) {
   return apply1(std::make_shared<Comparison>(ComparisonParams{relation}), {detach(a), detach(b)});
 }
-
-struct WhereParams {
-  bool operator==(const WhereParams&) const = default;
-};
 
 class Where final : public OpBase<Where> {
  public:
@@ -133,7 +127,6 @@ class Where final : public OpBase<Where> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) where_cuda(ctx, in, out[0]);
@@ -150,7 +143,7 @@ class Where final : public OpBase<Where> {
       grads[2] = sum_to(tessera::where(condition, zero, dy), args.input_specs[2].shape);
     return grads;
   }
-  const WhereParams params{};
+  const NoParams params{};
 };
 
 }  // namespace

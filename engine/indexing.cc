@@ -76,7 +76,6 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
     for (size_t i = 0; i < back.size(); ++i) back[size_t(params.axes[i])] = static_cast<int>(i);
     return {permute(args.grad_outputs[0], back)};
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) copy_strided_cuda(ctx, in[0], input_strides(in[0].spec.shape), out[0]);
@@ -144,7 +143,6 @@ class Gather final : public OpBase<Gather> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       gather_cuda(ctx, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
@@ -186,7 +184,6 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       scatter_add_cuda(ctx, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
@@ -235,7 +232,6 @@ class OneHot final : public OpBase<OneHot> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) one_hot_cuda(ctx, in[0], params.classes, out[0]);

@@ -101,7 +101,9 @@ class Op {
   virtual Specs infer(std::span<const TensorSpec> in) const = 0;
 
   // --- running (called through engine/prepare.h) ---
-  virtual bool runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu; }
+  // Returns whether the op has kernels for a kind of device. The default: all that are in the
+  // build.
+  virtual bool runs_on(DeviceKind kind) const;
   // Returns whether the kernels of a device read and write 16-bit elements themselves. If not, they
   // are prepared and run for float32 in place of 16 bits, and infer() alone decides which results
   // are rounded to 16.
@@ -182,6 +184,11 @@ class Op {
  protected:
   // Returns the default with this number of flops.
   Cost cost_with(std::span<const TensorSpec> in, int64_t flops) const;
+};
+
+// The attributes of an op that has none.
+struct NoParams {
+  bool operator==(const NoParams&) const = default;
 };
 
 // Implements is_equivalent(): Derived holds its attributes in `params`, which has operator==.

@@ -283,7 +283,6 @@ class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
                       params.name, in[0].text(), out[0].text()));
     return {in[0]};
   }
-  bool runs_on(DeviceKind kind) const override { return kCuda || kind == DeviceKind::cpu; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm&) const override {
@@ -327,8 +326,6 @@ Pointwise::Pointwise(PointwiseParams p, std::vector<PointwiseGrad> grads)
     throw InternalError(fmt::format("{}: {} inputs but {} gradients", params.name,
                                     params.program.inputs, grads_.size()));
 }
-
-bool Pointwise::runs_on(DeviceKind kind) const { return kCuda || kind == DeviceKind::cpu; }
 
 Specs Pointwise::infer(std::span<const TensorSpec> in) const { return infer_pointwise(params, in); }
 

@@ -38,7 +38,6 @@ class Pointwise final : public OpBase<Pointwise> {
   explicit Pointwise(PointwiseParams params, std::vector<PointwiseGrad> grads = {});
   std::string_view name() const override { return params.name; }
   Specs infer(std::span<const TensorSpec> in) const override;
-  bool runs_on(DeviceKind) const override;
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
                                   const Algorithm& chosen) const override;

@@ -58,7 +58,6 @@ class Fill final : public OpBase<Fill> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers, Buffers out, Buffer) const override {
     if constexpr (kCuda) fill_cuda(ctx, out[0], params.value);
@@ -122,7 +121,6 @@ class ScatterRows final : public OpBase<ScatterRows> {
     ViewParams part{args.input_specs[0].shape, params.first};
     return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     scatter(ctx, in[0], out[0]);
@@ -178,7 +176,6 @@ class Expand final : public OpBase<Expand> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
@@ -228,7 +225,6 @@ class Cast final : public OpBase<Cast> {
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     cast_elements(ctx, in[0], out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) cast_cuda(ctx, in[0], out[0]);

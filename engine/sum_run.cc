@@ -69,8 +69,6 @@ class SumRun final : public OpBase<SumRun>, public HasAttributes {
     return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
   }
 
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
     if (!target.device.is_cpu()) {

@@ -76,6 +76,7 @@ class PackFilters final : public OpBase<PackFilters> {
  public:
   explicit PackFilters(PackParams params) : params(params) {}
   std::string_view name() const override { return "pack_filters"; }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
 
   Specs infer(std::span<const TensorSpec>) const override {
     const auto convolution = params.algorithm->make(params.request, {.packed = true});
@@ -157,7 +158,6 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return out;
   }
 
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
     return kind == DeviceKind::cpu ||
            (in[0].dtype == in[1].dtype && infer(in)[0].dtype == request(in).result());

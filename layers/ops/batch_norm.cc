@@ -110,7 +110,6 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
                                     in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   // Counts 7 flops for each mean and its sum of squares.
   Cost cost(std::span<const TensorSpec> in) const override {
@@ -162,7 +161,6 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
                                    out[0].as<T>(), out[1].as<T>()});
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 3 * 2 * in[0].shape.elements());
@@ -211,7 +209,6 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
             {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, in[0].shape.elements() + 4 * in[1].shape.elements());

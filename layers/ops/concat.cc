@@ -67,7 +67,6 @@ class Concat final : public OpBase<Concat>, public HasAttributes {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) concat_cuda(ctx, out[0].spec.shape.elements(0, params.axis), in, out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
 
   bool differentiable() const override { return true; }

@@ -172,7 +172,6 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
         }
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b111}; }
@@ -255,7 +254,6 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
                                 scratch.as<double>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b11}; }

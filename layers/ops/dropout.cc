@@ -54,7 +54,6 @@ class Dropout final : public OpBase<Dropout> {
       });
     });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) dropout_cuda(ctx, params, in[0], in[1], out[0]);
   }

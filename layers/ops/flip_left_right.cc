@@ -10,10 +10,6 @@
 namespace tessera {
 namespace {
 
-struct FlipParams {
-  bool operator==(const FlipParams&) const = default;
-};
-
 class FlipLeftRight final : public OpBase<FlipLeftRight> {
  public:
   std::string_view name() const override { return "flip_left_right"; }
@@ -23,7 +19,6 @@ class FlipLeftRight final : public OpBase<FlipLeftRight> {
     check.rank(0, 4);
     return {in[0]};
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) flip_left_right_cuda(ctx, in[0], out[0]);
   }
@@ -39,7 +34,7 @@ class FlipLeftRight final : public OpBase<FlipLeftRight> {
     });
   }
 
-  const FlipParams params{};
+  const NoParams params{};
 };
 
 }  // namespace

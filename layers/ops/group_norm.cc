@@ -90,7 +90,6 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttr
                                  in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 3 * in[0].shape.elements());
@@ -137,7 +136,6 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
                                    in[1].as<const T>(), out[0].as<T>(), out[1].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 2 * in[0].shape.elements());

@@ -74,7 +74,6 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     }
     return {{params.dtype, in[0].shape, {}}};
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind kind, std::span<const TensorSpec>) const override {
     return kind == DeviceKind::gpu;
   }

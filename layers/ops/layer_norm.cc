@@ -71,17 +71,12 @@ class LayerMoments final : public OpBase<LayerMoments>, public HasAttributes {
                            in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 5 * in[0].shape.elements());
   }
 
   const LayerNormParams params;
-};
-
-struct NoParams {
-  bool operator==(const NoParams&) const = default;
 };
 
 // dy, x, gamma, mean, inverse -> for each row the means of dy gamma and of dy gamma xhat
@@ -118,7 +113,6 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
                                   out[1].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 6 * in[0].shape.elements());
@@ -162,7 +156,6 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
                                out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, 5 * in[0].shape.elements());

@@ -160,8 +160,6 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     return {{result_type(params.epilogue, compute_type(in[0].dtype)), y, {}}};
   }
 
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
-
   bool takes_half(DeviceKind, std::span<const TensorSpec> in) const override {
     return is_half(in[0].dtype) && in[0].dtype == in[1].dtype;
   }

@@ -62,7 +62,6 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
     if constexpr (kCuda)
       top_k_correct_cuda(ctx, params.k, in[0], in[1], out[0], scratch.as<uint8_t>());
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, in[0].shape.elements());

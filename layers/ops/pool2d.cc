@@ -85,7 +85,6 @@ Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, 
 template <class Derived>
 class PoolOp : public OpBase<Derived> {
  public:
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec> in) const override {
     return in[0].dtype == this->infer(in)[0].dtype;
   }

@@ -53,7 +53,6 @@ class MaxGrad final : public OpBase<MaxGrad> {
     if constexpr (kCuda)
       max_grad_cuda(ctx, AxisGeometry(out[0].spec.shape, params.axis), in[0], in[1], out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b10}; }
@@ -104,7 +103,6 @@ class Max final : public OpBase<Max>, public HasAttributes {
     if constexpr (kCuda)
       max_cuda(ctx, AxisGeometry(in[0].spec.shape, params.axis), in[0], out[0], out[1]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.outputs = 0b10}; }

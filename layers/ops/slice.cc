@@ -141,7 +141,6 @@ class SliceGrad final : public OpBase<SliceGrad> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) slice_grad_cuda(ctx, params.slice, params.x, in[0], out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
 
   bool differentiable() const override { return true; }
@@ -188,7 +187,6 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) slice_cuda(ctx, params, in[0], out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
 
   bool differentiable() const override { return true; }

@@ -84,7 +84,6 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) softmax_grad_cuda(ctx, params.logarithm, in[0], in[1], out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   uint32_t may_reuse(int) const override { return 0b11; }
 
@@ -136,7 +135,6 @@ class Softmax final : public OpBase<Softmax> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) softmax_cuda(ctx, params.logarithm, in[0], out[0]);
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.outputs = 1}; }

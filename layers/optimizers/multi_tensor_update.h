@@ -45,7 +45,6 @@ class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
   int updates(int output) const override {
     return output < tensors() ? output : output + tensors() + scalars();
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   Specs infer(std::span<const TensorSpec> in) const override;
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {

@@ -21,10 +21,6 @@ namespace tessera {
 
 namespace {
 
-struct LrParams {
-  bool operator==(const LrParams&) const = default;
-};
-
 // Inputs: lr and the tensors that have to be finite. Output: lr or NaN.
 class LrIfFinite final : public OpBase<LrIfFinite> {
  public:
@@ -45,7 +41,6 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
     });
   }
 
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
     if (target.device.is_cpu()) return {{}};
@@ -55,11 +50,7 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
     if constexpr (kCuda) lr_if_finite_cuda(ctx, in, out[0], scratch);
   }
 
-  const LrParams params{};
-};
-
-struct ScaleParams {
-  bool operator==(const ScaleParams&) const = default;
+  const NoParams params{};
 };
 
 // Inputs: the factor, and at most kMost tensors. For GPUs, where launching many small kernels would
@@ -87,11 +78,7 @@ class ScaleTensors final : public OpBase<ScaleTensors> {
     return cost_with(in, elements);
   }
 
-  const ScaleParams params{};
-};
-
-struct GateParams {
-  bool operator==(const GateParams&) const = default;
+  const NoParams params{};
 };
 
 class UpdateGate final : public OpBase<UpdateGate> {
@@ -109,7 +96,6 @@ class UpdateGate final : public OpBase<UpdateGate> {
     visit_float(out[0].spec.dtype,
                 [&](auto zero) { *out[0].as<decltype(zero)>() = updates ? 1 : 0; });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
                                     const Target& target) const override {
     if (target.device.is_cpu()) return {{}};
@@ -119,11 +105,7 @@ class UpdateGate final : public OpBase<UpdateGate> {
     if constexpr (kCuda) update_gate_cuda(ctx, in, out[0], scratch);
   }
 
-  const GateParams params{};
-};
-
-struct CountParams {
-  bool operator==(const CountParams&) const = default;
+  const NoParams params{};
 };
 
 class IncrementStep final : public OpBase<IncrementStep> {
@@ -141,12 +123,11 @@ class IncrementStep final : public OpBase<IncrementStep> {
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     if (std::isfinite(read_scalar(in[1]))) ++*out[0].as<int64_t>();
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) increment_step_cuda(ctx, out[0], in[1]);
   }
 
-  const CountParams params{};
+  const NoParams params{};
 };
 
 }  // namespace

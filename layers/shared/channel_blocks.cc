@@ -36,7 +36,6 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
                            out[0].as<Computed<S>>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind kind, std::span<const TensorSpec>) const override {
     return kind != DeviceKind::cpu || params.block_rows <= kMaxHalfRows;
   }
@@ -88,7 +87,6 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
                                  in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
   bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
     const DType wide = compute_type(in[0].dtype);
     return in[2].dtype == wide && in[3].dtype == wide &&
@@ -139,7 +137,6 @@ class ReduceBlocks final : public OpBase<ReduceBlocks> {
                             out[0].as<T>(), out[1].as<T>());
       });
   }
-  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu || kCuda; }
 
   Cost cost(std::span<const TensorSpec> in) const override {
     return cost_with(in, in[0].shape.elements());
