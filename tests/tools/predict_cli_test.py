@@ -121,7 +121,6 @@ class Predict(unittest.TestCase):
         self.assertEqual([list(image) for image in told["images"]],
                          [["file", "error"], ["file", "class", "logits", "probabilities"]])
 
-    @unittest.skipUnless(ALONE, "predict was not built: an archive of a library is missing")
     # A file of our own tells its network, images and classes; one of another program needs them told.
     def test_a_file_of_weights_needs_no_run(self):
         self.run_it("train", "--config", "c.yaml", "~model.layers", "model.name=resnet18", "model.classes=2",
@@ -176,6 +175,7 @@ class Predict(unittest.TestCase):
                 (MISUSE, [], "use --run with the folder of a training, or --weights")):
             self.assertIn(part, self.run_it("predict", *more, "new", code=code)[1])
 
+    @unittest.skipUnless(ALONE, "predict was not built: an archive of a library is missing")
     def test_the_program_of_its_own_answers_the_same_and_needs_no_library(self):
         def alone(*words):
             return subprocess.run([ALONE, "--run", "run", *words], cwd=self.folder, capture_output=True, text=True,
