@@ -15,22 +15,6 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// Returns the best rate of several runs: disturbances only make a run slower.
-template <class F>
-double best_rate(double of_run, F&& work) {
-  constexpr auto kTime = std::chrono::milliseconds(60);
-  const Clock::time_point start = Clock::now();
-  double seconds = 1e9;
-  do {
-    const Clock::time_point begin = Clock::now();
-    work();
-    seconds = std::min(seconds, std::chrono::duration<double>(Clock::now() - begin).count());
-  } while (Clock::now() - start < kTime);
-  return of_run / seconds / 1e9;
-}
-
 constexpr int64_t kRounds = 10000;  // 0.1 ms, within one time slice of a thread
 
 // Returns the rate of a leaf, float(), with `flops` in kRounds.
@@ -70,6 +54,19 @@ double copy_rate(ThreadPool& pool) {
 }
 
 }  // namespace
+
+double best_rate(double amount, const std::function<void()>& run) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kTime = std::chrono::milliseconds(60);
+  const Clock::time_point start = Clock::now();
+  double seconds = 1e9;
+  do {
+    const Clock::time_point begin = Clock::now();
+    run();
+    seconds = std::min(seconds, std::chrono::duration<double>(Clock::now() - begin).count());
+  } while (Clock::now() - start < kTime);
+  return amount / seconds / 1e9;
+}
 
 std::string MachinePeaks::text() const {
   std::vector<std::string> others;

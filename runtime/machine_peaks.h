@@ -2,6 +2,7 @@
 // Never used for a plan or a choice of algorithm, which must be the same in every run.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace tessera {
@@ -22,5 +23,9 @@ struct MachinePeaks {
 // Measures the CPU with the instruction set of the kernels (runtime/simd/isa.h). Takes 0.3 s and
 // 128 MiB. Other work on the computer lowers the result.
 MachinePeaks measure_peaks(ThreadPool& pool);
+
+// Calls run() for 60 ms, at least once, and returns the rate of the fastest call in 1e9 units per
+// second, a call being `amount` units. Disturbances only make a call slower.
+double best_rate(double amount, const std::function<void()>& run);
 
 }  // namespace tessera

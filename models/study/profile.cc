@@ -76,22 +76,14 @@ Spread milliseconds(const std::vector<TimeSpan>& spans) {
   return spread_of(values);
 }
 
-// Returns the best of some runs of issue(), in 1e9 units of `amount` per second. The first, which
-// loads libraries, does not count.
-double best_rate(Context& gpu, double amount, const std::function<void()>& issue) {
-  constexpr int kRuns = 10;
-  constexpr double kEnough = 50'000;  // microseconds
-  double best = 0;
+// Returns the best rate of issue(), whose first call, which loads libraries, does not count.
+double gpu_rate(Context& gpu, double amount, const std::function<void()>& issue) {
   issue();
   gpu.synchronize();
-  const Stopwatch all;
-  for (int i = 0; i < kRuns && all.now() < kEnough; ++i) {
-    const Stopwatch watch;
+  return best_rate(amount, [&] {
     issue();
     gpu.synchronize();
-    best = std::max(best, amount / watch.now() / 1000);
-  }
-  return best;
+  });
 }
 
 // Returns the rate of problems of size n, 2n, 4n ... until one takes a millisecond or the GPU has
@@ -123,13 +115,13 @@ MachinePeaks measure_gpu_peaks(const Run& run) {
     return rate_of_large(64, [&](int64_t n) {
       const Tensor a = cast(matmul(random_normal({n, 1}, 1), random_normal({1, n}, 2)), dtype);
       const double flops = 2.0 * static_cast<double>(n * n * n);
-      return std::pair(flops, best_rate(gpu, flops, [&] { matmul(a, a); }));
+      return std::pair(flops, gpu_rate(gpu, flops, [&] { matmul(a, a); }));
     });
   };
   const double copied = rate_of_large(1 << 20, [&](int64_t n) {
     const Tensor x = zeros({n});
     const double bytes = 2.0 * sizeof(float) * static_cast<double>(n);
-    return std::pair(bytes, best_rate(gpu, bytes, [&] { copy(x); }));
+    return std::pair(bytes, gpu_rate(gpu, bytes, [&] { copy(x); }));
   });
   return {.gflops = product_rate(DType::f32),
           .bf16_gflops = product_rate(DType::bf16),
