@@ -26,14 +26,10 @@ PublishedSet known_set(const std::string& name);
 // Reads lines "SHA256 BYTES NAME" for files that replace the published ones. Throws ConfigError.
 std::vector<PublishedFile> read_manifest(const std::string& path);
 
-using FetchProgress = std::function<void(const PublishedFile&, int64_t)>;
-
-// Fetches the set into the folder `root`. `from` is the URL of a folder, a local folder, or "" for
-// the set's mirrors. Calls `say` with a line now and then, and `progress` often during a download,
-// with the bytes of the file so far. Throws DataError if no source has the right bytes.
-void fetch(const PublishedSet& set, const std::string& root, const std::string& from,
-           const std::function<void(const std::string&)>& print_line,
-           const FetchProgress& progress = {});
+// Fetches the set into the folder `root`, and prints each step; on a terminal also the progress of
+// a download. `from` is the URL of a folder, a local folder, or "" for the set's mirrors. Throws
+// DataError if no source has the right bytes.
+void fetch(const PublishedSet& set, const std::string& root, const std::string& from);
 
 // Throws DataError unless the file has the expected bytes.
 void verify_file(const std::string& path, const PublishedFile& expected);

@@ -81,7 +81,8 @@ int end_program(const char* program, const std::exception& error) {
 }
 
 void print_report(const Report& report, bool as_json, int indent) {
-  write_out(as_json ? report.json().text(indent) + "\n" : report.text());
+  write_out(as_json ? report.json().text(indent) + "\n"
+                    : wrapped(report.text(), columns_of(stdout), true));
   flush_out();
 }
 

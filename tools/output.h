@@ -47,7 +47,8 @@ int end_program(const char* program, int code);
 // Returns the exit code after an exception that is not an Error: 1. Prints a message.
 int end_program(const char* program, const std::exception& error);
 
-// Prints a report as text or as JSON, each level indented by `indent` spaces (Json::text()).
+// Prints a report as text, wrapped to the width of a terminal, or as JSON, each level indented by
+// `indent` spaces (Json::text()).
 void print_report(const Report& report, bool as_json, int indent = 1);
 
 // Throws ConfigError if the file cannot be read.

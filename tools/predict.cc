@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -19,33 +18,15 @@
 namespace tessera {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Adds the pictures of a folder, recursively, sorted; skips other files.
-void add_folder(const std::string& folder, std::vector<std::string>& files) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error))
-    if (is_hidden(at->path().string()))
-      at.disable_recursion_pending();
-    else if (at->is_regular_file() && is_picture_name(at->path().string()))
-      found.push_back(at->path().string());
-  if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
-  if (found.empty())
-    throw DataError(fmt::format("{}: has no .jpg, .jpeg, .png or .webp files", folder));
-  std::ranges::sort(found);
-  files.insert(files.end(), found.begin(), found.end());
-}
-
 std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
     if (input == "-") {
       for (std::string line; std::getline(std::cin, line);)
         if (!line.empty()) files.push_back(line);
-    } else if (fs::is_directory(input)) {
-      add_folder(input, files);
+    } else if (std::filesystem::is_directory(input)) {
+      const std::vector<std::string> found = pictures_below(input);
+      files.insert(files.end(), found.begin(), found.end());
     } else {
       files.push_back(input);
     }
@@ -93,11 +74,13 @@ class Answers {
   }
 
   void add_fault(const std::string& file, const std::string& why) {
+    exit_code_ = DataError(why).exit_code();
     flush_out();
     print_error(why);
     if (options_.json) images_.push_back(Json::object({{"file", file}, {"error", why}}));
   }
 
+  int exit_code() const { return exit_code_; }
   void finish() const {
     if (!options_.json) return;
     const auto& names = net_.class_names();
@@ -113,6 +96,7 @@ class Answers {
   const Classifier& net_;
   const PredictOptions& options_;
   const size_t top_;
+  int exit_code_ = 0;
   std::vector<Json> images_;
 };
 
@@ -165,34 +149,11 @@ int predict(const PredictOptions& options) {
       load(options.network, {{}, options.batch, options.threads, options.precision});
   Answers answers(net, options);
   const std::vector<std::string> files = files_of(options.inputs);
-  const auto whole = static_cast<size_t>(net.image().bytes());
-  const auto classes = static_cast<size_t>(net.classes());
-  int code = 0;
-  std::vector<uint8_t> pixels;
-  for (size_t first = 0; first < files.size(); first += static_cast<size_t>(options.batch)) {
-    const size_t last = std::min(files.size(), first + static_cast<size_t>(options.batch));
-    std::vector<std::optional<std::string>> faults(last - first);
-    pixels.clear();
-    for (size_t k = first; k < last; ++k) try {
-        const std::vector<uint8_t> image = net.read(files[k]);
-        pixels.insert(pixels.end(), image.begin(), image.end());
-      } catch (const DataError& error) {
-        faults[k - first] = error.what();
-        code = error.exit_code();
-      }
-    const std::vector<float> logits = net(std::span(pixels).first(pixels.size() / whole * whole));
-    size_t at = 0;
-    for (size_t k = first; k < last; ++k) {
-      if (faults[k - first]) {
-        answers.add_fault(files[k], *faults[k - first]);
-      } else {
-        answers.add(files[k], std::span(logits).subspan(at, classes));
-        at += classes;
-      }
-    }
-  }
+  net.classify(files, [&](size_t i, std::span<const float> logits, const std::string& fault) {
+    fault.empty() ? answers.add(files[i], logits) : answers.add_fault(files[i], fault);
+  });
   answers.finish();
-  return code;
+  return answers.exit_code();
 }
 
 }  // namespace tessera

@@ -82,48 +82,49 @@ const char* signal_name(int number) {
   }
 }
 
-std::string result_table(const Config& config, const TrainResult& result) {
+// Returns the results of the last step, and the best of the training.
+Report result_table(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
-  const int first = result.best_kept ? 18 : result.has_validation ? 12 : 8;
-  std::string text = fmt::format("{:<{}}{:>10}{:>12}{}\n", "", first, "loss", "accuracy",
-                                 top5 ? "       top-5" : "");
-  const auto line = [&](const char* phase, double loss, double accuracy) {
-    return fmt::format("{:<{}}{:>10}{:>10.2f} %", phase, first, loss_text(loss), 100 * accuracy);
-  };
-  text += line("train", result.train_loss, result.train_accuracy) + "\n";
+  Table table({{nullptr, "", true},
+               {nullptr, "loss"},
+               {nullptr, "accuracy"},
+               {nullptr, top5 ? "top-5" : nullptr},
+               {nullptr, "", true}});
+  table.add({"train", loss_text(result.train_loss), percent(result.train_accuracy, 2), "", ""});
   if (result.has_validation)
-    text += line(result.best_kept ? "validation, last" : "validation", result.validation_loss,
-                 result.validation_accuracy) +
-            "\n";
-  text += line("test", result.test_loss, result.test_accuracy);
-  if (top5) text += fmt::format("{:>10.2f} %", 100 * result.test_top5);
+    table.add({result.best_kept ? "validation, last" : "validation",
+               loss_text(result.validation_loss), percent(result.validation_accuracy, 2), "", ""});
+  table.add({"test", loss_text(result.test_loss), percent(result.test_accuracy, 2),
+             percent(result.test_top5, 2), ""});
+  if (result.best_step >= 0) {
+    const bool loss = config.checkpoint.best == BestBy::kLoss;
+    const std::string remark = fmt::format(
+        "on {}, after step {}{}{}", result.has_validation ? "validation" : "test", result.best_step,
+        result.has_validation ? "" : "; chosen on the test set because data.validation is unset",
+        result.best_kept ? "; weights.safetensors and the test use these weights" : "");
+    table.add({"best", loss ? loss_text(result.best_value) : "",
+               loss ? Cell("") : percent(result.best_value, 2), "", remark});
+  }
+  Report report;
+  report.add(nullptr, "", std::move(table));
   if (result.skipped > 0)
-    text += fmt::format("\nskipped {} of {} batches ({})", result.skipped, result.steps,
-                        loss_scaling(config) == LossScaling::off
-                            ? "train.non_finite: skip"
-                            : "gradients overflowed with the loss scale");
-  if (result.best_step < 0) return text;
-  const bool loss = config.checkpoint.best == BestBy::kLoss;
-  text +=
-      loss ? fmt::format("\n{:<{}}{:>10}{:>12}", "best", first, loss_text(result.best_value), "")
-           : fmt::format("\n{:<{}}{:>10}{:>10.2f} %", "best", first, "", 100 * result.best_value);
+    report.line(fmt::format("skipped {} of {} batches ({})", result.skipped, result.steps,
+                            loss_scaling(config) == LossScaling::off
+                                ? "train.non_finite: skip"
+                                : "gradients overflowed with the loss scale"));
+  if (result.best_step < 0 || result.best_kept || result.best_step == result.steps ||
+      config.checkpoint.keep == 0)
+    return report;
   const char* const folder = config.run.dir.c_str();
-  const std::string dir = shell_command(1, &folder);
-  const std::string take =
-      result.best_step == result.steps || config.checkpoint.keep == 0
-          ? ""
-          : fmt::format("`trainer eval --checkpoint=best --run {}` evaluates these weights", dir);
-  text += fmt::format("  on {}, after step {}", result.has_validation ? "validation" : "test",
-                      result.best_step);
-  if (!result.has_validation) text += "; chosen on the test set because data.validation is unset";
-  if (result.best_kept) return text + "; weights.safetensors and the test use these weights";
-  return take.empty() ? text : text + "\n" + take;
+  return report.line(
+      fmt::format("`trainer eval --checkpoint=best --run {}` evaluates these weights",
+                  shell_command(1, &folder)));
 }
 
 void print_result(const Config& config, const TrainResult& result, bool quiet) {
   if (const std::string table = result.confusion.text(); !quiet && !table.empty())
     print_line(table);
-  if (!quiet) print_line(result_table(config, result));
+  if (!quiet) print_report(result_table(config, result), false);
   print_line(fmt::format(
       "final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
       100 * result.test_accuracy, loss_text(result.test_loss), result.steps, result.epochs,
@@ -201,33 +202,6 @@ int run_train(const Arguments& arguments) {
   const int code = tell_result(config, result, arguments.quiet);
   forgive_lost_lines(config);
   return code;
-}
-
-int run_doctor(const Arguments& arguments) {
-  if (arguments.config.empty()) {
-    if (!arguments.overrides.empty())
-      throw ConfigError("doctor: key=value changes a configuration; add --config FILE");
-    return show_machine(arguments.json);
-  }
-  const std::vector<Finding> findings = examine(load_config(arguments.config, arguments.overrides));
-  int exit_code = 0;
-  for (const Finding& found : findings)
-    if (exit_code == 0) exit_code = found.exit_code;
-  if (arguments.json) {
-    print_line(
-        Json::object({{"exit_code", exit_code}, {"findings", findings_json(findings)}}).text());
-  } else {
-    print_findings(findings);
-  }
-  return exit_code;
-}
-
-int run_devices(const Arguments& arguments) {
-  if (!arguments.config.empty())
-    cut_devices(load_config(arguments.config, arguments.overrides).devices);
-  else if (!arguments.overrides.empty())
-    throw ConfigError("devices: key=value changes a configuration; add --config FILE");
-  return show_devices(arguments.json);
 }
 
 CLI::App* with_config(CLI::App* app, Arguments& arguments) {
@@ -350,20 +324,7 @@ int dispatch(int argc, char** argv) {
   add_predict_command(app, command);
   add_compare_command(app, command);
   add_sweep_command(app, command, arguments.quiet, stoppable);
-  CLI::App* doctor = with_config(
-      add("doctor", "check whether this computer can run a configuration; writes nothing",
-          run_doctor),
-      arguments);
-  doctor->get_option("--config")
-      ->required(false)
-      ->description("YAML file; without one: check the computer, its libraries and a short test");
-  doctor->add_flag("--json", arguments.json, "as JSON");
-  CLI::App* devices =
-      with_config(add("devices", "list the devices and their free memory", run_devices), arguments);
-  devices->get_option("--config")
-      ->required(false)
-      ->description("YAML file, which may split the devices into logical devices");
-  devices->add_flag("--json", arguments.json, "as JSON");
+  add_machine_commands(app, command);
 
   app.footer(kFooter);  // after the commands, which would inherit it
 

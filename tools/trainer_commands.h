@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/study/doctor.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
-#include "tessera/runtime/text/json.h"
 #include "tessera/tools/command_line.h"
 
 namespace tessera {
@@ -33,14 +31,7 @@ void add_sweep_command(CLI::App& app, Command& command, const bool& quiet,
                        const std::function<TrainOptions()>& prepare);
 
 void add_config_commands(CLI::App& app, Command& command);
-
-// trainer_machine.cc: the command devices, and doctor without a configuration. Both return the exit
-// code.
-int show_devices(bool as_json);  // the logical devices
-int show_machine(bool as_json);
-void print_findings(const std::vector<Finding>& findings);
-Json findings_json(const std::vector<Finding>& findings);
-const char* state_of(const Finding& found);  // "ok", "warning", "problem"
+void add_machine_commands(CLI::App& app, Command& command);
 
 // Flags of the command `train` that show a configuration instead of training.
 struct ConfigLook {

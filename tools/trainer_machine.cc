@@ -1,144 +1,125 @@
-// trainer devices, and trainer doctor without a configuration: describe this computer.
+// trainer devices and trainer doctor: describe this computer, and check a configuration on it.
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tessera/models/config/config.h"
+#include "tessera/models/study/doctor.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/device.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/nvml.h"
-#include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/text/json.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
 
 namespace tessera {
 namespace {
 
-struct DeviceLine {
-  DeviceInfo info;
-  int64_t free = -1;  // -1: unknown
-  std::string driver;
-  std::vector<GpuProcess> processes;  // other processes that use it
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool json = false;
 };
 
-DeviceLine line_of(const DeviceInfo& info) {
-  DeviceLine line{info, -1, "", {}};
+// Returns what is known of a physical device: its memory, driver and the processes that use it.
+std::vector<Cell> row_of(const DeviceInfo& info) {
+  int64_t total = info.memory_bytes, free = -1;  // -1: unknown
+  Table processes({{"pid", nullptr}, {"name", nullptr}, {"bytes", nullptr}});
+  std::string users;
   if (info.device.is_cpu()) {
     const HostMemory memory = host_memory();
-    line.info.memory_bytes = memory.total;
-    line.free = memory.free;
+    total = memory.total;
+    free = memory.free;
   } else if (const auto state = gpu_state(info.bus)) {
-    line.free = state->free;
-    line.processes = state->processes;
+    free = state->free;
+    for (const GpuProcess& process : state->processes) {
+      const bool known = process.bytes >= 0;
+      const Cell bytes = known ? byte_count(process.bytes) : Cell("", Json());
+      processes.add({process.pid, process.name, bytes});
+      users += fmt::format("{}{} {}{}", users.empty() ? "used by " : ", ", process.pid,
+                           process.name.empty() ? "of another user" : process.name,
+                           known ? " (" + bytes.text + ")" : "");
+    }
   }
-  if (!info.device.is_cpu()) line.driver = nvidia_driver_version();
-  return line;
+  const std::string driver = info.device.is_cpu() ? "" : nvidia_driver_version();
+  Cell unused("", Json());
+  if (free >= 0) unused = {byte_count(free).text + " free", free};
+  return {info.device.name(),
+          info.description,
+          byte_count(total),
+          unused,
+          Cell(driver.empty() ? "" : "driver " + driver, driver),
+          Cell(users, processes.json())};
 }
 
-std::string text_of(const DeviceLine& line) {
-  std::string text = fmt::format("{}  {}  {}", line.info.device.name(), line.info.description,
-                                 byte_text(line.info.memory_bytes, 1));
-  if (line.free >= 0) text += fmt::format(", {} free", byte_text(line.free, 1));
-  if (!line.driver.empty()) text += "  driver " + line.driver;
-  for (const GpuProcess& process : line.processes)
-    text += fmt::format("\n       process {} {}{}", process.pid,
-                        process.name.empty() ? "of another user" : process.name,
-                        process.bytes < 0 ? "" : "  " + byte_text(process.bytes, 1));
-  return text;
+Report devices_report() {
+  Report report;
+  Table physical({{"name", "", true},
+                  {"description", "", true},
+                  {"total_bytes", ""},
+                  {"free_bytes", ""},
+                  {"driver", "", true},
+                  {"processes", "", true}});
+  for (const DeviceInfo& info : physical_devices()) physical.add(row_of(info));
+  Table logical({{"name", "", true}, {"description", nullptr}, {"limit_bytes", ""}});
+  for (const DeviceInfo& info : logical_devices())
+    logical.add({info.device.name(), info.description, byte_count(info.memory_bytes)});
+  report.add("devices", "", std::move(physical))
+      .add("logical", "logical devices", std::move(logical));
+  std::vector<std::string> refused;
+  if constexpr (kCuda) refused = cuda_refused_devices();
+  const std::string why = why_no_gpu();
+  if (!refused.empty() || !why.empty()) report.line("");
+  for (const std::string& text : refused) report.line("refused: " + text);
+  report.add("refused", Json::list({refused.begin(), refused.end()}));
+  report.add("no_gpu", why);
+  return why.empty() ? report : report.line("no GPU: " + why);
 }
 
-Json json_of(const DeviceLine& line) {
-  std::vector<Json> processes;
-  for (const GpuProcess& process : line.processes)
-    processes.push_back(Json::object({{"pid", process.pid},
-                                      {"name", process.name},
-                                      {"bytes", process.bytes < 0 ? Json() : process.bytes}}));
-  return Json::object({{"name", line.info.device.name()},
-                       {"description", line.info.description},
-                       {"total_bytes", line.info.memory_bytes},
-                       {"free_bytes", line.free < 0 ? Json() : line.free},
-                       {"driver", line.driver},
-                       {"processes", Json::list(processes)}});
+int run_devices(const Arguments& arguments) {
+  if (!arguments.config.empty())
+    cut_devices(load_config(arguments.config, arguments.overrides).devices);
+  print_report(devices_report(), arguments.json, -1);
+  return 0;
 }
 
-std::vector<std::string> refused_gpus() {
-  if constexpr (kCuda) return cuda_refused_devices();
-  return {};
+int run_doctor(const Arguments& arguments) {
+  const Diagnosis found = arguments.config.empty()
+                              ? examine_machine()
+                              : examine(load_config(arguments.config, arguments.overrides));
+  print_report(found.report(), arguments.json, -1);
+  return found.exit_code();
 }
 
 }  // namespace
 
-int show_devices(bool as_json) {
-  std::vector<Json> physical, logical, refused;
-  for (const DeviceInfo& info : physical_devices()) {
-    const DeviceLine line = line_of(info);
-    physical.push_back(json_of(line));
-    if (!as_json) print_line(text_of(line));
-  }
-  for (const DeviceInfo& info : logical_devices()) {
-    logical.push_back(Json::object({{"name", info.device.name()},
-                                    {"description", info.description},
-                                    {"limit_bytes", info.memory_bytes}}));
-    if (!as_json)
-      print_line(
-          fmt::format("logical {}  {}", info.device.name(), byte_text(info.memory_bytes, 1)));
-  }
-  for (const std::string& text : refused_gpus()) {
-    refused.push_back(text);
-    if (!as_json) print_line("refused: " + text);
-  }
-  const std::string why = why_no_gpu();
-  if (as_json) {
-    print_line(Json::object({{"devices", Json::list(physical)},
-                             {"logical", Json::list(logical)},
-                             {"refused", Json::list(refused)},
-                             {"no_gpu", why}})
-                   .text());
-  } else if (!why.empty()) {
-    print_line("no GPU: " + why);
-  }
-  return 0;
-}
-
-int show_machine(bool as_json) {
-  const MachineReport report = examine_machine();
-  if (as_json) {
-    print_line(Json::object({{"verdict", report.verdict},
-                             {"remedy", report.remedy},
-                             {"exit_code", report.exit_code},
-                             {"findings", findings_json(report.findings)},
-                             {"figures", report.figures}})
-                   .text());
-  } else {
-    print_findings(report.findings);
-    print_line("verdict  " + report.verdict);
-    if (!report.remedy.empty()) print_line("remedy   " + report.remedy);
-  }
-  return report.exit_code;
-}
-
-void print_findings(const std::vector<Finding>& findings) {
-  for (const Finding& found : findings) {
-    std::string text = found.text;
-    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; ++at) text.insert(at + 1, 21, ' ');
-    print_line(fmt::format("{:<8} {:<11} {}", state_of(found), found.what, text));
-  }
-}
-
-const char* state_of(const Finding& found) {
-  return found.exit_code != 0 ? "problem" : found.warning ? "warning" : "ok";
-}
-
-Json findings_json(const std::vector<Finding>& findings) {
-  std::vector<Json> list;
-  for (const Finding& found : findings)
-    list.push_back(Json::object({{"what", found.what},
-                                 {"state", state_of(found)},
-                                 {"text", found.text},
-                                 {"exit_code", found.exit_code}}));
-  return Json::list(list);
+void add_machine_commands(CLI::App& app, Command& command) {
+  auto arguments = std::make_shared<Arguments>();
+  const auto add = [&](const char* name, const char* help, const char* config,
+                       int (*run)(const Arguments&)) {
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->add_option("--config", arguments->config, config);
+    sub->add_option("overrides", arguments->overrides, "key=value, dotted: train.steps=50");
+    sub->add_flag("--json", arguments->json, "as JSON");
+    sub->callback([&command, arguments, name, run] {
+      command = [arguments, name, run] {
+        if (arguments->config.empty() && !arguments->overrides.empty())
+          throw ConfigError(
+              fmt::format("{}: key=value changes a configuration; add --config FILE", name));
+        return run(*arguments);
+      };
+    });
+  };
+  add("doctor", "check whether this computer can run a configuration; writes nothing",
+      "YAML file; without one: check the computer, its libraries and a short test", run_doctor);
+  add("devices", "list the devices and their free memory",
+      "YAML file, which may split the devices into logical devices", run_devices);
 }
 
 }  // namespace tessera

@@ -1,8 +1,6 @@
 // trainer plan: shows the memory that a configuration needs, before it runs.
-#include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -10,25 +8,12 @@
 
 #include "tessera/graph/lower.h"
 #include "tessera/graph/plan_diff.h"
-#include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/models/study/plan.h"
-#include "tessera/models/training/batch_search.h"
-#include "tessera/models/training/device_choice.h"
-#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/processes.h"
-#include "tessera/models/training/remedies.h"
-#include "tessera/models/training/run.h"
-#include "tessera/runtime/context.h"
-#include "tessera/runtime/cuda/cuda.h"
-#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/logical_devices.h"
-#include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/text/json.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
@@ -42,11 +27,12 @@ struct Arguments {
   std::string config, csv, html, svg, why, recompute;
   std::vector<std::string> overrides, beside, diff;
   int64_t max_bytes = -1, limit = -1, device_memory = -1;
-  std::string gpu_limit_name = "--device-memory";
   double slowdown = 0;
   int processes = 1;
   bool json = false, draw = false, max_batch = false, ablation = false, budgets = false;
   CompileOptions compile;
+
+  bool is_drawn() const { return draw || !svg.empty(); }
 };
 
 Run planned_run(const Arguments& arguments, const Config& config) {
@@ -57,123 +43,41 @@ Run planned_run(const Arguments& arguments, const Config& config) {
   return run;
 }
 
-// Returns the plan, or a recording of eager mode, which has no plan.
-PlanPicture picture_of(const Run& run) {
-  const Config& config = run.config();
-  const std::string title = fmt::format("{}, batch {}, ", config.model.name,
-                                        run.steps().train.front());  // data.batch, or all images
-  if (config.mode == Mode::kEager) return eager_picture(run, title + "eager");
-  return plan(run).picture(title + "planner " + config.memory.planner);
+// Writes to a file, or to standard output if its name is "-".
+void write_to(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    write_out(text);
+  } else {
+    write_file(path, text);
+  }
 }
 
 // Writes a page with the plan, and optionally with that of other settings next to it.
 void write_html(const Arguments& arguments, const Run& run) {
-  std::vector<PlanPicture> pictures = {picture_of(run)};
+  std::vector<PlanPicture> pictures = {picture(run)};
   if (!arguments.beside.empty()) {
     std::vector<std::string> overrides = arguments.overrides;
     overrides.insert(overrides.end(), arguments.beside.begin(), arguments.beside.end());
-    pictures.push_back(
-        picture_of(planned_run(arguments, load_config(arguments.config, overrides))));
+    pictures.push_back(picture(planned_run(arguments, load_config(arguments.config, overrides))));
   }
   write_file(arguments.html, draw_plan_html(pictures));
   write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
 }
 
-// Returns "%12 conv2d  float32[4x8x8x16]  layer1.0", without the last user.
-std::string one_line(const BufferLabel& label) {
-  return label.name + "  " + label.details.substr(0, label.details.find('\n'));
-}
-
 // Draws the plan as SVG, or for the terminal.
 void draw(const Arguments& arguments, const Run& run) {
-  PlanPicture picture = picture_of(run);
-  for (size_t i = 0; i < picture.labels.size(); ++i)
-    picture.problem.buffers[i].id = one_line(picture.labels[i]);
+  PlanPicture drawn = picture(run);
+  for (size_t i = 0; i < drawn.labels.size(); ++i) {  // without the last user
+    const BufferLabel& label = drawn.labels[i];
+    drawn.problem.buffers[i].id =
+        label.name + "  " + label.details.substr(0, label.details.find('\n'));
+  }
   if (arguments.svg.empty()) {
-    write_out(fmt::format("{}\n", draw_plan_text(picture.problem, picture.plan, 72, 24, 16)));
+    write_out(fmt::format("{}\n", draw_plan_text(drawn.problem, drawn.plan, 72, 24, 16)));
   } else {
-    write_file(arguments.svg, draw_plan_svg(picture.problem, picture.plan));
-    write_out(fmt::format("{}: {} tensors\n", arguments.svg, picture.labels.size()));
+    write_file(arguments.svg, draw_plan_svg(drawn.problem, drawn.plan));
+    write_out(fmt::format("{}: {} tensors\n", arguments.svg, drawn.labels.size()));
   }
-}
-
-// Returns "%12.conv2d.layer1.0.conv1", with a number appended if that is not unique.
-std::string readable_id(const PlannedTensor& tensor, std::set<std::string>& taken) {
-  std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
-  if (!tensor.module_path.empty()) id += "." + tensor.module_path;
-  std::replace(id.begin(), id.end(), ' ', '_');
-  std::string unique = id;
-  for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
-  return unique;
-}
-
-// Writes the planning problem for `planner` and other programs that read CSV.
-void write_csv(const Arguments& arguments, const Run& run) {
-  // Only the problem is needed.
-  PlanReport report = plan(run.with([](Config& config) { config.memory.planner = "in_order"; }));
-  std::set<std::string> taken;
-  for (size_t i = 0; i < report.blocks.size(); ++i) {
-    report.problem.buffers[i].id = readable_id(report.blocks[i], taken);
-  }
-  const std::string text = write_plan_csv(report.problem);
-  if (arguments.csv == "-") {
-    write_out(text);
-  } else {
-    write_file(arguments.csv, text);
-  }
-}
-
-// Treats auto as the CPU: planning does not load a driver to resolve it.
-Device parse_or_cpu(const std::string& device) {
-  return device == "auto" ? Device{} : parse_device(device);
-}
-
-const char* decoders_text(bool complete) {
-  return complete ? "" : "; plus the memory of the image decoders";
-}
-
-// Prints the largest batch that trains within the limit, and its need.
-int max_batch(const Run& run, const Arguments& arguments) {
-  const Config& config = run.config();
-  int64_t limit = arguments.limit;
-  const bool on_gpu = arguments.device_memory >= 0;
-  if (on_gpu) limit = arguments.device_memory;
-  if (const auto most = host_limit(config); limit < 0 && most) limit = most->bytes;
-  if (limit < 0 && config.memory.budget) limit = config.memory.budget->bytes;  // negative: auto
-  if (limit < 0)
-    throw ConfigError(
-        "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
-  const bool budgeted = arguments.slowdown > 0;
-  BatchSearch search = budgeted ? BatchSearch(run, arguments.slowdown, !run.device().is_cpu())
-                                : BatchSearch(run, on_gpu);
-  const int64_t batch =
-      budgeted || on_gpu ? search.largest(run, limit).batch : largest_batch(run, limit);
-  const Run largest = run.with([&](Config& c) {
-    c.data.batch = std::max<int64_t>(batch, 1);
-    if (batch == 0) c.memory.budget.reset();  // without effect
-    if (budgeted && batch > 0) c.memory.budget = ByteSize{limit};
-    if (!on_gpu && !budgeted) c.memory.limit = ByteSize{limit};
-  });
-  const MemoryNeed need = memory_need(largest);
-  const std::vector<MemoryItem>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
-  const int64_t bytes = total_bytes(blocks);
-  if (arguments.json) {
-    write_out(Json::object({{"max_batch", batch},
-                            {"limit_bytes", limit},
-                            {"overhead", rounded(need.report.budget.overhead(), 6)},
-                            {fmt::format("bytes_at_batch_{}", std::max<int64_t>(batch, 1)), bytes},
-                            {"complete", need.complete}})
-                  .text() +
-              "\n");
-  } else {
-    write_out(fmt::format("largest batch {}: {} bytes of {}{}\n", batch, bytes, limit,
-                          decoders_text(need.complete)));
-    if (budgeted)
-      write_out(fmt::format("with {}\n", budget_text(largest.config(), need.report.budget)));
-    for (const MemoryItem& block : blocks)
-      write_out(fmt::format("  {:<24} {:>14}\n", block.name, block.bytes));
-  }
-  return batch > 0 ? 0 : kTooLarge;
 }
 
 // Prints the curve of memory and time as a table, or writes a page or a drawing.
@@ -185,109 +89,31 @@ int budgets(const Arguments& arguments, const Run& run) {
   return 0;
 }
 
-// Writes the recomputation problem of the step, for `planner recompute` and other programs.
-void export_recompute(const Arguments& arguments, const Config& config) {
-  const std::string text = write_recompute(training_problem(config));
-  if (arguments.recompute == "-") {
-    write_out(text);
-  } else {
-    write_file(arguments.recompute, text);
-  }
+// Writes and prints what the options name. Returns whether the plan is among it.
+bool write_asked(const Arguments& arguments, const Run& run) {
+  if (!arguments.csv.empty()) write_to(arguments.csv, problem_csv(run));
+  if (!arguments.recompute.empty())
+    write_to(arguments.recompute, write_recompute(training_problem(run)));
+  if (!arguments.html.empty()) write_html(arguments, run);
+  if (arguments.is_drawn()) draw(arguments, run);
+  const bool answered = arguments.is_drawn() || !arguments.html.empty() || !arguments.csv.empty() ||
+                        !arguments.recompute.empty() || !arguments.compile.dump_after.empty();
+  return arguments.json || !arguments.why.empty() || !answered;
 }
 
-// Reports on stderr each need that exceeds its limit, with what would fit: --max-bytes and
-// memory.limit for host memory, --device-memory and memory.gpu_limit for the GPU's.
-int check_need(const Arguments& arguments, const Run& run, const PlanReport& report) {
-  const Config& config = run.config();
-  int code = 0;
-  const auto check = [&](const std::string& name, int64_t allowed, int64_t need,
-                         const std::string& where) {
-    if (need <= allowed) return;
-    fmt::print(stderr,
-               "trainer: the training needs {} ({} bytes){}, {} more than the {} of {}{}\n"
-               "what would fit:\n{}",
-               byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
-               decoders_text(report.parts_complete), remedies_text(run, allowed, !where.empty()));
-    code = kTooLarge;
-  };
-  const auto check_gpu = [&](const std::string& name, int64_t allowed) {
-    check(name, allowed, report.gpu_need(), " on " + report.device);
-  };
-  if (arguments.max_bytes >= 0) check("--max-bytes", arguments.max_bytes, report.need(), "");
-  if (const auto limit = host_limit(config)) check(limit->key, limit->bytes, report.need(), "");
-  if (arguments.device_memory >= 0) check_gpu(arguments.gpu_limit_name, arguments.device_memory);
-  if (config.memory.gpu_limit) check_gpu("memory.gpu_limit", config.memory.gpu_limit->bytes);
-  return code;
-}
-
-// Returns a described device if the configuration names a GPU, since planning needs none
-// (deviceless planning). Its properties are those of the named model, of the GPU in this computer,
-// or unknown. Sets config.device to the described device.
-std::unique_ptr<DescribedDevice> describe_device(Arguments& arguments, Config& config) {
-  if (const DeviceProperties* properties = described_gpu(config.device)) {
-    config.device = "gpu:0";
-    if (arguments.device_memory < 0) {
-      arguments.device_memory = properties->memory_bytes;
-      arguments.gpu_limit_name = properties->name;
-    }
-    return std::make_unique<DescribedDevice>(parse_device(config.device), properties);
-  }
-  if (config.device != "auto") {
-    const Device device = parse_device(config.device);
-    if (!device.is_cpu()) {
-      // Without a GPU, do not load the driver.
-      const std::vector<DeviceInfo> all =
-          nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
-      const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
-      return std::make_unique<DescribedDevice>(device,
-                                               is_there ? context(device).properties() : nullptr);
-    }
-  }
-  if (arguments.device_memory >= 0)
-    throw ConfigError(fmt::format(
-        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
-  return nullptr;
-}
-
-// Returns a remark on the source of a described GPU's scratch sizes.
-std::string scratch_text(Device device) {
-  const DeviceProperties* properties = context(device).properties();
-  if (properties == nullptr)
-    return "scratch memory is known only for matrix products; name a GPU, such as " +
-           fmt::format("device=gpu:{}, to include convolutions", gpu_profile_names().front());
-  if (!kCuda) return "this build has no GPU back end, so the scratch of convolutions is unknown";
-  return fmt::format("scratch of convolutions as reported by cuDNN for {}{}", properties->name,
-                     properties->origin.empty() ? "" : ", " + properties->origin);
-}
-
-// Prints the caveats of the plan.
-void print_remarks(const Arguments& arguments, const Run& run, const PlanReport& report) {
-  const Config& config = run.config();
-  for (const std::string& line : config_notes(run)) write_out(line + "\n");
-  if (const Device device = parse_or_cpu(config.device); is_described(device))
-    write_out(
-        fmt::format("planned for {} without using it: blocks at multiples of {} bytes, memory "
-                    "needed {}{}; {}\n",
-                    report.device, report.alignment, byte_text(report.gpu_need()),
-                    arguments.device_memory >= 0 ? " of " + byte_text(arguments.device_memory) : "",
-                    scratch_text(device)));
-  const auto limit = host_limit(config);
-  if (!limit) return;
-  const int64_t over = report.need() - limit->bytes;
-  write_out(fmt::format("{} is {}: {} ({} needed)\n", limit->key, byte_text(limit->bytes),
-                        over > 0 ? "exceeded by " + byte_text(over) : "sufficient",
-                        byte_text(report.need())));
-}
-
-void print_report(const Arguments& arguments, const Run& run, const PlanReport& report) {
-  if (!arguments.why.empty()) {
-    write_out(fmt::format("{}", report.why(arguments.why)));
-  } else if (arguments.json) {
-    write_out(fmt::format("{}\n", report.json()));
-  } else {
-    write_out(fmt::format("{}\n", report.text()));
-    print_remarks(arguments, run, report);
-  }
+int show_plan(const Arguments& arguments, const Run& run, const PlanDevice& device) {
+  const bool reported = write_asked(arguments, run);
+  const bool checked = arguments.max_bytes >= 0 || device.memory() >= 0 || host_limit(run.config());
+  if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
+  const PlanReport report = plan(run);  // prints the graph of --dump-after
+  if (reported)
+    write_out(!arguments.why.empty() ? report.why(arguments.why)
+              : arguments.json       ? report.json() + "\n"
+                                     : report.text() + "\n" + device.remarks(run, report));
+  flush_out();
+  const std::string exceeded = device.exceeded(run, report, arguments.max_bytes);
+  fmt::print(stderr, "{}", exceeded);
+  return exceeded.empty() ? 0 : kTooLarge;
 }
 
 // Throws if another option also writes to standard output, as "--csv -" does.
@@ -308,7 +134,7 @@ void check_terminal(const Arguments& arguments) {
   refuse(!arguments.why.empty(), "--why");
 }
 
-int run(Arguments arguments) {
+int run(const Arguments& arguments) {
   if (!arguments.diff.empty()) {
     const std::string &a = arguments.diff[0], &b = arguments.diff[1];
     write_out(diff_plans(read_file(a), a, read_file(b), b));
@@ -321,35 +147,23 @@ int run(Arguments arguments) {
     return 0;
   }
   check_terminal(arguments);
-  const bool drawn = arguments.draw || !arguments.svg.empty();
-  if (!arguments.beside.empty() && (arguments.html.empty() || drawn))
+  if (!arguments.beside.empty() && (arguments.html.empty() || arguments.is_drawn()))
     throw ConfigError(
         "plan: --beside requires --html F; --draw and --svg show one plan, so run the command a "
         "second time for the other settings");
   Config config = load_config(arguments.config, arguments.overrides);
-  const auto described = describe_device(arguments, config);
-  if (described && config.mode == Mode::kEager && !arguments.html.empty())
+  const PlanDevice device(config, arguments.device_memory);
+  if (device.is_described() && config.mode == Mode::kEager && !arguments.html.empty())
     throw ConfigError(
         fmt::format("plan: --html runs mode: eager on the device to draw it, but {} is only "
                     "described here; remove --html, or set device=cpu",
                     config.device));
   const Run run = planned_run(arguments, config);
-  if (arguments.max_batch) return max_batch(run, arguments);
   if (arguments.budgets) return budgets(arguments, run);
-  const bool answered = drawn || !arguments.html.empty() || !arguments.csv.empty() ||
-                        !arguments.recompute.empty() || !arguments.compile.dump_after.empty();
-  const bool reported = arguments.json || !arguments.why.empty() || !answered;
-  if (!arguments.csv.empty()) write_csv(arguments, run);
-  if (!arguments.recompute.empty()) export_recompute(arguments, config);
-  if (!arguments.html.empty()) write_html(arguments, run);
-  if (drawn) draw(arguments, run);
-  const bool checked =
-      arguments.max_bytes >= 0 || arguments.device_memory >= 0 || host_limit(config);
-  if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
-  const PlanReport report = plan(run);  // prints the graph of --dump-after
-  if (reported) print_report(arguments, run, report);
-  flush_out();
-  return check_need(arguments, run, report);
+  if (!arguments.max_batch) return show_plan(arguments, run, device);
+  const LargestBatch found = max_batch(run, device, arguments.limit, arguments.slowdown);
+  print_report(found.report, arguments.json, -1);
+  return found.batch > 0 ? 0 : kTooLarge;
 }
 
 // Excludes options that answer different questions or write to the same output.

@@ -161,6 +161,30 @@ std::vector<uint8_t> Classifier::read(const std::string& path) const {
   return pixels;
 }
 
+void Classifier::classify(
+    const std::vector<std::string>& files,
+    const std::function<void(size_t, std::span<const float>, const std::string&)>& answer) const {
+  const auto most = static_cast<size_t>(batch()), count = static_cast<size_t>(classes());
+  for (size_t first = 0; first < files.size(); first += most) {
+    const size_t last = std::min(files.size(), first + most);
+    std::vector<std::string> faults(last - first);
+    std::vector<uint8_t> pixels;
+    for (size_t i = first; i < last; ++i) try {
+        const std::vector<uint8_t> picture = read(files[i]);
+        pixels.insert(pixels.end(), picture.begin(), picture.end());
+      } catch (const DataError& error) {
+        faults[i - first] = error.what();
+      }
+    const std::vector<float> logits = (*this)(pixels);
+    std::span<const float> left = logits;
+    for (size_t i = first; i < last; ++i) {
+      const size_t of_file = faults[i - first].empty() ? count : 0;
+      answer(i, left.first(of_file), faults[i - first]);
+      left = left.subspan(of_file);
+    }
+  }
+}
+
 std::vector<float> Classifier::probabilities(std::span<const float> logits) {
   const double most = logits.empty() ? 0 : *std::ranges::max_element(logits);
   std::vector<double> shares;

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,6 +52,12 @@ class Classifier {
   // scaled to data.resize, or to cover the image, and center-cropped. Throws DataError, naming the
   // file.
   std::vector<uint8_t> read(const std::string& path) const;
+
+  // Classifies picture files, batch() at a time. Calls answer(i, logits, "") for files[i], in this
+  // order; for a file that cannot be read, logits are empty and the last argument is the reason.
+  void classify(const std::vector<std::string>& files,
+                const std::function<void(size_t index, std::span<const float> logits,
+                                         const std::string& fault)>& answer) const;
 
   // Return for one image: exp(logit) / sum(exp(logits)); the classes by decreasing logit; the first
   // of these classes.

@@ -160,18 +160,45 @@ Finding checkpoint_of(ConfigExamination& about) {
 
 }  // namespace
 
-std::vector<Finding> examine(const Config& config) {
+int Diagnosis::exit_code() const {
+  const auto fault = std::ranges::find_if(findings, [](const Finding& f) { return f.exit_code; });
+  return fault == findings.end() ? 0 : fault->exit_code;
+}
+
+Report Diagnosis::report() const {
+  const bool of_computer = !verdict.empty();
+  Report report;
+  if (of_computer) report.add("verdict", nullptr, verdict).add("remedy", nullptr, remedy);
+  report.add("exit_code", exit_code());
+  Table list({{"what", nullptr}, {"state", nullptr}, {"text", nullptr}, {"exit_code", nullptr}});
+  for (const Finding& found : findings) {
+    const char* const state = found.exit_code != 0 ? "problem" : found.warning ? "warning" : "ok";
+    list.add({found.what, state, found.text, found.exit_code});
+    std::string text = found.text;
+    for (size_t at = 0; (at = text.find('\n', at)) != text.npos; ++at) text.insert(at + 1, 21, ' ');
+    report.line(fmt::format("{:<8} {:<11} {}", state, found.what, text));
+  }
+  report.add("findings", list.json());
+  if (!of_computer) return report;
+  report.add("figures", figures).line("verdict  " + verdict);
+  if (!remedy.empty()) report.line("remedy   " + remedy);
+  return report;
+}
+
+Diagnosis examine(const Config& config) {
   std::vector<std::pair<const char*, std::function<Finding(ConfigExamination&)>>> checks = {
       {"device", device_of}, {"memory", memory_of},         {"model", model_of},
       {"data", data_of},     {"run folder", run_folder_of}, {"checkpoint", checkpoint_of},
   };
   if (!config.model.weights.empty()) checks.emplace_back("weights", weights_of);
-  std::vector<Finding> findings;
+  Diagnosis all;
+  std::vector<Finding>& findings = all.findings;
   std::optional<ConfigExamination> known;
   try {
     known.emplace(config);
   } catch (const Error& error) {  // the network follows from the data
-    return {{"data", error.what(), error.exit_code()}};
+    findings.push_back({"data", error.what(), error.exit_code()});
+    return all;
   }
   ConfigExamination& about = *known;
   const auto fault = [&](const char* what, const std::string& text, int exit_code) {
@@ -193,7 +220,7 @@ std::vector<Finding> examine(const Config& config) {
       fault(what, error.what(), 2);
     }
   }
-  return findings;
+  return all;
 }
 
 void dry_run(const Config& given, const Print& print, const TrainOptions& options) try {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
@@ -19,11 +20,22 @@ struct Finding {
   bool warning = false;  // good, but worth reading
 };
 
+// The findings of a check, and what follows from them.
+struct Diagnosis {
+  std::vector<Finding> findings;
+  // Empty for a configuration. `remedy` is that of the worst finding, or empty.
+  std::string verdict, remedy;
+  Json figures;  // details of the findings
+
+  int exit_code() const;  // that of the first problem
+  Report report() const;
+};
+
 // Checks everything that a training needs, and continues after a problem: the device and the
 // memory, each data file, the run folder and the free space on its disk, and the checkpoint that
 // --resume would use, even one made on another device. Writes nothing. Decodes every picture of a
 // folder once.
-std::vector<Finding> examine(const Config& config);
+Diagnosis examine(const Config& config);
 
 // Does everything that a training does before its first step, without writing: opens the data,
 // builds the model and plans its steps, then prints what the training would do. Throws what train()
@@ -32,19 +44,12 @@ std::vector<Finding> examine(const Config& config);
 void dry_run(const Config& config, const std::function<void(const std::string& line)>& print,
              const TrainOptions& options);
 
-struct MachineReport {
-  std::vector<Finding> findings;
-  std::string verdict, remedy;  // remedy: that of the worst finding, or empty
-  Json figures;                 // the details of the findings, as JSON
-  int exit_code = 0;            // that of the first problem
-};
-
 // Checks whether this computer can train at all, without a configuration (machine_check.cc).
 // Reports the program and its libraries, with the versions built against and running, processor,
 // threads, memory and swap, GPUs and why they cannot be used; in builds with CUDA its libraries:
 // the loaded file, all copies, whether it is the one built with, and the run path. Loads each part
 // of cuDNN in a child process, because a damaged one may crash. Then trains briefly, with a matrix
 // product and a convolution, timed and compared with another implementation. Takes a second.
-MachineReport examine_machine();
+Diagnosis examine_machine();
 
 }  // namespace tessera

@@ -47,17 +47,16 @@ double milliseconds_of(const std::function<void()>& call) {
 // Collects findings; a check that throws becomes a finding.
 class Examination {
  public:
-  MachineReport report() && {
+  Diagnosis diagnosis() && {
     const Finding* worst = nullptr;
-    for (const Finding& found : report_.findings) {
-      if (report_.exit_code == 0) report_.exit_code = found.exit_code;
+    for (const Finding& found : all_.findings) {
       if (worst == nullptr && found.warning) worst = &found;
       if (found.exit_code != 0 && (worst == nullptr || worst->exit_code == 0)) worst = &found;
     }
-    if (worst != nullptr) report_.remedy = worst->text;
-    report_.verdict = verdict(worst);
-    report_.figures = Json::object(figures_);
-    return std::move(report_);
+    if (worst != nullptr) all_.remedy = worst->text;
+    all_.verdict = verdict(worst);
+    all_.figures = Json::object(figures_);
+    return std::move(all_);
   }
 
   template <class Check>
@@ -65,14 +64,14 @@ class Examination {
     try {
       check();
     } catch (const Error& error) {
-      report_.findings.push_back({what, error.what(), error.exit_code()});
+      all_.findings.push_back({what, error.what(), error.exit_code()});
     } catch (const std::bad_alloc&) {
       const OutOfMemory error("too little memory is free for this check");
-      report_.findings.push_back({what, error.what(), error.exit_code()});
+      all_.findings.push_back({what, error.what(), error.exit_code()});
     }
   }
   void add(const char* what, const std::string& text, bool warning = false, int exit_code = 0) {
-    report_.findings.push_back({what, text, exit_code, warning});
+    all_.findings.push_back({what, text, exit_code, warning});
   }
   void figure(const char* name, Json value) { figures_.emplace_back(name, std::move(value)); }
 
@@ -88,7 +87,7 @@ class Examination {
     return fmt::format("not ready to train: fix '{}' above first", worst->what);
   }
 
-  MachineReport report_;
+  Diagnosis all_;
   std::vector<Json::Member> figures_;
 };
 
@@ -419,7 +418,7 @@ void smoke_test(Examination& all, const char* name, const char* figure,
 
 }  // namespace
 
-MachineReport examine_machine() {
+Diagnosis examine_machine() {
   Examination all;
   all.look("program", [&] { look_at_program(all); });
   all.look("libraries", [&] { look_at_libraries(all); });
@@ -436,7 +435,7 @@ MachineReport examine_machine() {
         smoke_test(all, name.c_str(), name.c_str(), SmokeTest().run_on(info.device));
       });
     }
-  return std::move(all).report();
+  return std::move(all).diagnosis();
 }
 
 }  // namespace tessera

@@ -2,18 +2,28 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/graph/arena_budget.h"
+#include "tessera/memory/plan_csv.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/report_parts.h"
+#include "tessera/models/training/batch_search.h"
+#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_budget.h"
+#include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
+#include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
+#include "tessera/runtime/context.h"
+#include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/device_properties.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/json.h"
 
@@ -28,6 +38,151 @@ PlanReport plan(const Run& run) {
     need.report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
   need.report.parts_complete = need.complete;
   return std::move(need.report);
+}
+
+namespace {
+
+// Treats auto as the CPU: planning does not load a driver to resolve it.
+Device parse_or_cpu(const std::string& device) {
+  return device == "auto" ? Device{} : parse_device(device);
+}
+
+// Returns a remark on the source of a described GPU's scratch sizes.
+std::string scratch_text(Device device) {
+  const DeviceProperties* properties = context(device).properties();
+  if (properties == nullptr)
+    return "scratch memory is known only for matrix products; name a GPU, such as " +
+           fmt::format("device=gpu:{}, to include convolutions", gpu_profile_names().front());
+  if (!kCuda) return "this build has no GPU back end, so the scratch of convolutions is unknown";
+  return fmt::format("scratch of convolutions as reported by cuDNN for {}{}", properties->name,
+                     properties->origin.empty() ? "" : ", " + properties->origin);
+}
+
+const char* decoders_text(bool complete) {
+  return complete ? "" : "; plus the memory of the image decoders";
+}
+
+}  // namespace
+
+PlanDevice::PlanDevice(Config& config, int64_t memory) : memory_(memory) {
+  if (const DeviceProperties* properties = described_gpu(config.device)) {
+    config.device = "gpu:0";
+    if (memory_ < 0) {
+      memory_ = properties->memory_bytes;
+      memory_name_ = properties->name;
+    }
+    described_ = std::make_unique<DescribedDevice>(parse_device(config.device), properties);
+  } else if (const Device device = parse_or_cpu(config.device); !device.is_cpu()) {
+    // Without a GPU, do not load the driver.
+    const std::vector<DeviceInfo> all =
+        nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
+    const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
+    described_ = std::make_unique<DescribedDevice>(
+        device, is_there ? context(device).properties() : nullptr);
+  } else if (memory >= 0) {
+    throw ConfigError(fmt::format(
+        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
+  }
+}
+
+std::string PlanDevice::exceeded(const Run& run, const PlanReport& report,
+                                 int64_t max_bytes) const {
+  const Config& config = run.config();
+  std::string text;
+  const auto check = [&](const std::string& name, int64_t allowed, int64_t need,
+                         const std::string& where) {
+    if (need <= allowed) return;
+    text += fmt::format(
+        "trainer: the training needs {} ({} bytes){}, {} more than the {} of {}{}\n"
+        "what would fit:\n{}",
+        byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
+        decoders_text(report.parts_complete), remedies_text(run, allowed, !where.empty()));
+  };
+  const auto check_gpu = [&](const std::string& name, int64_t allowed) {
+    check(name, allowed, report.gpu_need(), " on " + report.device);
+  };
+  if (max_bytes >= 0) check("--max-bytes", max_bytes, report.need(), "");
+  if (const auto limit = host_limit(config)) check(limit->key, limit->bytes, report.need(), "");
+  if (memory_ >= 0) check_gpu(memory_name_, memory_);
+  if (config.memory.gpu_limit) check_gpu("memory.gpu_limit", config.memory.gpu_limit->bytes);
+  return text;
+}
+
+std::string PlanDevice::remarks(const Run& run, const PlanReport& report) const {
+  const Config& config = run.config();
+  std::string text;
+  for (const std::string& line : config_notes(run)) text += line + "\n";
+  if (is_described())
+    text += fmt::format(
+        "planned for {} without using it: blocks at multiples of {} bytes, memory needed {}{}; "
+        "{}\n",
+        report.device, report.alignment, byte_text(report.gpu_need()),
+        memory_ >= 0 ? " of " + byte_text(memory_) : "", scratch_text(parse_device(config.device)));
+  const auto limit = host_limit(config);
+  if (!limit) return text;
+  const int64_t over = report.need() - limit->bytes;
+  return text + fmt::format("{} is {}: {} ({} needed)\n", limit->key, byte_text(limit->bytes),
+                            over > 0 ? "exceeded by " + byte_text(over) : "sufficient",
+                            byte_text(report.need()));
+}
+
+LargestBatch max_batch(const Run& run, const PlanDevice& device, int64_t limit, double slowdown) {
+  const Config& config = run.config();
+  const bool on_gpu = device.memory() >= 0, budgeted = slowdown > 0;
+  if (on_gpu) limit = device.memory();
+  if (const auto most = host_limit(config); limit < 0 && most) limit = most->bytes;
+  if (limit < 0 && config.memory.budget) limit = config.memory.budget->bytes;  // negative: auto
+  if (limit < 0)
+    throw ConfigError(
+        "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
+  BatchSearch search =
+      budgeted ? BatchSearch(run, slowdown, !run.device().is_cpu()) : BatchSearch(run, on_gpu);
+  const int64_t batch =
+      budgeted || on_gpu ? search.largest(run, limit).batch : largest_batch(run, limit);
+  const Run largest = run.with([&](Config& c) {
+    c.data.batch = std::max<int64_t>(batch, 1);
+    if (batch == 0) c.memory.budget.reset();  // without effect
+    if (budgeted && batch > 0) c.memory.budget = ByteSize{limit};
+    if (!on_gpu && !budgeted) c.memory.limit = ByteSize{limit};
+  });
+  const MemoryNeed need = memory_need(largest);
+  const std::vector<MemoryItem>& blocks = on_gpu ? need.gpu_blocks : need.blocks;
+  const int64_t bytes = total_bytes(blocks);
+  LargestBatch found{batch, {}};
+  found.report.add("max_batch", batch)
+      .add("limit_bytes", limit)
+      .add("overhead", rounded(need.report.budget.overhead(), 6))
+      .add(fmt::format("bytes_at_batch_{}", std::max<int64_t>(batch, 1)).c_str(), bytes)
+      .add("complete", need.complete)
+      .line(fmt::format("largest batch {}: {} bytes of {}{}", batch, bytes, limit,
+                        decoders_text(need.complete)));
+  if (budgeted) found.report.line("with " + budget_text(largest.config(), need.report.budget));
+  for (const MemoryItem& block : blocks)
+    found.report.line(fmt::format("  {:<24} {:>14}", block.name, block.bytes));
+  return found;
+}
+
+PlanPicture picture(const Run& run) {
+  const Config& config = run.config();
+  const std::string title = fmt::format("{}, batch {}, ", config.model.name,
+                                        run.steps().train.front());  // data.batch, or all images
+  if (config.mode == Mode::kEager) return eager_picture(run, title + "eager");
+  return plan(run).picture(title + "planner " + config.memory.planner);
+}
+
+std::string problem_csv(const Run& run) {
+  // Only the problem is needed.
+  PlanReport report = plan(run.with([](Config& config) { config.memory.planner = "in_order"; }));
+  std::set<std::string> taken;
+  for (size_t i = 0; i < report.blocks.size(); ++i) {
+    const PlannedTensor& tensor = report.blocks[i];
+    std::string id = fmt::format("{}.{}", tensor.name, tensor.op);
+    if (!tensor.module_path.empty()) id += "." + tensor.module_path;
+    std::ranges::replace(id, ' ', '_');
+    std::string& unique = report.problem.buffers[i].id = id;
+    for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
+  }
+  return write_plan_csv(report.problem);
 }
 
 PlanPicture eager_picture(const Run& run, const std::string& title) {

@@ -1,14 +1,16 @@
-// plan(), eager_picture() and budget_curve(): the memory that a configuration's training needs,
-// computed before it runs.
+// The memory that a configuration's training needs, computed before it runs: the plan, its
+// pictures, the largest batch, the curve of memory and time, on a device that need not be present.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/training/run.h"
+#include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/text/report.h"
 
 namespace tessera {
@@ -17,6 +19,48 @@ namespace tessera {
 // the needs of the whole training, part by part, as far as known without opening the data. Throws
 // ConfigError for an unknown pass.
 PlanReport plan(const Run& run);
+
+// The device that a plan is for. While this exists, a GPU that the configuration names is described
+// to the process (runtime/logical_devices.h): a model such as gpu:H100, or the GPU of this
+// computer.
+class PlanDevice {
+ public:
+  // Replaces config.device by the described device. `memory` is that of the GPU, -1: of the named
+  // model. Throws ConfigError if it is given for a CPU.
+  PlanDevice(Config& config, int64_t memory);
+
+  bool is_described() const { return described_ != nullptr; }
+  int64_t memory() const { return memory_; }  // bytes of the GPU, -1: unknown
+  // Throws nothing. Returns a line for each need that exceeds a limit, with what would fit; "" if
+  // all fit: `max_bytes` (-1: none) and memory.limit limit the host's, memory() and
+  // memory.gpu_limit the GPU's.
+  std::string exceeded(const Run& run, const PlanReport& report, int64_t max_bytes) const;
+  // Returns the caveats of a plan, in lines.
+  std::string remarks(const Run& run, const PlanReport& report) const;
+
+ private:
+  int64_t memory_;
+  std::string memory_name_ = "--device-memory";
+  std::unique_ptr<DescribedDevice> described_;
+};
+
+// The largest batch whose training fits a limit.
+struct LargestBatch {
+  int64_t batch = 0;  // 0: not even one image
+  Report report;
+};
+
+// Searches it. `limit` in bytes: of the GPU if the plan's device has a memory, which is then the
+// limit; -1: memory.limit or memory.budget. `slowdown` above 0 allows to recompute for that part of
+// a step. Throws ConfigError without any limit.
+LargestBatch max_batch(const Run& run, const PlanDevice& device, int64_t limit, double slowdown);
+
+// Returns the picture of plan(), or in eager mode, which has no plan, eager_picture().
+PlanPicture picture(const Run& run);
+
+// Returns the planning problem as CSV (memory/plan_csv.h). Each block is named after its tensor, op
+// and module: "%12.conv2d.layer1.0.conv1".
+std::string problem_csv(const Run& run);
 
 // Returns a recording of the allocations of a training step in eager mode, whatever config.mode
 // says. Eager allocations cannot be predicted, so two steps run on generated batches, and the

@@ -39,10 +39,6 @@ std::string html_cell(const char* tag, const Cell& cell, bool is_left) {
                      html_escaped(cell.text));
 }
 
-std::optional<std::string> owned(const char* text) {
-  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
-}
-
 }  // namespace
 
 Cell number(double value, int decimals, int json_decimals, const char* unit) {
@@ -65,10 +61,10 @@ std::string Table::text() const {
   bool is_titled = false;
   for (size_t c = 0; c < columns_.size(); ++c) {
     const Column& column = columns_[c];
-    if (!column.in_text) continue;
-    is_titled = is_titled || !column.title.empty();
+    if (!column.title) continue;
+    is_titled = is_titled || !column.title->empty();
     is_left.push_back(column.is_left);
-    lines[0].push_back(column.title);
+    lines[0].push_back(*column.title);
     for (size_t r = 0; r < rows_.size(); ++r) lines[r + 1].push_back(rows_[r][c].text);
   }
   if (!is_titled) lines.erase(lines.begin());
@@ -80,7 +76,7 @@ Json Table::json() const {
   for (const auto& row : rows_) {
     std::vector<Json::Member> members;
     for (size_t c = 0; c < columns_.size(); ++c)
-      if (columns_[c].in_json) members.emplace_back(columns_[c].key, row[c].json);
+      if (columns_[c].key) members.emplace_back(*columns_[c].key, row[c].json);
     list.push_back(Json::object(members));
   }
   return Json::list(list);
@@ -89,28 +85,41 @@ Json Table::json() const {
 std::string Table::html() const {
   std::string html = "<div style=\"overflow-x: auto\"><table>\n<tr>";
   for (const Column& column : columns_)
-    if (column.in_text) html += html_cell("th", column.title, column.is_left);
+    if (column.title) html += html_cell("th", *column.title, column.is_left);
   for (const auto& row : rows_) {
     html += "</tr>\n<tr>";
     for (size_t c = 0; c < columns_.size(); ++c)
-      if (columns_[c].in_text) html += html_cell("td", row[c], columns_[c].is_left);
+      if (columns_[c].title) html += html_cell("td", row[c], columns_[c].is_left);
   }
   return html + "</tr>\n</table></div>\n";
 }
 
 Report& Report::add(const char* key, const char* label, Cell value, std::string remark) {
-  parts_.push_back(
-      {Kind::value, owned(key), owned(label), std::move(value), std::move(remark), {}});
+  parts_.push_back({Kind::value,
+                    optional_name(key),
+                    optional_name(label),
+                    std::move(value),
+                    std::move(remark),
+                    {}});
   return *this;
 }
 
 Report& Report::add(const char* key, std::string title, Table table) {
-  parts_.push_back({Kind::table, owned(key), "", std::move(title), "", {std::move(table)}});
+  parts_.push_back({Kind::table, optional_name(key), "", std::move(title), "", {std::move(table)}});
   return *this;
 }
 
 Report& Report::add(const char* key, Json json) {
   return add(key, nullptr, Cell("", std::move(json)));
+}
+
+Report& Report::add(const char* key, const Report& section) {
+  add(key, section.json());
+  for (const Part& part : section.parts_) {
+    parts_.push_back(part);
+    parts_.back().key.reset();
+  }
+  return *this;
 }
 
 Report& Report::line(std::string text) {

@@ -44,6 +44,12 @@ Cell number(double value, int decimals, int json_decimals = kAllDecimals, const 
 Cell percent(double part, int decimals, int json_decimals = kAllDecimals);
 Cell byte_count(int64_t bytes, int decimals = 1);  // byte_text(); whole bytes in JSON
 
+// A name in JSON or in the text; none from nullptr: the value is not shown there.
+using OptionalName = std::optional<std::string>;
+inline OptionalName optional_name(const char* text) {
+  return text == nullptr ? std::nullopt : OptionalName(text);
+}
+
 // Rows of values below the titles of their columns.
 class Table {
  public:
@@ -51,13 +57,9 @@ class Table {
     // `key` is the member of each row's object in JSON, nullptr: not in JSON; `title` is the head
     // of the column, nullptr: only in JSON. Left-aligned or, by default, right-aligned.
     Column(const char* key, const char* title, bool is_left = false)
-        : key(key == nullptr ? "" : key),
-          title(title == nullptr ? "" : title),
-          in_json(key != nullptr),
-          in_text(title != nullptr),
-          is_left(is_left) {}
-    std::string key, title;
-    bool in_json, in_text, is_left;
+        : key(optional_name(key)), title(optional_name(title)), is_left(is_left) {}
+    OptionalName key, title;
+    bool is_left;
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -81,6 +83,8 @@ class Report {
   // Adds a table below its title, which may be empty.
   Report& add(const char* key, std::string title, Table table);
   Report& add(const char* key, Json json);  // only in JSON
+  // Adds the texts of another report; in JSON it is one member.
+  Report& add(const char* key, const Report& section);
   // Adds a line of text, which begins a new block; "" separates blocks.
   Report& line(std::string text);
 
@@ -92,7 +96,7 @@ class Report {
   enum class Kind : uint8_t { value, table, line };
   struct Part {
     Kind kind;
-    std::optional<std::string> key, label;
+    OptionalName key, label;
     Cell value;
     std::string remark;
     std::vector<Table> table;  // one for Kind::table

@@ -84,6 +84,14 @@ class Test(unittest.TestCase):
         self.assertIn("1 damaged picture was skipped", text)
         self.assertIn("broken.png", text)
         self.assertIn("mean [0.", text)
+        found = json.loads(self.configured("data", "inspect", "--json"))
+        self.assertEqual(list(found), ["train", "test"])
+        train = found["train"]
+        self.assertEqual([train["smallest"], train["largest"]],
+                         [{"height": 17, "width": 19}, {"height": 28, "width": 30}])
+        self.assertEqual(train["classes"], [{"images": 12, "class": name} for name in ("across", "down")])
+        self.assertIn(f"mean [{', '.join(format(m, '.4f') for m in train['mean'])}]", text)
+        self.assertTrue(any("broken.png" in note for note in train["notes"]), train["notes"])
 
     def test_fewer_images_are_of_each_class(self):
         text = self.configured("data", "inspect", words=["data.train_count=10"])
@@ -263,6 +271,9 @@ class Test(unittest.TestCase):
         text = self.configured("data", "bench", "--seconds", "0.2")
         self.assertRegex(text, r"[\d.]+ images/s with 2 workers")
         self.assertRegex(text, r"memory: calculated [\d.]+ MiB")
+        found = json.loads(self.configured("data", "bench", "--seconds", "0.2", "--json"))
+        self.assertGreaterEqual(found["seconds"], 0.2)
+        self.assertGreater(found["images_per_second"], 0)
 
     def test_all_damaged_pictures_are_named(self):
         broken = [self.root / "train" / "across" / f"late{i}.png" for i in range(12)]

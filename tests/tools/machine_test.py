@@ -163,8 +163,8 @@ class Doctor(Machine):
 class Devices(Machine):
     def test_the_list(self):
         out, _ = self.run_it("devices")
-        self.assertRegex(out, r"(?m)^cpu:0  .+  [\d.]+ \wiB, [\d.]+ \wiB free$")
-        self.assertRegex(out, r"(?m)^logical cpu:0  [\d.]+ \wiB$")
+        self.assertRegex(out, r"(?m)^cpu:0  .+  [\d.]+ \wiB  [\d.]+ \wiB free$")
+        self.assertRegex(out, r"\nlogical devices\ncpu:0  +[\d.]+ \wiB\n")
         devices = json.loads(self.run_it("devices", "--json")[0])
         cpu = devices["devices"][0]
         self.assertEqual(cpu["name"], "cpu:0")

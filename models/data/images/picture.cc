@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,13 +103,6 @@ int exif_orientation(std::span<const uint8_t> tiff) {
 }
 
 }  // namespace picture
-
-void require_decoder(const std::string& path) {
-  constexpr const char* kEnding = ".webp";
-  const size_t size = std::strlen(kEnding);
-  if (path.size() >= size && strcasecmp(path.c_str() + path.size() - size, kEnding) == 0)
-    picture::require_libwebp(path);
-}
 
 Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,
                       const PictureLimits& limits) {

@@ -24,7 +24,6 @@ Picture probe_png(std::span<const uint8_t> bytes, const std::string& name,
 void decode_png(std::span<const uint8_t> bytes, const std::string& name, RowSink& sink,
                 std::vector<uint8_t>& scratch, const PictureLimits& limits);
 
-void require_libwebp(const std::string& name);
 Picture probe_webp(std::span<const uint8_t> bytes, const std::string& name,
                    const PictureLimits& limits);
 void decode_webp(std::span<const uint8_t> bytes, const std::string& name, RowSink& sink,

@@ -1,8 +1,10 @@
 // The WebP decoder, by libwebp, which is loaded when the first WebP picture is read: no build needs
 // it. https://developers.google.com/speed/webp/docs/riff_container
 #include <cstring>
+#include <filesystem>
 
 #include <dlfcn.h>
+#include <strings.h>
 
 #include "tessera/models/data/images/picture_formats.h"
 
@@ -57,8 +59,6 @@ int orientation_of(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-void require_libwebp(const std::string& name) { libwebp(name); }
-
 Picture probe_webp(std::span<const uint8_t> bytes, const std::string& name,
                    const PictureLimits& limits) {
   Picture picture;
@@ -86,3 +86,8 @@ void decode_webp(std::span<const uint8_t> bytes, const std::string& name, RowSin
 }
 
 }  // namespace tessera::picture
+
+void tessera::require_decoder(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (strcasecmp(ending.c_str(), ".webp") == 0) picture::libwebp(path);
+}

@@ -156,6 +156,22 @@ bool is_picture_name(const std::string& path) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
 }
 
+std::vector<std::string> pictures_below(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    if (is_hidden(at->path().string()))
+      at.disable_recursion_pending();
+    else if (at->is_regular_file() && is_picture_name(at->path().string()))
+      found.push_back(at->path().string());
+  if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
+  if (found.empty())
+    throw DataError(fmt::format("{}: has no .jpg, .jpeg, .png or .webp files", folder));
+  std::ranges::sort(found);
+  return found;
+}
+
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,
                                        OuterLinks outer) {
   const Inside inside(root, outer);

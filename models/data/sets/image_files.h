@@ -45,6 +45,9 @@ bool is_hidden(const std::string& path);
 // Returns true if the name ends in .jpg, .jpeg, .png or .webp, in any case.
 bool is_picture_name(const std::string& path);
 
+// Returns the pictures in and below a folder, sorted. Throws DataError if there are none.
+std::vector<std::string> pictures_below(const std::string& folder);
+
 // Returns the names of the folders in root/split that have pictures, sorted. Throws DataError if
 // there are none.
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,

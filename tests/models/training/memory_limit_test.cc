@@ -2,7 +2,6 @@
 #include "tessera/models/training/memory_limit.h"
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -232,7 +231,6 @@ TEST(Fit, ARefusalOffersToComputeAgainAndToAccumulate) {
   config.data.batch = 64;
   config.data.train_count = config.data.test_count = 64;
   config.memory.limit = ByteSize{memory_need(config).bytes() * 7 / 10};
-  const auto start = std::chrono::steady_clock::now();
   try {
     require_fit_ahead(config);
     FAIL();
@@ -246,7 +244,6 @@ TEST(Fit, ARefusalOffersToComputeAgainAndToAccumulate) {
     EXPECT_NE(text.find("% time  same bits\n"), text.npos) << text;
     EXPECT_NE(text.find("another sum; norms see "), text.npos) << text;
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 TEST(Fit, ARefusalForTheSakeOfEvaluationsOffersTheirBatch) {

@@ -67,5 +67,14 @@ TEST(Report, ValuesOfABlockShareColumnsAndTablesFollowABlankLine) {
   EXPECT_EQ(html.find("cpu:0"), html.npos);
 }
 
+TEST(Report, ASectionIsOneMemberAndItsTextFollows) {
+  Report section;
+  section.add("bytes", "memory", byte_count(1536)).line("a note");
+  Report report;
+  report.line("train:").add("train", section).add("steps", 3);
+  EXPECT_EQ(report.text(), "train:\nmemory  1.5 KiB\na note\n");
+  EXPECT_EQ(report.json().text(), R"({"train":{"bytes":1536},"steps":3})");
+}
+
 }  // namespace
 }  // namespace tessera
