@@ -5,7 +5,7 @@ their colours.
     python make_pictures.py --odd FOLDER  also note what Pillow makes of the pictures in FOLDER:
                                           only their names, sizes and check sums are kept
 
-Needs pillow, numpy, h5py. README.md says what is in the file.
+Needs pillow, numpy, h5py, torchvision. README.md says what is in the file.
 """
 
 import argparse
