@@ -32,9 +32,9 @@ constexpr int64_t kMinPart = 1000;
 constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{2000};
 
 // Prints lines, and on a terminal the progress of a download below them, a few times a second.
-class FetchLine {
+class FetchOutput {
  public:
-  ~FetchLine() { clear(); }
+  ~FetchOutput() { clear(); }
   void say(const std::string& text) const {
     clear();
     print_line(text);
@@ -87,8 +87,8 @@ int64_t size_of(const std::string& path) {
 
 // Requests the file from one mirror until it is complete. Returns "" or the error.
 std::string complete(const std::string& url, const std::string& part, const PublishedFile& file,
-                     FetchLine& line) {
-  const auto there = [&](int64_t bytes) { line.show(file, bytes); };
+                     FetchOutput& out) {
+  const auto there = [&](int64_t bytes) { out.show(file, bytes); };
   int64_t furthest = size_of(part);
   auto wait = kFirstWait;
   for (int fruitless = 0; furthest < file.bytes;) {
@@ -110,18 +110,18 @@ std::string complete(const std::string& url, const std::string& part, const Publ
 // Downloads from one mirror to PATH.part and renames that to `path` if it is right. Returns "" or
 // the error.
 std::string fetch_from(const std::string& url, const std::string& path, const PublishedFile& file,
-                       FetchLine& line) {
+                       FetchOutput& out) {
   const std::string part = path + ".part";
   if (size_of(part) > file.bytes) fs::remove(part);
   const bool resumed = size_of(part) > 0;
-  std::string why = complete(url, part, file, line);
+  std::string why = complete(url, part, file, out);
   if (!why.empty()) return why;
   try {
     verify_file(part, file);
   } catch (const DataError& error) {
     fs::remove(part);
     // The earlier part may have been wrong: start again from the first byte.
-    if (resumed) return fetch_from(url, path, file, line);
+    if (resumed) return fetch_from(url, path, file, out);
     return error.what();
   }
   fs::rename(part, path);
@@ -129,25 +129,25 @@ std::string fetch_from(const std::string& url, const std::string& path, const Pu
 }
 
 void fetch_file(const PublishedSet& set, const PublishedFile& file, const std::string& root,
-                const std::string& from, FetchLine& line) {
+                const std::string& from, FetchOutput& out) {
   const std::string path = (fs::path(root) / file.name).string();
-  if (holds(path, file)) return line.say(fmt::format("{}: already present", path));
+  if (holds(path, file)) return out.say(fmt::format("{}: already present", path));
   if (!from.empty() && from.find("://") == std::string::npos) {
     const std::string source = (fs::path(from) / file.name).string();
     verify_file(source, file);
     if (fs::exists(path) && fs::equivalent(source, path)) return;
     fs::copy_file(source, path + ".part", fs::copy_options::overwrite_existing);
     fs::rename(path + ".part", path);
-    return line.say(fmt::format("{}: copied from {}", path, source));
+    return out.say(fmt::format("{}: copied from {}", path, source));
   }
   std::vector<std::string> mirrors = set.mirrors;
   if (!from.empty()) mirrors = {from.ends_with('/') ? from : from + "/"};
   std::string tried;
   for (const std::string& mirror : mirrors) {
-    line.say(fmt::format("{}: {:.1f} MiB from {}", file.name,
-                         static_cast<double>(file.bytes) / (1 << 20), mirror));
-    std::string why = fetch_from(mirror + file.name, path, file, line);
-    if (why.empty()) return line.say(fmt::format("{}: SHA-256 is correct", path));
+    out.say(fmt::format("{}: {:.1f} MiB from {}", file.name,
+                        static_cast<double>(file.bytes) / (1 << 20), mirror));
+    std::string why = fetch_from(mirror + file.name, path, file, out);
+    if (why.empty()) return out.say(fmt::format("{}: SHA-256 is correct", path));
     tried += fmt::format("\n  {}{}: {}", mirror, file.name, why);
   }
   throw DataError(
@@ -283,14 +283,14 @@ void verify_file(const std::string& path, const PublishedFile& expected) {
 }
 
 void fetch(const PublishedSet& set, const std::string& root, const std::string& from) try {
-  FetchLine line;
+  FetchOutput out;
   fs::create_directories(root);
   for (const PublishedFile& file : set.downloads) {
-    fetch_file(set, file, root, from, line);
+    fetch_file(set, file, root, from, out);
     if (!file.name.ends_with(".tar.gz")) continue;
     const std::vector<std::string> members = set.members();
     unpack((fs::path(root) / file.name).string(), members, root);
-    line.say(fmt::format("{}: {} files unpacked", root, members.size()));
+    out.say(fmt::format("{}: {} files unpacked", root, members.size()));
   }
 } catch (const fs::filesystem_error& error) {
   throw DataError(fmt::format("data fetch {}: {}", set.name, error.what()));

@@ -15,15 +15,11 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/models/study/doctor.h"
 #include "tessera/models/study/verify_plan.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/processes.h"
-#include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/join.h"
 #include "tessera/runtime/log.h"
-#include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"
@@ -83,7 +79,7 @@ const char* signal_name(int number) {
 }
 
 // Returns the results of the last step, and the best of the training.
-Report result_table(const Config& config, const TrainResult& result) {
+Report result_report(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
   Table table({{nullptr, "", true},
                {nullptr, "loss"},
@@ -124,7 +120,7 @@ Report result_table(const Config& config, const TrainResult& result) {
 void print_result(const Config& config, const TrainResult& result, bool quiet) {
   if (const std::string table = result.confusion.text(); !quiet && !table.empty())
     print_line(table);
-  if (!quiet) print_report(result_table(config, result), false);
+  if (!quiet) print_report(result_report(config, result), false);
   print_line(fmt::format(
       "final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
       100 * result.test_accuracy, loss_text(result.test_loss), result.steps, result.epochs,

@@ -11,7 +11,6 @@
 #include "tessera/models/data/sets/packed.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/study/data_report.h"
-#include "tessera/runtime/error.h"
 #include "tessera/tools/data_fetch.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
@@ -29,7 +28,10 @@ struct DataArguments {
 
 int run_inspect(const DataArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
-  print_report(inspect_data(config), arguments.json);
+  const Report all = inspect_data(config, [&](const Report& split) {
+    if (!arguments.json) print_report(split, false);
+  });
+  if (arguments.json) print_report(all, true);
   return 0;
 }
 

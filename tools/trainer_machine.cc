@@ -13,7 +13,6 @@
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
-#include "tessera/runtime/logical_devices.h"
 #include "tessera/runtime/nvml.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
@@ -27,11 +26,11 @@ struct Arguments {
   bool json = false;
 };
 
-// Returns what is known of a physical device: its memory, driver and the processes that use it.
-std::vector<Cell> row_of(const DeviceInfo& info) {
+// Adds what is known of a physical device: its memory, driver and the processes that use it, which
+// are lines of the report.
+void add_device(const DeviceInfo& info, Table& devices, Report& users) {
   int64_t total = info.memory_bytes, free = -1;  // -1: unknown
   Table processes({{"pid", nullptr}, {"name", nullptr}, {"bytes", nullptr}});
-  std::string users;
   if (info.device.is_cpu()) {
     const HostMemory memory = host_memory();
     total = memory.total;
@@ -42,20 +41,16 @@ std::vector<Cell> row_of(const DeviceInfo& info) {
       const bool known = process.bytes >= 0;
       const Cell bytes = known ? byte_count(process.bytes) : Cell("", Json());
       processes.add({process.pid, process.name, bytes});
-      users += fmt::format("{}{} {}{}", users.empty() ? "used by " : ", ", process.pid,
-                           process.name.empty() ? "of another user" : process.name,
-                           known ? " (" + bytes.text + ")" : "");
+      users.line(fmt::format("{}: process {} {}{}", info.device.name(), process.pid,
+                             process.name.empty() ? "of another user" : process.name,
+                             known ? "  " + bytes.text : ""));
     }
   }
   const std::string driver = info.device.is_cpu() ? "" : nvidia_driver_version();
-  Cell unused("", Json());
-  if (free >= 0) unused = {byte_count(free).text + " free", free};
-  return {info.device.name(),
-          info.description,
-          byte_count(total),
-          unused,
-          Cell(driver.empty() ? "" : "driver " + driver, driver),
-          Cell(users, processes.json())};
+  Cell free_memory("", Json());
+  if (free >= 0) free_memory = {byte_count(free).text + " free", free};
+  devices.add({info.device.name(), info.description, byte_count(total), free_memory,
+               Cell(driver.empty() ? "" : "driver " + driver, driver), Cell("", processes.json())});
 }
 
 Report devices_report() {
@@ -65,12 +60,14 @@ Report devices_report() {
                   {"total_bytes", ""},
                   {"free_bytes", ""},
                   {"driver", "", true},
-                  {"processes", "", true}});
-  for (const DeviceInfo& info : physical_devices()) physical.add(row_of(info));
+                  {"processes", nullptr}});
+  Report users;
+  for (const DeviceInfo& info : physical_devices()) add_device(info, physical, users);
   Table logical({{"name", "", true}, {"description", nullptr}, {"limit_bytes", ""}});
   for (const DeviceInfo& info : logical_devices())
     logical.add({info.device.name(), info.description, byte_count(info.memory_bytes)});
   report.add("devices", "", std::move(physical))
+      .add(nullptr, users)
       .add("logical", "logical devices", std::move(logical));
   std::vector<std::string> refused;
   if constexpr (kCuda) refused = cuda_refused_devices();

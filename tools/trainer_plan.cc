@@ -1,6 +1,7 @@
 // trainer plan: shows the memory that a configuration needs, before it runs.
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -54,11 +55,12 @@ void write_to(const std::string& path, const std::string& text) {
 
 // Writes a page with the plan, and optionally with that of other settings next to it.
 void write_html(const Arguments& arguments, const Run& run) {
-  std::vector<PlanPicture> pictures = {picture(run)};
+  std::vector<PlanPicture> pictures = {plan_picture(run)};
   if (!arguments.beside.empty()) {
     std::vector<std::string> overrides = arguments.overrides;
     overrides.insert(overrides.end(), arguments.beside.begin(), arguments.beside.end());
-    pictures.push_back(picture(planned_run(arguments, load_config(arguments.config, overrides))));
+    pictures.push_back(
+        plan_picture(planned_run(arguments, load_config(arguments.config, overrides))));
   }
   write_file(arguments.html, draw_plan_html(pictures));
   write_out(fmt::format("{}: {} tensors\n", arguments.html, pictures[0].labels.size()));
@@ -66,7 +68,7 @@ void write_html(const Arguments& arguments, const Run& run) {
 
 // Draws the plan as SVG, or for the terminal.
 void draw(const Arguments& arguments, const Run& run) {
-  PlanPicture drawn = picture(run);
+  PlanPicture drawn = plan_picture(run);
   for (size_t i = 0; i < drawn.labels.size(); ++i) {  // without the last user
     const BufferLabel& label = drawn.labels[i];
     drawn.problem.buffers[i].id =
@@ -89,30 +91,36 @@ int budgets(const Arguments& arguments, const Run& run) {
   return 0;
 }
 
-// Writes and prints what the options name. Returns whether the plan is among it.
-bool write_asked(const Arguments& arguments, const Run& run) {
+// Writes and prints what the options name besides the plan itself.
+void write_asked(const Arguments& arguments, const Run& run) {
   if (!arguments.csv.empty()) write_to(arguments.csv, problem_csv(run));
   if (!arguments.recompute.empty())
     write_to(arguments.recompute, write_recompute(training_problem(run)));
   if (!arguments.html.empty()) write_html(arguments, run);
   if (arguments.is_drawn()) draw(arguments, run);
+}
+
+// Returns true if the options ask for the plan, or for nothing else.
+bool is_plan_asked(const Arguments& arguments) {
   const bool answered = arguments.is_drawn() || !arguments.html.empty() || !arguments.csv.empty() ||
                         !arguments.recompute.empty() || !arguments.compile.dump_after.empty();
   return arguments.json || !arguments.why.empty() || !answered;
 }
 
 int show_plan(const Arguments& arguments, const Run& run, const PlanDevice& device) {
-  const bool reported = write_asked(arguments, run);
+  write_asked(arguments, run);
+  const bool reported = is_plan_asked(arguments);
   const bool checked = arguments.max_bytes >= 0 || device.memory() >= 0 || host_limit(run.config());
   if (!reported && !checked && arguments.compile.dump_after.empty()) return 0;
   const PlanReport report = plan(run);  // prints the graph of --dump-after
+  const bool as_text = reported && !arguments.json && arguments.why.empty();
   if (reported)
     write_out(!arguments.why.empty() ? report.why(arguments.why)
-              : arguments.json       ? report.json() + "\n"
-                                     : report.text() + "\n" + device.remarks(run, report));
+                                     : (arguments.json ? report.json() : report.text()) + "\n");
+  if (as_text) write_out(device.remarks(run, report));
   flush_out();
-  const std::string exceeded = device.exceeded(run, report, arguments.max_bytes);
-  fmt::print(stderr, "{}", exceeded);
+  const std::vector<std::string> exceeded = device.exceeded(run, report, arguments.max_bytes);
+  for (const std::string& message : exceeded) fmt::print(stderr, "trainer: {}", message);
   return exceeded.empty() ? 0 : kTooLarge;
 }
 
@@ -153,6 +161,9 @@ int run(const Arguments& arguments) {
         "second time for the other settings");
   Config config = load_config(arguments.config, arguments.overrides);
   const PlanDevice device(config, arguments.device_memory);
+  if (arguments.device_memory >= 0 && !device.is_described())
+    throw ConfigError(fmt::format(
+        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
   if (device.is_described() && config.mode == Mode::kEager && !arguments.html.empty())
     throw ConfigError(
         fmt::format("plan: --html runs mode: eager on the device to draw it, but {} is only "
@@ -161,7 +172,7 @@ int run(const Arguments& arguments) {
   const Run run = planned_run(arguments, config);
   if (arguments.budgets) return budgets(arguments, run);
   if (!arguments.max_batch) return show_plan(arguments, run, device);
-  const LargestBatch found = max_batch(run, device, arguments.limit, arguments.slowdown);
+  const LargestBatch found = largest_batch_report(run, device, arguments.limit, arguments.slowdown);
   print_report(found.report, arguments.json, -1);
   return found.batch > 0 ? 0 : kTooLarge;
 }

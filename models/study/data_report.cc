@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,7 +36,7 @@ void add_sizes(Report& report, const Dataset& data) {
 
 Report inspect_split(const std::shared_ptr<const Dataset>& data, const Config& config) {
   Report report;
-  report.line(data->describe()).add("images", data->count());
+  report.line(data->describe()).add("data", data->describe()).add("images", data->count());
   if (data->has_own_sizes()) add_sizes(report, *data);
   std::vector<int64_t> counts(static_cast<size_t>(data->classes()));
   Moments moments(data->channels());
@@ -46,15 +48,15 @@ Report inspect_split(const std::shared_ptr<const Dataset>& data, const Config& c
   }
   const Normalization measured = moments.normalization();
   const std::vector<double> mean(measured.mean.begin(), measured.mean.end());
-  const std::vector<double> std(measured.std.begin(), measured.std.end());
+  const std::vector<double> deviations(measured.std.begin(), measured.std.end());
   const auto list = [](const std::vector<double>& values) {
     std::vector<Json> items;
     for (const double value : values) items.emplace_back(rounded(value, 4));
     return Json::list(items);
   };
-  report.add("mean", list(mean)).add("std", list(std));
-  report.line(
-      fmt::format("  mean [{:.4f}], std [{:.4f}]", fmt::join(mean, ", "), fmt::join(std, ", ")));
+  report.add("mean", list(mean)).add("std", list(deviations));
+  report.line(fmt::format("  mean [{:.4f}], std [{:.4f}]", fmt::join(mean, ", "),
+                          fmt::join(deviations, ", ")));
   Table classes({{"images", nullptr}, {"class", nullptr}});
   for (size_t i = 0; i < counts.size(); ++i) {
     const std::string name =
@@ -70,14 +72,21 @@ Report inspect_split(const std::shared_ptr<const Dataset>& data, const Config& c
 
 }  // namespace
 
-Report inspect_data(const Config& config) {
+Report inspect_data(const Config& config, const std::function<void(const Report&)>& each) {
   DataSource source = data_source(config);
   source.decode_all = true;
   const DataSplit data = open_data(source);
   Report report;
-  report.add("train", inspect_split(data.train, config));
-  if (data.validation != nullptr) report.add("validation", inspect_split(data.validation, config));
-  return report.add("test", inspect_split(data.test, config));
+  const auto add = [&](const char* key, const std::shared_ptr<const Dataset>& split) {
+    if (split == nullptr) return;
+    const Report part = inspect_split(split, config);
+    if (each) each(part);
+    report.add(key, part);
+  };
+  add("train", data.train);
+  add("validation", data.validation);
+  add("test", data.test);
+  return report;
 }
 
 Report time_data(const Config& config, double seconds) {
@@ -108,8 +117,8 @@ Report time_data(const Config& config, double seconds) {
       .add("decode_seconds", rounded(times.decode, 4))
       .add("augment_seconds", rounded(times.augment, 4))
       .add("mix_seconds", rounded(times.mix, 4))
-      .add("calculated_bytes", said)
-      .add("measured_bytes", most - before);
+      .add("calculated_memory_bytes", said)
+      .add("process_growth_bytes", most - before);
   report.line(fmt::format(
       "{:.1f} images/s with {} workers; time of the workers: reading {:.1f} s, decoding {:.1f} s, "
       "augmentation {:.1f} s, mixing {:.1f} s of {:.1f} s",

@@ -79,24 +79,21 @@ PlanDevice::PlanDevice(Config& config, int64_t memory) : memory_(memory) {
     const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
     described_ = std::make_unique<DescribedDevice>(
         device, is_there ? context(device).properties() : nullptr);
-  } else if (memory >= 0) {
-    throw ConfigError(fmt::format(
-        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
   }
 }
 
-std::string PlanDevice::exceeded(const Run& run, const PlanReport& report,
-                                 int64_t max_bytes) const {
+std::vector<std::string> PlanDevice::exceeded(const Run& run, const PlanReport& report,
+                                              int64_t max_bytes) const {
   const Config& config = run.config();
-  std::string text;
+  std::vector<std::string> messages;
   const auto check = [&](const std::string& name, int64_t allowed, int64_t need,
                          const std::string& where) {
     if (need <= allowed) return;
-    text += fmt::format(
-        "trainer: the training needs {} ({} bytes){}, {} more than the {} of {}{}\n"
+    messages.push_back(fmt::format(
+        "the training needs {} ({} bytes){}, {} more than the {} of {}{}\n"
         "what would fit:\n{}",
         byte_text(need), need, where, byte_text(need - allowed), byte_text(allowed), name,
-        decoders_text(report.parts_complete), remedies_text(run, allowed, !where.empty()));
+        decoders_text(report.parts_complete), remedies_text(run, allowed, !where.empty())));
   };
   const auto check_gpu = [&](const std::string& name, int64_t allowed) {
     check(name, allowed, report.gpu_need(), " on " + report.device);
@@ -105,7 +102,7 @@ std::string PlanDevice::exceeded(const Run& run, const PlanReport& report,
   if (const auto limit = host_limit(config)) check(limit->key, limit->bytes, report.need(), "");
   if (memory_ >= 0) check_gpu(memory_name_, memory_);
   if (config.memory.gpu_limit) check_gpu("memory.gpu_limit", config.memory.gpu_limit->bytes);
-  return text;
+  return messages;
 }
 
 std::string PlanDevice::remarks(const Run& run, const PlanReport& report) const {
@@ -126,7 +123,8 @@ std::string PlanDevice::remarks(const Run& run, const PlanReport& report) const 
                             byte_text(report.need()));
 }
 
-LargestBatch max_batch(const Run& run, const PlanDevice& device, int64_t limit, double slowdown) {
+LargestBatch largest_batch_report(const Run& run, const PlanDevice& device, int64_t limit,
+                                  double slowdown) {
   const Config& config = run.config();
   const bool on_gpu = device.memory() >= 0, budgeted = slowdown > 0;
   if (on_gpu) limit = device.memory();
@@ -162,7 +160,7 @@ LargestBatch max_batch(const Run& run, const PlanDevice& device, int64_t limit, 
   return found;
 }
 
-PlanPicture picture(const Run& run) {
+PlanPicture plan_picture(const Run& run) {
   const Config& config = run.config();
   const std::string title = fmt::format("{}, batch {}, ", config.model.name,
                                         run.steps().train.front());  // data.batch, or all images

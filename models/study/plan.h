@@ -26,15 +26,16 @@ PlanReport plan(const Run& run);
 class PlanDevice {
  public:
   // Replaces config.device by the described device. `memory` is that of the GPU, -1: of the named
-  // model. Throws ConfigError if it is given for a CPU.
+  // model. A CPU is not described.
   PlanDevice(Config& config, int64_t memory);
 
   bool is_described() const { return described_ != nullptr; }
   int64_t memory() const { return memory_; }  // bytes of the GPU, -1: unknown
-  // Throws nothing. Returns a line for each need that exceeds a limit, with what would fit; "" if
-  // all fit: `max_bytes` (-1: none) and memory.limit limit the host's, memory() and
-  // memory.gpu_limit the GPU's.
-  std::string exceeded(const Run& run, const PlanReport& report, int64_t max_bytes) const;
+  // Returns a message of several lines for each need that exceeds a limit, with what would fit:
+  // `max_bytes` (-1: none) and memory.limit limit the host's, memory() and memory.gpu_limit the
+  // GPU's. Throws what planning throws.
+  std::vector<std::string> exceeded(const Run& run, const PlanReport& report,
+                                    int64_t max_bytes) const;
   // Returns the caveats of a plan, in lines.
   std::string remarks(const Run& run, const PlanReport& report) const;
 
@@ -50,13 +51,15 @@ struct LargestBatch {
   Report report;
 };
 
-// Searches it. `limit` in bytes: of the GPU if the plan's device has a memory, which is then the
-// limit; -1: memory.limit or memory.budget. `slowdown` above 0 allows to recompute for that part of
-// a step. Throws ConfigError without any limit.
-LargestBatch max_batch(const Run& run, const PlanDevice& device, int64_t limit, double slowdown);
+// Searches it (models/training/batch_search.h). `limit` is in bytes of host memory, -1:
+// memory.limit or memory.budget; it is ignored where device.memory() is known, which is then the
+// limit. `slowdown` above 0 allows to recompute for that part of a step. Throws ConfigError without
+// any limit.
+LargestBatch largest_batch_report(const Run& run, const PlanDevice& device, int64_t limit,
+                                  double slowdown);
 
 // Returns the picture of plan(), or in eager mode, which has no plan, eager_picture().
-PlanPicture picture(const Run& run);
+PlanPicture plan_picture(const Run& run);
 
 // Returns the planning problem as CSV (memory/plan_csv.h). Each block is named after its tensor, op
 // and module: "%12.conv2d.layer1.0.conv1".

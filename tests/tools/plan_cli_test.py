@@ -122,6 +122,7 @@ class Plan(Test):
         self.refused(["plan", "--config", "s.yaml", "--slowdown", "5%"], "--slowdown", "--max-batch")
 
     def test_what_could_be_computed_again_as_a_file(self):
+        self.refused(["plan", "--config", "s.yaml", "--export-recompute", "r.txt", "--disable-pass", "foo"], "foo")
         self.plan("--export-recompute", "r.txt")
         out, _ = self.run_it("recompute", "r.txt", "--curve", 3, program=PLANNER)
         self.assertIn("best", out)

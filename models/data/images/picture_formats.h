@@ -1,4 +1,4 @@
-// The decoder of each picture format. Internal to picture.cc.
+// The decoder of each picture format. Internal to this folder.
 #pragma once
 
 #include "tessera/models/data/images/picture.h"

@@ -87,7 +87,11 @@ void decode_webp(std::span<const uint8_t> bytes, const std::string& name, RowSin
 
 }  // namespace tessera::picture
 
-void tessera::require_decoder(const std::string& path) {
+namespace tessera {
+
+void require_decoder(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension().string();
   if (strcasecmp(ending.c_str(), ".webp") == 0) picture::libwebp(path);
 }
+
+}  // namespace tessera

@@ -45,7 +45,8 @@ bool is_hidden(const std::string& path);
 // Returns true if the name ends in .jpg, .jpeg, .png or .webp, in any case.
 bool is_picture_name(const std::string& path);
 
-// Returns the pictures in and below a folder, sorted. Throws DataError if there are none.
+// Returns the pictures in and below a folder, sorted, without hidden ones. Throws DataError if
+// there are none or a folder cannot be read.
 std::vector<std::string> pictures_below(const std::string& folder);
 
 // Returns the names of the folders in root/split that have pictures, sorted. Throws DataError if
