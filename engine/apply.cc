@@ -96,11 +96,9 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
 
 bool Op::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
 
-std::vector<Algorithm> Op::algorithms(std::span<const TensorSpec>, const Target&) const {
-  return {Algorithm{}};
-}
+std::vector<Algorithm> Op::algorithms(SpecView, const Target&) const { return {Algorithm{}}; }
 
-std::unique_ptr<Kernel> Op::prepare(std::span<const TensorSpec>, Context&, const Algorithm&) const {
+std::unique_ptr<Kernel> Op::prepare(SpecView, Context&, const Algorithm&) const {
   return std::make_unique<RunKernel>(*this);
 }
 
@@ -117,32 +115,6 @@ void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
 
 Tensors Op::grad(const GradArgs&) const {
   throw Error(fmt::format("{}: this op has no gradient; use detach() on its result", name()));
-}
-
-std::optional<FusedOp> Op::simplified(std::span<const TensorSpec>) const { return std::nullopt; }
-
-std::optional<FusedOp> Op::fuse_producer(const Op&, int, std::span<const TensorSpec>,
-                                         std::span<const TensorSpec>) const {
-  return std::nullopt;
-}
-
-std::optional<FusedOp> Op::fuse_prologue(const ScalarProgram&, int, std::span<const TensorSpec>,
-                                         std::span<const TensorSpec>, const Target&) const {
-  return std::nullopt;
-}
-
-std::optional<PackedInput> Op::pack_input(std::span<const TensorSpec>, const Target&) const {
-  return std::nullopt;
-}
-
-std::optional<FusedOp> Op::fuse_consumer(const OpPtr&, int, std::span<const TensorSpec>,
-                                         std::span<const TensorSpec>) const {
-  return std::nullopt;
-}
-
-std::optional<FusedOp> Op::fuse_epilogue(const ScalarProgram&, int, std::span<const TensorSpec>,
-                                         std::span<const TensorSpec>) const {
-  return std::nullopt;
 }
 
 std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
@@ -221,7 +193,7 @@ Tensor apply1(const OpPtr& op, Tensors inputs) {
   return std::move(apply(op, std::move(inputs))[0]);
 }
 
-Cost Op::cost_with(std::span<const TensorSpec> in, int64_t flops) const {
+Cost Op::cost_with(SpecView in, int64_t flops) const {
   Cost cost{.flops = flops};
   const Specs out = infer(in);
   bool moves = false;  // a view also reads nothing
@@ -235,7 +207,7 @@ Cost Op::cost_with(std::span<const TensorSpec> in, int64_t flops) const {
   return cost;
 }
 
-Cost Op::cost(std::span<const TensorSpec> in) const {
+Cost Op::cost(SpecView in) const {
   const std::optional<ScalarProgram> program = pointwise();
   return cost_with(in, program ? program->operations() * infer(in)[0].shape.elements() : 0);
 }

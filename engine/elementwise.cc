@@ -26,7 +26,7 @@ void for_broadcast_lines(ThreadPool& pool, const Shape& out, Buffers in, F&& fn)
 }
 
 // Returns the broadcast shape. Requires inputs of one dtype, else throws ShapeError.
-Shape common_shape(std::string_view op_name, std::span<const TensorSpec> in) {
+Shape common_shape(std::string_view op_name, SpecView in) {
   Shape shape = in[0].shape;
   for (const TensorSpec& x : in) {
     if (x.dtype != in[0].dtype)
@@ -43,13 +43,11 @@ struct IntegerParams {
   bool operator==(const IntegerParams&) const = default;
 };
 
-class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
+class IntegerArithmetic final : public OpBase<IntegerArithmetic, IntegerParams> {
  public:
-  explicit IntegerArithmetic(IntegerParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return name_of(params.op); }
-  Specs infer(std::span<const TensorSpec> in) const override {
-    return {{in[0].dtype, common_shape(name(), in), {}}};
-  }
+  Specs infer(SpecView in) const override { return {{in[0].dtype, common_shape(name(), in), {}}}; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_integer(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -64,7 +62,6 @@ class IntegerArithmetic final : public OpBase<IntegerArithmetic> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) integer_arithmetic_cuda(ctx, params.op, in, out[0]);
   }
-  const IntegerParams params;
 };
 
 struct ComparisonParams {
@@ -72,16 +69,14 @@ struct ComparisonParams {
   bool operator==(const ComparisonParams&) const = default;
 };
 
-class Comparison final : public OpBase<Comparison> {
+class Comparison final : public OpBase<Comparison, ComparisonParams> {
  public:
-  explicit Comparison(ComparisonParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override {
     constexpr const char* kNames[] = {"equal", "not_equal", "less", "less_equal"};
     return kNames[static_cast<size_t>(params.relation)];
   }
-  Specs infer(std::span<const TensorSpec> in) const override {
-    return {{DType::u8, common_shape(name(), in), {}}};
-  }
+  Specs infer(SpecView in) const override { return {{DType::u8, common_shape(name(), in), {}}}; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     visit_dtype(in[0].spec.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -93,11 +88,10 @@ class Comparison final : public OpBase<Comparison> {
       });
     });
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) comparison_cuda(ctx, params.relation, in, out[0]);
   }
-  const ComparisonParams params;
 };
 
 // The derivative of a comparison is 0 wherever it exists, so no gradient flows.
@@ -108,7 +102,7 @@ Tensor compare(ComparisonDirection relation, const Tensor& a, const Tensor& b) {
 class Where final : public OpBase<Where> {
  public:
   std::string_view name() const override { return "where"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     if (in[0].dtype != DType::u8)
       throw ShapeError(
           fmt::format("where: the condition must be uint8 (the result of a comparison), but is {}",
@@ -127,7 +121,7 @@ class Where final : public OpBase<Where> {
       });
     });
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) where_cuda(ctx, in, out[0]);
   }
@@ -143,7 +137,6 @@ class Where final : public OpBase<Where> {
       grads[2] = sum_to(tessera::where(condition, zero, dy), args.input_specs[2].shape);
     return grads;
   }
-  const NoParams params{};
 };
 
 }  // namespace

@@ -28,14 +28,14 @@ struct PermuteParams {
   bool operator==(const PermuteParams&) const = default;
 };
 
-class Permute final : public OpBase<Permute>, public HasAttributes {
+class Permute final : public OpBase<Permute, PermuteParams>, public HasAttributes {
  public:
-  explicit Permute(PermuteParams p) : params(std::move(p)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "permute"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"axes", {params.axes.begin(), params.axes.end()}}};
   }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     Shape shape = in[0].shape;
     for (int i = 0; i < shape.rank(); ++i) shape[i] = in[0].shape[params.axes.at(size_t(i))];
     return {{in[0].dtype, shape, {}}};
@@ -52,7 +52,7 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
     });
   }
   // Drops the op if the axes that are not 1 keep their order: no element moves.
-  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
+  std::optional<FusedOp> simplified(SpecView in) const override {
     int last = -1;
     for (const int axis : params.axes) {
       if (in[0].shape[axis] == 1) continue;
@@ -62,8 +62,7 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
     if (infer(in)[0].shape != in[0].shape) return std::nullopt;
     return FusedOp{nullptr, {0}};
   }
-  std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec>,
-                                       std::span<const TensorSpec>) const override {
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, SpecView, SpecView) const override {
     auto* first = dynamic_cast<const Permute*>(&producer);
     if (first == nullptr) return std::nullopt;
     PermuteParams both;
@@ -76,11 +75,10 @@ class Permute final : public OpBase<Permute>, public HasAttributes {
     for (size_t i = 0; i < back.size(); ++i) back[size_t(params.axes[i])] = static_cast<int>(i);
     return {permute(args.grad_outputs[0], back)};
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) copy_strided_cuda(ctx, in[0], input_strides(in[0].spec.shape), out[0]);
   }
-  const PermuteParams params;
 
  private:
   Strides input_strides(const Shape& x) const {
@@ -109,7 +107,7 @@ void for_indices(const Buffer& indices, const IndexGeometry& g, int64_t size, in
   });
 }
 
-void check_indices(std::string_view op_name, std::span<const TensorSpec> in, int axis) {
+void check_indices(std::string_view op_name, SpecView in, int axis) {
   const TensorSpec &x = in[0], &index = in[1];
   bool fits = !is_float(index.dtype) && index.shape.rank() == x.shape.rank();
   for (int i = 0; fits && i < x.shape.rank(); ++i) fits = i == axis || index.shape[i] == x.shape[i];
@@ -122,11 +120,11 @@ void check_indices(std::string_view op_name, std::span<const TensorSpec> in, int
 Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size);
 
 // y[o, j, i] = x[o, index[o, j, i], i]
-class Gather final : public OpBase<Gather> {
+class Gather final : public OpBase<Gather, AxisParams> {
  public:
-  explicit Gather(AxisParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "gather"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     check_indices(name(), in, params.axis);
     return {{in[0].dtype, in[1].shape, {}}};
   }
@@ -153,19 +151,18 @@ class Gather final : public OpBase<Gather> {
   Tensors grad(const GradArgs& args) const override {
     return {scatter_add(args.grad_outputs[0], args.inputs[1], params.axis, params.size), {}};
   }
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     const auto taken = static_cast<int64_t>(infer(in)[0].bytes());
     return {.bytes_read = taken + static_cast<int64_t>(in[1].bytes()), .bytes_written = taken};
   }
-  const AxisParams params;
 };
 
 // dx[o, index[o, j, i], i] += dy[o, j, i], in the order of j
-class ScatterAdd final : public OpBase<ScatterAdd> {
+class ScatterAdd final : public OpBase<ScatterAdd, AxisParams> {
  public:
-  explicit ScatterAdd(AxisParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "scatter_add"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     Shape shape = in[0].shape;
     shape[params.axis] = params.size;
     return {{in[0].dtype, shape, {}}};
@@ -194,10 +191,7 @@ class ScatterAdd final : public OpBase<ScatterAdd> {
   Tensors grad(const GradArgs& args) const override {
     return {gather(args.grad_outputs[0], params.axis, args.inputs[1]), {}};
   }
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-  const AxisParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size) {
@@ -210,11 +204,11 @@ struct OneHotParams {
   bool operator==(const OneHotParams&) const = default;
 };
 
-class OneHot final : public OpBase<OneHot> {
+class OneHot final : public OpBase<OneHot, OneHotParams> {
  public:
-  explicit OneHot(OneHotParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "one_hot"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     if (is_float(in[0].dtype))
       throw ShapeError(fmt::format("one_hot: labels must be integers, but are {}", in[0].text()));
     std::vector<int64_t> sizes(in[0].shape.begin(), in[0].shape.end());
@@ -232,11 +226,10 @@ class OneHot final : public OpBase<OneHot> {
       });
     });
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) one_hot_cuda(ctx, in[0], params.classes, out[0]);
   }
-  const OneHotParams params;
 };
 
 // Throws Error for an index out of range, as kernels cannot throw. Checks only eager CPU tensors.

@@ -120,8 +120,7 @@ struct PointwiseRead {
 };
 
 // Returns a kernel that broadcasts its inputs as the pointwise op does (engine/pointwise.h).
-std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, std::span<const TensorSpec> in,
-                                       DType result);
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, SpecView in, DType result);
 // Returns a kernel for an output of `total` elements of type `result`.
 std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, DType result, int64_t total,
                                        std::span<const PointwiseRead> reads);
@@ -143,7 +142,7 @@ struct FiniteParts {
 };
 
 // Returns the bytes of the flags of all tensors.
-inline size_t finite_scratch(std::span<const TensorSpec> tensors) {
+inline size_t finite_scratch(SpecView tensors) {
   size_t count = 0;
   for (const TensorSpec& spec : tensors)
     count += static_cast<size_t>(FiniteParts(spec.shape.elements()).count);

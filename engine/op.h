@@ -53,7 +53,7 @@ struct Algorithm {
 // grad_outputs[i] is the gradient of output i, undefined if the loss does not depend on it.
 struct GradArgs {
   std::span<const Tensor> inputs, outputs, grad_outputs;
-  std::span<const TensorSpec> input_specs, output_specs;
+  SpecView input_specs, output_specs;
   std::vector<bool> needed;  // for each input: whether its gradient is needed
   bool needs(int input) const { return needed[static_cast<size_t>(input)]; }
 };
@@ -98,7 +98,7 @@ class Op {
   virtual bool is_equivalent(const Op& other) const = 0;
   // Returns the specs of the outputs; apply() sets their device. Throws ShapeError. Never reads
   // tensor values.
-  virtual Specs infer(std::span<const TensorSpec> in) const = 0;
+  virtual Specs infer(SpecView in) const = 0;
 
   // --- running (called through engine/prepare.h) ---
   // Returns whether the op has kernels for a kind of device. The default: all that are in the
@@ -107,16 +107,12 @@ class Op {
   // Returns whether the kernels of a device read and write 16-bit elements themselves. If not, they
   // are prepared and run for float32 in place of 16 bits, and infer() alone decides which results
   // are rounded to 16.
-  virtual bool takes_half(DeviceKind /*kind*/, std::span<const TensorSpec> /*in*/) const {
-    return false;
-  }
+  virtual bool takes_half(DeviceKind /*kind*/, SpecView /*in*/) const { return false; }
   // Returns the algorithms for target.device in order of preference; never empty. The device need
   // not exist. Scratch may depend on target.threads.
-  virtual std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                            const Target& target) const;
+  virtual std::vector<Algorithm> algorithms(SpecView in, const Target& target) const;
   // Returns a kernel that runs `chosen`. The default kernel calls run() below.
-  virtual std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
-                                          const Algorithm& chosen) const;
+  virtual std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx, const Algorithm& chosen) const;
   virtual void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const;
   virtual void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const;
 
@@ -132,7 +128,7 @@ class Op {
   // Returns the input of which output `i` is a view, or -1. The view begins view_offset() bytes
   // into that input.
   virtual int view_of(int /*output*/) const { return -1; }
-  virtual int64_t view_offset(std::span<const TensorSpec> /*in*/) const { return 0; }
+  virtual int64_t view_offset(SpecView /*in*/) const { return 0; }
   // Returns a mask: bit k is set if output `i` may be computed in place of input k when this op is
   // the last to read that input (XLA: may-alias).
   virtual uint32_t may_reuse(int /*output*/) const { return 0; }
@@ -142,48 +138,53 @@ class Op {
   // Returns the op as a scalar program over its inputs if it is pointwise with one output.
   virtual std::optional<ScalarProgram> pointwise() const { return std::nullopt; }
   // Returns a simpler op, or a null op, that computes the same bits; else nullopt.
-  virtual std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const;
+  virtual std::optional<FusedOp> simplified(SpecView /*in*/) const { return std::nullopt; }
   // Fuses `producer`, whose output is `input`: the fused op reads the inputs of `producer` instead
   // of `input`, computes the same bits and does no more work than this op alone. Returns nullopt if
   // there is no such op; a null op is allowed.
-  virtual std::optional<FusedOp> fuse_producer(const Op& producer, int input,
-                                               std::span<const TensorSpec> in,
-                                               std::span<const TensorSpec> producer_in) const;
+  virtual std::optional<FusedOp> fuse_producer(const Op& /*producer*/, int /*input*/,
+                                               SpecView /*in*/, SpecView /*producer_in*/) const {
+    return std::nullopt;
+  }
   // Fuses `p` as an epilogue: the fused op applies `p` to its output while the output is in the
   // cache. Input `fused_input` of p is that output; p's other inputs follow the op's own, in order.
   // p_in are the specs of all inputs of p. Returns nullopt if that is not possible.
-  virtual std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
-                                               std::span<const TensorSpec> in,
-                                               std::span<const TensorSpec> p_in) const;
+  virtual std::optional<FusedOp> fuse_epilogue(const ScalarProgram& /*p*/, int /*fused_input*/,
+                                               SpecView /*in*/, SpecView /*p_in*/) const {
+    return std::nullopt;
+  }
   // Fuses `p`, which computes `input`, as a prologue: the fused op computes `input` while it reads
   // the inputs of p, so `input` need not be in memory. FusedOp::inputs does not contain `input`.
   // Returns nullopt if that is not possible.
-  virtual std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
-                                               std::span<const TensorSpec> in,
-                                               std::span<const TensorSpec> p_in,
-                                               const Target& target) const;
+  virtual std::optional<FusedOp> fuse_prologue(const ScalarProgram& /*p*/, int /*input*/,
+                                               SpecView /*in*/, SpecView /*p_in*/,
+                                               const Target& /*target*/) const {
+    return std::nullopt;
+  }
   // Fuses `consumer`, which reads the first output as its input `fused_input` (multi-output
   // fusion): the fused op also computes `consumer` while that output is in the cache. The outputs
   // of `consumer` follow the op's own. Returns nullopt if that is not possible.
-  virtual std::optional<FusedOp> fuse_consumer(const OpPtr& consumer, int fused_input,
-                                               std::span<const TensorSpec> in,
-                                               std::span<const TensorSpec> consumer_in) const;
+  virtual std::optional<FusedOp> fuse_consumer(const OpPtr& /*consumer*/, int /*fused_input*/,
+                                               SpecView /*in*/, SpecView /*consumer_in*/) const {
+    return std::nullopt;
+  }
   // Returns the input [channels, ...] in which the first output [..., channels] is linear channel
   // by channel: scaling slice c of the input scales channel c of the output. -1 if there is none.
   // Used for batch-norm folding.
-  virtual int scales_by_channel(std::span<const TensorSpec> /*in*/) const { return -1; }
+  virtual int scales_by_channel(SpecView /*in*/) const { return -1; }
   // Returns an op that reads one input in a faster layout (weight prepacking), or nullopt.
-  virtual std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
-                                                const Target& target) const;
+  virtual std::optional<PackedInput> pack_input(SpecView /*in*/, const Target& /*target*/) const {
+    return std::nullopt;
+  }
   // Returns true for copies between devices: their inputs may be on another device.
   virtual bool crosses_devices() const { return false; }
   // Returns the work of one run. The default reads every input once, writes every output once,
   // except views, and runs the operations of pointwise(), if any, per element.
-  virtual Cost cost(std::span<const TensorSpec> in) const;
+  virtual Cost cost(SpecView in) const;
 
  protected:
   // Returns the default with this number of flops.
-  Cost cost_with(std::span<const TensorSpec> in, int64_t flops) const;
+  Cost cost_with(SpecView in, int64_t flops) const;
 };
 
 // The attributes of an op that has none.
@@ -191,14 +192,17 @@ struct NoParams {
   bool operator==(const NoParams&) const = default;
 };
 
-// Implements is_equivalent(): Derived holds its attributes in `params`, which has operator==.
-template <class Derived>
+// An op with attributes: implements is_equivalent() by their operator==.
+template <class Derived, class Params = NoParams>
 class OpBase : public Op {
  public:
+  explicit OpBase(Params p = {}) : params(std::move(p)) {}
   bool is_equivalent(const Op& other) const override {
     auto* that = dynamic_cast<const Derived*>(&other);
     return that != nullptr && that->params == static_cast<const Derived*>(this)->params;
   }
+
+  const Params params;
 };
 
 // The single entry point of all ops. Checks devices, infers the output specs, then runs the op

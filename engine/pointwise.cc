@@ -182,7 +182,7 @@ Broadcast broadcast_or_throw(const std::string& op_name, const Shape& in, const 
   return broadcast;
 }
 
-Specs infer_pointwise(const PointwiseParams& params, std::span<const TensorSpec> in) {
+Specs infer_pointwise(const PointwiseParams& params, SpecView in) {
   if (in.size() != static_cast<size_t>(params.program.inputs))
     throw ShapeError(fmt::format("{}: expects {} inputs, but got {}", params.name,
                                  params.program.inputs, in.size()));
@@ -223,8 +223,8 @@ class PointwiseKernel final : public Kernel {
   const int64_t total_;
 };
 
-std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params,
-                                          std::span<const TensorSpec> in, Context& ctx) {
+std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params, SpecView in,
+                                          Context& ctx) {
   if constexpr (kCuda)
     if (!ctx.device().is_cpu())
       return pointwise_cuda(params.program, in, infer_pointwise(params, in)[0].dtype);
@@ -271,11 +271,11 @@ FusedOp reading_no_more(const std::string& name, const ScalarProgram& program,
   return {std::make_shared<Pointwise>(PointwiseParams{name, std::move(packed)}), kept};
 }
 
-class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
+class PointwiseUpdate final : public OpBase<PointwiseUpdate, PointwiseParams> {
  public:
-  explicit PointwiseUpdate(PointwiseParams p) : params(std::move(p)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return params.name; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const Specs out = infer_pointwise(params, in);
     if (out[0].shape != in[0].shape)
       throw ShapeError(
@@ -283,17 +283,14 @@ class PointwiseUpdate final : public OpBase<PointwiseUpdate> {
                       params.name, in[0].text(), out[0].text()));
     return {in[0]};
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
-                                  const Algorithm&) const override {
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx, const Algorithm&) const override {
     return prepare_pointwise(params, in, ctx);
   }
   int updates(int) const override { return 0; }
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, params.program.operations() * in[0].shape.elements());
   }
-
-  const PointwiseParams params;
 };
 
 }  // namespace
@@ -321,16 +318,15 @@ bool broadcast_of(const Shape& in, const Shape& out, Broadcast* result) {
 }
 
 Pointwise::Pointwise(PointwiseParams p, std::vector<PointwiseGrad> grads)
-    : params(std::move(p)), grads_(std::move(grads)) {
+    : OpBase(std::move(p)), grads_(std::move(grads)) {
   if (!grads_.empty() && grads_.size() != static_cast<size_t>(params.program.inputs))
     throw InternalError(fmt::format("{}: {} inputs but {} gradients", params.name,
                                     params.program.inputs, grads_.size()));
 }
 
-Specs Pointwise::infer(std::span<const TensorSpec> in) const { return infer_pointwise(params, in); }
+Specs Pointwise::infer(SpecView in) const { return infer_pointwise(params, in); }
 
-std::unique_ptr<Kernel> Pointwise::prepare(std::span<const TensorSpec> in, Context& ctx,
-                                           const Algorithm&) const {
+std::unique_ptr<Kernel> Pointwise::prepare(SpecView in, Context& ctx, const Algorithm&) const {
   return prepare_pointwise(params, in, ctx);
 }
 
@@ -380,7 +376,7 @@ uint32_t Pointwise::may_reuse(int) const {
   return params.program.inputs >= 32 ? 0 : (1u << params.program.inputs) - 1;
 }
 
-std::optional<FusedOp> Pointwise::simplified(std::span<const TensorSpec> in) const {
+std::optional<FusedOp> Pointwise::simplified(SpecView in) const {
   const SimplifiedProgram shorter = tessera::simplified(params.program, in[0].dtype);
   const TensorSpec result = infer(in)[0];
   const Shape& out = result.shape;
@@ -398,9 +394,8 @@ std::optional<FusedOp> Pointwise::simplified(std::span<const TensorSpec> in) con
 }
 
 // Fuses if the joined program is no longer than this one alone.
-std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input,
-                                                std::span<const TensorSpec> in,
-                                                std::span<const TensorSpec> producer_in) const {
+std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input, SpecView in,
+                                                SpecView producer_in) const {
   const std::optional<ScalarProgram> first = producer.pointwise();
   const Shape out = infer(in)[0].shape;
   if (!first || in[static_cast<size_t>(input)].shape != out) return std::nullopt;

@@ -31,27 +31,24 @@ struct PointwiseParams {
   bool operator==(const PointwiseParams& other) const { return program == other.program; }
 };
 
-class Pointwise final : public OpBase<Pointwise> {
+class Pointwise final : public OpBase<Pointwise, PointwiseParams> {
  public:
   // `grads` has one gradient per input. If empty, gradients are derived from the program, which
   // costs more time.
   explicit Pointwise(PointwiseParams params, std::vector<PointwiseGrad> grads = {});
   std::string_view name() const override { return params.name; }
-  Specs infer(std::span<const TensorSpec> in) const override;
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  Specs infer(SpecView in) const override;
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override;
   bool differentiable() const override { return true; }
   Saved saved() const override;
   Tensors grad(const GradArgs& args) const override;
   uint32_t may_reuse(int output) const override;
   std::optional<ScalarProgram> pointwise() const override { return params.program; }
-  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override;
-  std::optional<FusedOp> fuse_producer(const Op& producer, int input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> producer_in) const override;
-
-  const PointwiseParams params;
+  std::optional<FusedOp> simplified(SpecView in) const override;
+  std::optional<FusedOp> fuse_producer(const Op& producer, int input, SpecView in,
+                                       SpecView producer_in) const override;
 
  private:
   std::vector<PointwiseGrad> grads_;

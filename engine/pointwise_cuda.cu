@@ -131,8 +131,7 @@ std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& given, DType result,
   return std::make_unique<PointwiseCudaKernel<float>>(program, result, total, reads);
 }
 
-std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, std::span<const TensorSpec> in,
-                                       DType result) {
+std::unique_ptr<Kernel> pointwise_cuda(const ScalarProgram& program, SpecView in, DType result) {
   Shape out = in[0].shape;
   for (const TensorSpec& x : in) out = broadcast(out, x.shape, "pointwise");
   std::vector<PointwiseRead> reads;

@@ -10,20 +10,20 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // enough for every device
 
-Specs all_computed(std::span<const TensorSpec> specs) {
+Specs all_computed(SpecView specs) {
   Specs wide;
   for (const TensorSpec& spec : specs) wide.push_back(computed(spec));
   return wide;
 }
 
-bool any_half(std::span<const TensorSpec> specs) {
+bool any_half(SpecView specs) {
   return std::ranges::any_of(specs, [](const TensorSpec& spec) { return is_half(spec.dtype); });
 }
 
 // The places of the float32 copies of inputs and outputs in scratch, in bytes; -1: not copied. The
 // op's own scratch follows.
 struct Copies {
-  Copies(const Op& op, std::span<const TensorSpec> in_specs, const Specs& out_specs) {
+  Copies(const Op& op, SpecView in_specs, const Specs& out_specs) {
     for (const TensorSpec& spec : in_specs) in.push_back(take(spec));
     for (size_t i = 0; i < out_specs.size(); ++i) {
       const int output = static_cast<int>(i), updated = op.updates(output);
@@ -48,7 +48,7 @@ struct Copies {
 };
 
 // The copies, or nothing if the op takes its inputs and outputs as they are.
-std::optional<Copies> copies_of(const Op& op, std::span<const TensorSpec> in, DeviceKind kind) {
+std::optional<Copies> copies_of(const Op& op, SpecView in, DeviceKind kind) {
   if (op.takes_half(kind, in)) return std::nullopt;
   const Specs out = op.infer(in);
   if (!any_half(in) && !any_half(out)) return std::nullopt;
@@ -89,8 +89,7 @@ class Float32Kernel final : public Kernel {
 
 }  // namespace
 
-std::vector<Algorithm> algorithms_of(const Op& op, std::span<const TensorSpec> in,
-                                     const Target& target) {
+std::vector<Algorithm> algorithms_of(const Op& op, SpecView in, const Target& target) {
   const std::optional<Copies> copies = copies_of(op, in, target.device.kind);
   if (!copies) return op.algorithms(in, target);
   std::vector<Algorithm> all = op.algorithms(all_computed(in), target);
@@ -98,7 +97,7 @@ std::vector<Algorithm> algorithms_of(const Op& op, std::span<const TensorSpec> i
   return all;
 }
 
-Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target) {
+Algorithm choose_algorithm(const Op& op, SpecView in, const Target& target) {
   const std::vector<Algorithm> all = algorithms_of(op, in, target);
   if (!target.device.is_cpu()) return all.at(0);
   for (const Algorithm& algorithm : all)
@@ -108,7 +107,7 @@ Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const T
   return all.at(0);
 }
 
-std::unique_ptr<Kernel> prepare_kernel(const Op& op, std::span<const TensorSpec> in, Context& ctx,
+std::unique_ptr<Kernel> prepare_kernel(const Op& op, SpecView in, Context& ctx,
                                        const Algorithm& chosen) {
   std::optional<Copies> copies = copies_of(op, in, ctx.device().kind);
   if (!copies) return op.prepare(in, ctx, chosen);

@@ -21,13 +21,12 @@ inline TensorSpec computed(TensorSpec spec) {
 }
 
 // Returns op.algorithms(), with the scratch of the copies.
-std::vector<Algorithm> algorithms_of(const Op& op, std::span<const TensorSpec> in,
-                                     const Target& target);
+std::vector<Algorithm> algorithms_of(const Op& op, SpecView in, const Target& target);
 // Returns the first of the algorithms that target.cpu.kernels allows. Returns the first of all on a
 // GPU, or if none is allowed, as for an op with one algorithm.
-Algorithm choose_algorithm(const Op& op, std::span<const TensorSpec> in, const Target& target);
+Algorithm choose_algorithm(const Op& op, SpecView in, const Target& target);
 // Returns the kernel that runs `chosen`.
-std::unique_ptr<Kernel> prepare_kernel(const Op& op, std::span<const TensorSpec> in, Context& ctx,
+std::unique_ptr<Kernel> prepare_kernel(const Op& op, SpecView in, Context& ctx,
                                        const Algorithm& chosen);
 
 // Issues the conversion of all elements to the dtype of `to`, as cast() does.

@@ -76,14 +76,8 @@ ScalarBuilder::Register ScalarBuilder::push(const Instruction& instruction) {
 }
 
 ScalarProgram ScalarBuilder::build(int result) const {
-  int inputs = program_.inputs;
-  if (result < inputs && (result != 0 || !program_.code.empty())) {
-    // The result must be the last register, so copy the input to it.
-    ScalarProgram identity{
-        inputs,
-        {{ScalarOp::max, static_cast<uint8_t>(result), static_cast<uint8_t>(result), 0, 0}}};
-    return result == 0 ? ScalarProgram{inputs, {}} : identity;
-  }
+  if (result < program_.inputs && (result != 0 || !program_.code.empty()))
+    return rename_inputs({1, {}}, {result}, program_.inputs);
   return live_part(program_, result);
 }
 

@@ -42,13 +42,11 @@ struct FillParams {
   }
 };
 
-class Fill final : public OpBase<Fill> {
+class Fill final : public OpBase<Fill, FillParams> {
  public:
-  explicit Fill(FillParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "fill"; }
-  Specs infer(std::span<const TensorSpec>) const override {
-    return {{params.dtype, params.shape, {}}};
-  }
+  Specs infer(SpecView) const override { return {{params.dtype, params.shape, {}}}; }
   void run(CpuContext& ctx, Buffers, Buffers out, Buffer) const override {
     visit_dtype(params.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -58,11 +56,10 @@ class Fill final : public OpBase<Fill> {
       });
     });
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers, Buffers out, Buffer) const override {
     if constexpr (kCuda) fill_cuda(ctx, out[0], params.value);
   }
-  const FillParams params;
 };
 
 struct ViewParams {
@@ -74,25 +71,22 @@ struct ViewParams {
 Tensor scatter_rows(const Tensor& rows, const Shape& whole, int64_t first);
 
 // reshape and rows: a contiguous part of the input as another shape.
-class View final : public OpBase<View> {
+class View final : public OpBase<View, ViewParams> {
  public:
-  explicit View(ViewParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "view"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
-    return {{in[0].dtype, params.shape, {}}};
-  }
+  Specs infer(SpecView in) const override { return {{in[0].dtype, params.shape, {}}}; }
   bool runs_on(DeviceKind) const override { return true; }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   int view_of(int) const override { return 0; }
-  int64_t view_offset(std::span<const TensorSpec> in) const override {
+  int64_t view_offset(SpecView in) const override {
     return params.first * static_cast<int64_t>(size_of(in[0].dtype));
   }
-  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
+  std::optional<FusedOp> simplified(SpecView in) const override {
     if (params.first != 0 || params.shape != in[0].shape) return std::nullopt;
     return FusedOp{nullptr, {0}};
   }
-  std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec>,
-                                       std::span<const TensorSpec>) const override {
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, SpecView, SpecView) const override {
     auto* whole = dynamic_cast<const View*>(&producer);
     if (whole == nullptr) return std::nullopt;
     ViewParams both{params.shape, whole->params.first + params.first};
@@ -105,30 +99,26 @@ class View final : public OpBase<View> {
     if (whole.elements() == params.shape.elements()) return {reshape(dy, whole)};
     return {scatter_rows(dy, whole, params.first)};
   }
-  const ViewParams params;
 };
 
 // Zeros except for a contiguous part: the gradient of rows.
-class ScatterRows final : public OpBase<ScatterRows> {
+class ScatterRows final : public OpBase<ScatterRows, ViewParams> {
  public:
-  explicit ScatterRows(ViewParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "scatter_rows"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
-    return {{in[0].dtype, params.shape, {}}};
-  }
+  Specs infer(SpecView in) const override { return {{in[0].dtype, params.shape, {}}}; }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     ViewParams part{args.input_specs[0].shape, params.first};
     return {apply1(std::make_shared<View>(part), {args.grad_outputs[0]})};
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     scatter(ctx, in[0], out[0]);
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) scatter(ctx, in[0], out[0]);
   }
-  const ViewParams params;
 
  private:
   void scatter(Context& ctx, const Buffer& in, const Buffer& out) const {
@@ -150,11 +140,11 @@ struct ShapeParams {
   bool operator==(const ShapeParams&) const = default;
 };
 
-class Expand final : public OpBase<Expand> {
+class Expand final : public OpBase<Expand, ShapeParams> {
  public:
-  explicit Expand(ShapeParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "expand"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     if (in[0].shape.rank() > params.shape.rank() ||
         broadcast(in[0].shape, params.shape, "expand") != params.shape)
       throw ShapeError(fmt::format("expand: {} cannot be expanded to {}", in[0].shape.text(),
@@ -176,12 +166,11 @@ class Expand final : public OpBase<Expand> {
       });
     });
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
       copy_strided_cuda(ctx, in[0], broadcast_strides(in[0].spec.shape, params.shape), out[0]);
   }
-  const ShapeParams params;
 };
 
 struct CastParams {
@@ -197,21 +186,19 @@ bool holds_all(DType to, DType from) {
   return to == DType::i64 && from == DType::i32;
 }
 
-class Cast final : public OpBase<Cast> {
+class Cast final : public OpBase<Cast, CastParams> {
  public:
-  explicit Cast(CastParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "cast"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
-    return {{params.dtype, in[0].shape, {}}};
-  }
-  std::optional<FusedOp> simplified(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override { return {{params.dtype, in[0].shape, {}}}; }
+  std::optional<FusedOp> simplified(SpecView in) const override {
     if (params.dtype != in[0].dtype) return std::nullopt;
     return FusedOp{nullptr, {0}};
   }
   // Skips an intermediate dtype if it loses nothing. A floating-point value that is too large for
   // an integer dtype has no defined result, so such casts stay.
-  std::optional<FusedOp> fuse_producer(const Op& producer, int, std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> from) const override {
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, SpecView in,
+                                       SpecView from) const override {
     const bool rounded = is_float(params.dtype) || !is_float(in[0].dtype);
     if (dynamic_cast<const Cast*>(&producer) == nullptr || !holds_all(in[0].dtype, from[0].dtype) ||
         !(rounded || holds_all(params.dtype, from[0].dtype)))
@@ -225,11 +212,10 @@ class Cast final : public OpBase<Cast> {
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     cast_elements(ctx, in[0], out[0]);
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) cast_cuda(ctx, in[0], out[0]);
   }
-  const CastParams params;
 };
 
 struct CopyParams {
@@ -262,23 +248,21 @@ class CopyKernel final : public Kernel {
   }
 };
 
-class Copy final : public OpBase<Copy> {
+class Copy final : public OpBase<Copy, CopyParams> {
  public:
-  explicit Copy(CopyParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "copy"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   bool crosses_devices() const override { return true; }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     return {copy(args.grad_outputs[0], args.input_specs[0].device)};
   }
   bool runs_on(DeviceKind) const override { return true; }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
-                                  const Algorithm&) const override {
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
+  std::unique_ptr<Kernel> prepare(SpecView, Context&, const Algorithm&) const override {
     return std::make_unique<CopyKernel>();
   }
-  const CopyParams params;
 };
 
 }  // namespace

@@ -46,15 +46,15 @@ void sum_rows(const int64_t* x, int64_t rows, int64_t inner, int64_t* sum) {
                                     static_cast<uint64_t>(x[r * inner + i]));
 }
 
-class SumRun final : public OpBase<SumRun>, public HasAttributes {
+class SumRun final : public OpBase<SumRun, SumRunParams>, public HasAttributes {
  public:
-  explicit SumRun(SumRunParams p) : params(p) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "sum_run"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"range", {static_cast<double>(params.first), static_cast<double>(params.last)}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const TensorSpec& x = in[0];
     if (!is_float(x.dtype) && x.dtype != DType::i64)
       throw ShapeError(
@@ -69,8 +69,7 @@ class SumRun final : public OpBase<SumRun>, public HasAttributes {
     return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (!target.device.is_cpu()) {
       const SumRunShape shape = gpu_shape(in[0].shape);
       if (shape.outer * shape.inner == 0) return {{}};
@@ -106,11 +105,9 @@ class SumRun final : public OpBase<SumRun>, public HasAttributes {
     if constexpr (kCuda) sum_run_cuda(ctx, gpu_shape(in[0].spec.shape), in[0], out[0], scratch);
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, is_float(in[0].dtype) ? in[0].shape.elements() : 0);
   }
-
-  const SumRunParams params;
 
  private:
   SumRunShape gpu_shape(const Shape& x) const {

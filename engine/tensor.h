@@ -27,6 +27,7 @@ struct TensorSpec {
   std::string text() const;  // "float32[4x12x12x3]", plus "@gpu:0" if not on cpu:0
 };
 using Specs = std::vector<TensorSpec>;
+using SpecView = std::span<const TensorSpec>;
 
 struct TensorImpl;
 class Tensor;

@@ -16,6 +16,7 @@
 #include "tessera/graph/program.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 namespace {
@@ -38,8 +39,7 @@ class ProgramStep final : public CompiledStep {
     if (captured.gradient)
       gradient_ = std::make_shared<FunctionGradient>(std::move(*captured.gradient), options,
                                                      this->signature().arguments);
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    compile_milliseconds_ = took.count();
+    compile_milliseconds_ = milliseconds_since(start);
   }
 
   const Tensor& input(size_t i) override { return program_->input(i); }

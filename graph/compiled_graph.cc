@@ -13,6 +13,7 @@
 #include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
@@ -93,8 +94,7 @@ void CompiledGraph::keep_to_budget(const CompileOptions& options) {
   algorithms = std::move(names);
   if (const std::string fault = verify(graph); !fault.empty())
     throw InternalError("after recompute: " + fault);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  passes.push_back({"recompute", budget.recomputed, took.count()});
+  passes.push_back({"recompute", budget.recomputed, milliseconds_since(start)});
 }
 
 void CompiledGraph::make_plan(const CompileOptions& options, DevicePlan& plan) {

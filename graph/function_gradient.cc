@@ -127,7 +127,7 @@ class CompiledCall final : public Op {
       : gradient_(std::move(gradient)), call_(std::move(call)) {}
   std::string_view name() const override { return "compiled function"; }
   bool is_equivalent(const Op& other) const override { return this == &other; }
-  Specs infer(std::span<const TensorSpec>) const override {
+  Specs infer(SpecView) const override {
     throw InternalError("compiled function: this op exists only on the tape");
   }
   bool differentiable() const override { return true; }

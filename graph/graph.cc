@@ -104,15 +104,8 @@ std::string location_of(const Graph& graph, const Node& node) {
 }
 
 const char* phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::update:
-      return "update";
-  }
-  return "";
+  constexpr const char* kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 std::string Graph::node_text(size_t node) const {

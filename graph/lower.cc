@@ -4,10 +4,12 @@
 #include <chrono>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/graph/passes/constants.h"
 #include "tessera/graph/passes/passes.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 namespace {
@@ -42,8 +44,8 @@ void check_names(const CompileOptions& options) {
     given.push_back(options.dump_after);
   for (const std::string& name : given)
     if (!known(name))
-      throw ConfigError(
-          fmt::format("compile: unknown pass '{}'; the passes are {}", name, pass_names()));
+      throw ConfigError(fmt::format("compile: unknown pass '{}'; the passes are {}", name,
+                                    fmt::join(pass_names(), ", ")));
 }
 
 void verify_after(const Graph& graph, const std::string& pass) {
@@ -53,10 +55,11 @@ void verify_after(const Graph& graph, const std::string& pass) {
 
 }  // namespace
 
-std::string pass_names() {
-  std::string names;
-  for (const Pass& pass : kPasses) names += std::string(pass.name) + ", ";
-  return names + "in_place";
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  names.emplace_back("in_place");
+  return names;
 }
 
 bool pass_is_on(const CompileOptions& options, const std::string& name) {
@@ -78,8 +81,7 @@ std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {
     if (pass_is_on(options, pass.name)) {
       auto start = std::chrono::steady_clock::now();
       record.fired = pass.run(graph);
-      std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-      record.milliseconds = took.count();
+      record.milliseconds = milliseconds_since(start);
       verify_after(graph, pass.name);
     }
     records.push_back(record);

@@ -15,9 +15,9 @@ struct PassRecord {
   double milliseconds = 0;
 };
 
-// Returns "simplify, dead_code, common_subexpressions, ..., in_place"; in_place is a switch of
+// Returns "simplify", "dead_code", "common_subexpressions" ... "in_place"; the last is a switch of
 // lifetimes().
-std::string pass_names();
+std::vector<std::string> pass_names();
 
 // Runs every pass that is not disabled and verifies the graph after each. Throws ConfigError for an
 // unknown pass name and InternalError, naming the pass, if verify() finds a fault.

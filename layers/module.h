@@ -53,10 +53,8 @@ class Sequential final : public Module {
   void add(std::unique_ptr<Module> module) { modules_.push_back(std::move(module)); }
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   std::vector<std::unique_ptr<Module>> modules_;
 };
 

@@ -38,10 +38,8 @@ class Conv2d final : public Module {
   };
   Conv2d(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   Conv2dParams params_;
   Tensor weight_, bias_;
 };
@@ -61,10 +59,8 @@ class Whitening final : public Module {
   static constexpr double kEps = 5e-4;                  // usual, added to each variance
   Whitening(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   Tensor filters_;
 };
 
@@ -82,10 +78,8 @@ class Linear final : public Module {
   };
   Linear(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   Tensor weight_, bias_;
 };
 
@@ -102,10 +96,8 @@ class BatchNorm2d final : public Module {
   };
   BatchNorm2d(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   BatchNormParams params_;
   Tensor gamma_, beta_, running_mean_, running_var_;
 };
@@ -119,10 +111,8 @@ class LayerNorm final : public Module {
   };
   LayerNorm(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   LayerNormParams params_;
   Tensor gamma_, beta_;
 };
@@ -137,10 +127,8 @@ class GroupNorm final : public Module {
   };
   GroupNorm(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   GroupNormParams params_;
   Tensor gamma_, beta_;
 };
@@ -154,10 +142,8 @@ class PRelu final : public Module {
   };
   PRelu(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   Tensor weight_;
 };
 
@@ -171,10 +157,8 @@ class LayerScale final : public Module {
   };
   LayerScale(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   Tensor gamma_;
 };
 
@@ -194,10 +178,8 @@ class SqueezeExcitation final : public Module {
   };
   SqueezeExcitation(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   Conv2d fc1_, fc2_;
   Function activation_, gate_;
 };
@@ -207,10 +189,8 @@ class Dropout final : public Module {
  public:
   Dropout(std::string name, double p) : Module(std::move(name)), p_(p) {}
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   double p_;
 };
 

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 62;
 
-bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
-
 // Returns the fault of a single buffer, or an empty string.
 std::string fault_of(const Interval& b) {
   if (b.size < 0) return fmt::format("its size must not be below 0, but it is {}", b.size);
@@ -52,17 +50,10 @@ struct Event {
 
 void add_events(const Interval& buffer, int64_t unit, std::vector<Event>& events) {
   const int64_t bytes = round_up(buffer.size, unit);
-  const auto add = [&](int64_t lower, int64_t upper) {
-    if (lower >= upper) return;
-    events.push_back({lower, true, bytes, bytes - buffer.size});
-    events.push_back({upper, false, bytes, bytes - buffer.size});
-  };
-  int64_t from = buffer.lower;
-  for (const Gap& gap : buffer.gaps) {
-    add(from, gap.lower);
-    from = gap.upper;
+  for (const Gap& part : live_parts(buffer)) {
+    events.push_back({part.lower, true, bytes, bytes - buffer.size});
+    events.push_back({part.upper, false, bytes, bytes - buffer.size});
   }
-  add(from, buffer.upper);
 }
 
 }  // namespace
@@ -100,13 +91,13 @@ int64_t lower_bound(const Problem& problem) {
   int64_t unit = 0;
   int64_t bound = 0;
   for (const Interval& buffer : problem.buffers) {
-    if (!takes_room(buffer)) continue;
+    if (!buffer.takes_room()) continue;
     unit = std::gcd(unit, buffer.alignment);
     bound = std::max(bound, std::max<int64_t>(buffer.offset, 0) + buffer.size);
   }
   std::vector<Event> events;
   for (const Interval& buffer : problem.buffers) {
-    if (takes_room(buffer)) add_events(buffer, unit, events);
+    if (buffer.takes_room()) add_events(buffer, unit, events);
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return a.time != b.time ? a.time < b.time : a.begins < b.begins;

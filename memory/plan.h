@@ -40,6 +40,7 @@ struct Interval {
   int64_t hint = -1;        // offset in an earlier plan, not binding; -1: unknown
   std::string id{};         // for files, faults and drawings only
   bool operator==(const Interval&) const = default;
+  bool takes_room() const { return size > 0 && lower < upper; }
 };
 
 struct Problem {

@@ -19,13 +19,11 @@ struct Frame {
   int64_t bytes = 1;
 };
 
-bool drawn(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
-
 Frame frame_of(const Problem& problem, const Plan& plan) {
   Frame frame;
   bool first = true;
   for (const Interval& buffer : problem.buffers) {
-    if (!drawn(buffer)) continue;
+    if (!buffer.takes_room()) continue;
     frame.first_time = first ? buffer.lower : std::min(frame.first_time, buffer.lower);
     frame.last_time = first ? buffer.upper : std::max(frame.last_time, buffer.upper);
     first = false;
@@ -84,10 +82,6 @@ struct Axes {
   }
 };
 
-}  // namespace
-
-namespace {
-
 constexpr std::string_view kLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
@@ -95,7 +89,7 @@ constexpr std::string_view kLetters =
 std::vector<size_t> by_size(const Problem& problem) {
   std::vector<size_t> order;
   for (size_t i = 0; i < problem.buffers.size(); ++i)
-    if (drawn(problem.buffers[i])) order.push_back(i);
+    if (problem.buffers[i].takes_room()) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return problem.buffers[a].size > problem.buffers[b].size;
   });
@@ -145,7 +139,7 @@ std::string draw_plan_text(const Problem& problem, const Plan& plan, int columns
   std::vector<std::string> lines(rows, std::string(columns, '.'));
   std::vector<double> most(static_cast<size_t>(columns) * rows, 0.0);
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
-    if (!drawn(problem.buffers[i])) continue;
+    if (!problem.buffers[i].takes_room()) continue;
     const double low = plan.offsets[i] / slice;
     const double high = (plan.offsets[i] + problem.buffers[i].size) / slice;
     for (const Gap& part : live_parts(problem.buffers[i])) {
@@ -197,7 +191,7 @@ void draw_plan_svg(const Problem& problem, const Plan& plan, int width, int heig
   svg += axes.svg(frame);
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& buffer = problem.buffers[i];
-    if (!drawn(buffer)) continue;
+    if (!buffer.takes_room()) continue;
     if (svg.size() > kPiece) piece(std::exchange(svg, {}));
     // The golden angle gives neighbours in the list different colours.
     const double hue = static_cast<double>((i * 13751) % 36000) / 100.0;

@@ -18,7 +18,7 @@ class Writer {
  public:
   explicit Writer(const PlanPicture& picture) : picture_(picture) {
     for (const Interval& b : picture.problem.buffers) {
-      if (!drawn(b)) continue;
+      if (!b.takes_room()) continue;
       first_ = any_ ? std::min(first_, b.lower) : b.lower;
       last_ = any_ ? std::max(last_, b.upper) : b.upper;
       any_ = true;
@@ -30,14 +30,12 @@ class Writer {
                       script(picture_.title), picture_.plan.bytes, lower_bound(picture_.problem),
                       first_, std::max(last_, first_ + 1), picture_.forward_ends));
     for (size_t i = 0; i < picture_.problem.buffers.size(); ++i) {
-      if (drawn(picture_.problem.buffers[i])) piece(box(i));
+      if (picture_.problem.buffers[i].takes_room()) piece(box(i));
     }
     piece(fmt::format("],groups:[{}],nodes:[{}]}},\n", group_list(), node_list()));
   }
 
  private:
-  static bool drawn(const Interval& b) { return b.size > 0 && b.lower < b.upper; }
-
   std::string box(size_t i) {
     const Interval& b = picture_.problem.buffers[i];
     const BufferLabel label = i < picture_.labels.size() ? picture_.labels[i] : BufferLabel();
@@ -50,15 +48,8 @@ class Writer {
   // Returns the lifetime without its gaps: "0,4,6,9".
   static std::string spans(const Interval& b) {
     std::string text;
-    int64_t from = b.lower;
-    const auto add = [&](int64_t upper) {
-      if (from < upper) text += fmt::format("{}{},{}", text.empty() ? "" : ",", from, upper);
-    };
-    for (const Gap& gap : b.gaps) {
-      add(gap.lower);
-      from = gap.upper;
-    }
-    add(b.upper);
+    for (const Gap& part : live_parts(b))
+      text += fmt::format("{}{},{}", text.empty() ? "" : ",", part.lower, part.upper);
     return text;
   }
 

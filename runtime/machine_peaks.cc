@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/runtime/simd/peaks_simd.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
@@ -63,7 +64,7 @@ double best_rate(double amount, const std::function<void()>& run) {
   do {
     const Clock::time_point begin = Clock::now();
     run();
-    seconds = std::min(seconds, std::chrono::duration<double>(Clock::now() - begin).count());
+    seconds = std::min(seconds, seconds_since(begin));
   } while (Clock::now() - start < kTime);
   return amount / seconds / 1e9;
 }

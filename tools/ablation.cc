@@ -15,6 +15,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/report.h"
 #include "tessera/runtime/thread_pool.h"
 #include "tessera/tools/output.h"
@@ -23,17 +24,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kRounds = 3;
-
-std::vector<std::string> all_passes() {
-  std::vector<std::string> names;
-  const std::string text = pass_names();
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(", ", at), text.size());
-    names.push_back(text.substr(at, end - at));
-    at = end + 2;
-  }
-  return names;
-}
 
 const char* words_for(const std::string& pass) {
   if (pass == "in_place") return " (outputs reuse the bytes of inputs used for the last time)";
@@ -135,7 +125,7 @@ void print_table(const char* time, const std::vector<Measured>& all, bool json) 
 }  // namespace
 
 std::vector<Variant> variants(const Config& config, bool timed) {
-  const std::vector<std::string> passes = all_passes();
+  const std::vector<std::string> passes = pass_names();
   std::vector<Variant> all{{fmt::format("as configured, planner {}", config.memory.planner)}};
   for (const std::string& pass : passes)
     all.push_back({"without " + pass + words_for(pass), {pass}});
@@ -174,8 +164,7 @@ void print_plan_ablation(const std::string& config, const std::vector<std::strin
     const auto start = std::chrono::steady_clock::now();
     const PlanReport report =
         plan({changed, Purpose::training, {}, {.disabled_passes = variant.disabled_passes}});
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    row.times.push_back(took.count());
+    row.times.push_back(milliseconds_since(start));
     row.arena = report.arena, row.bytes = report.need();
   };
   print_table("plan", in_turn(variants(whole, false), kRounds, measure), json);

@@ -106,4 +106,12 @@ void write_file(const std::string& path, std::string_view text) {
     throw ConfigError(fmt::format("{}: cannot be written: {}", path, std::strerror(error)));
 }
 
+void write_output(const std::string& path, std::string_view text) {
+  if (path.empty() || path == "-") {
+    write_out(text);
+  } else {
+    write_file(path, text);
+  }
+}
+
 }  // namespace tessera

@@ -54,6 +54,9 @@ void print_report(const Report& report, bool as_json, int indent = 1);
 // Throws ConfigError if the file cannot be read.
 std::string read_file(const std::string& path);
 
+// Writes the file; "-" or no path is standard output. Throws ConfigError.
+void write_output(const std::string& path, std::string_view text);
+
 // Throws ConfigError with the reason.
 void write_file(const std::string& path, std::string_view text);
 

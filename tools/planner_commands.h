@@ -40,7 +40,4 @@ double ratio(int64_t bytes, int64_t bound);
 // Returns "lowest", "infeasible", "not found" or "within 1.50 %", rounded up.
 std::string proof_of(const Solution& solution);
 
-// Writes the file; "-" or no path is standard output. Throws ConfigError.
-void write_output(const std::string& path, std::string_view text);
-
 }  // namespace tessera

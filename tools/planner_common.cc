@@ -84,12 +84,4 @@ std::string proof_of(const Solution& solution) {
   return fmt::format("within {:.2f} %", std::ceil(10'000 * solution.gap()) / 100);
 }
 
-void write_output(const std::string& path, std::string_view text) {
-  if (path.empty() || path == "-") {
-    write_out(text);
-  } else {
-    write_file(path, text);
-  }
-}
-
 }  // namespace tessera

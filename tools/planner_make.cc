@@ -13,6 +13,7 @@
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/memory/recompute/training_recompute.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tools/output.h"
 #include "tessera/tools/planner_commands.h"
 
 namespace tessera {

@@ -12,6 +12,7 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/planner_commands.h"
 
@@ -42,8 +43,7 @@ Timed solve(const RecomputeStrategy& strategy, RecomputeProblem problem,
             const std::vector<int64_t>& budgets) {
   const auto start = std::chrono::steady_clock::now();
   Timed timed{strategy.solve(problem, budgets), 0};
-  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-  timed.ms = taken.count();
+  timed.ms = milliseconds_since(start);
   for (size_t i = 0; i < budgets.size(); ++i) {
     problem.budget = budgets[i];
     if (const auto fault = check_recompute(problem, timed.plans[i]))

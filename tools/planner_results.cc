@@ -14,17 +14,8 @@ namespace tessera {
 namespace {
 
 const char* status_name(SolveStatus status) {
-  switch (status) {
-    case SolveStatus::kOptimal:
-      return "optimal";
-    case SolveStatus::kFeasible:
-      return "feasible";
-    case SolveStatus::kInfeasible:
-      return "infeasible";
-    case SolveStatus::kUnknown:
-      break;
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"optimal", "feasible", "infeasible", "unknown"};
+  return kNames[static_cast<size_t>(status)];
 }
 
 // Adds a table of as many problems as fit into `columns`, then further ones.
@@ -121,30 +112,6 @@ double BenchResults::mean_ratio(size_t row) const {
   return count == 0 ? 1 : std::exp(sum / count);
 }
 
-double BenchResults::total_ms(size_t row) const {
-  return std::accumulate(cells[row].begin(), cells[row].end(), 0.0,
-                         [](double sum, const BenchCell& cell) { return sum + cell.ms; });
-}
-
-int64_t BenchResults::total_nodes(size_t row) const {
-  return std::accumulate(cells[row].begin(), cells[row].end(), int64_t{0},
-                         [](int64_t sum, const BenchCell& cell) { return sum + cell.nodes; });
-}
-
-int64_t BenchResults::total_bytes(size_t row) const {
-  int64_t sum = 0;
-  for (size_t p = 0; p < problems.size(); ++p) {
-    if (placed(row, p)) sum += cells[row][p].bytes;
-  }
-  return sum;
-}
-
-int BenchResults::proved(size_t row) const {
-  return static_cast<int>(
-      std::count_if(cells[row].begin(), cells[row].end(),
-                    [](const BenchCell& cell) { return cell.status == SolveStatus::kOptimal; }));
-}
-
 Report BenchResults::report(int columns) const {
   const bool searches = what != "planner";
   Table table({{"name", nullptr},
@@ -172,8 +139,13 @@ Report BenchResults::report(int columns) const {
               {"results", nullptr}});
   for (size_t row = 0; row < rows.size(); ++row) {
     std::vector<Json> results;
+    double ms = 0;
+    int64_t nodes = 0, bytes = 0, proved = 0;
     for (size_t p = 0; p < problems.size(); ++p) {
       const BenchCell& cell = cells[row][p];
+      ms += cell.ms, nodes += cell.nodes;
+      if (placed(row, p)) bytes += cell.bytes;
+      if (cell.status == SolveStatus::kOptimal) ++proved;
       results.push_back(Json::object({{"bytes", cell.bytes},
                                       {"ratio", rounded(ratio(row, p), 6)},
                                       {"ms", rounded(cell.ms, 3)},
@@ -181,11 +153,11 @@ Report BenchResults::report(int columns) const {
                                       {"status", status_name(cell.status)}}));
     }
     sums.add({rows[row],
-              total_nodes(row),
-              total_bytes(row),
+              nodes,
+              bytes,
               number(mean_ratio(row), 4, 6),
-              number(total_ms(row), 1, 3),
-              {fmt::format("{} of {}", proved(row), problems.size()), proved(row)},
+              number(ms, 1, 3),
+              {fmt::format("{} of {}", proved, problems.size()), proved},
               {"", Json::list(results)}});
   }
   report.add(searches ? "rows" : "planners", "", std::move(sums))

@@ -32,10 +32,6 @@ struct BenchResults {
   bool placed(size_t row, size_t problem) const;
   double ratio(size_t row, size_t problem) const;  // to the lower bound
   double mean_ratio(size_t row) const;             // geometric, over placed problems
-  double total_ms(size_t row) const;
-  int64_t total_nodes(size_t row) const;
-  int64_t total_bytes(size_t row) const;  // over placed problems
-  int proved(size_t row) const;           // number of problems proved lowest
 
   // Returns tables at most `columns` wide, continued below if necessary: ratios and milliseconds;
   // for rows of a search without some inference, decisions and milliseconds.

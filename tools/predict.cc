@@ -34,12 +34,6 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   return files;
 }
 
-Json numbers(std::span<const float> values) {
-  std::vector<Json> items;
-  for (const float value : values) items.emplace_back(static_cast<double>(value));
-  return Json::list(items);
-}
-
 // Prints the classes of each file in one of the formats.
 class Answers {
  public:
@@ -61,8 +55,8 @@ class Answers {
     if (options_.json) {
       images_.push_back(Json::object({{"file", file},
                                       {"class", names[order[0]]},
-                                      {"logits", numbers(logits)},
-                                      {"probabilities", numbers(shares)}}));
+                                      {"logits", Json::list_of(logits)},
+                                      {"probabilities", Json::list_of(shares)}}));
       return;
     }
     std::string line = options_.csv ? csv_field(file) : file + ":";
@@ -84,10 +78,10 @@ class Answers {
   void finish() const {
     if (!options_.json) return;
     const auto& names = net_.class_names();
-    print_line(Json::object({{"mean", numbers(net_.normalization().mean)},
-                             {"std", numbers(net_.normalization().std)},
+    print_line(Json::object({{"mean", Json::list_of(net_.normalization().mean)},
+                             {"std", Json::list_of(net_.normalization().std)},
                              {"precision", net_.precision()},
-                             {"classes", Json::list({names.begin(), names.end()})},
+                             {"classes", Json::list_of(names)},
                              {"images", Json::list(images_)}})
                    .text(1));
   }

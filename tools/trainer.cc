@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -65,19 +66,6 @@ void catch_signals() {
   if (before.sa_handler != SIG_IGN) sigaction(SIGUSR1, &action, nullptr);
 }
 
-const char* signal_name(int number) {
-  switch (number) {
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGINT:
-      return "SIGINT";
-    case SIGHUP:
-      return "SIGHUP";
-    default:
-      return "SIGPIPE";
-  }
-}
-
 // Returns the results of the last step, and the best of the training.
 Report result_report(const Config& config, const TrainResult& result) {
   const bool top5 = result.confusion.classes > 5;
@@ -132,7 +120,7 @@ void print_result(const Config& config, const TrainResult& result, bool quiet) {
 int tell_result(const Config& config, const TrainResult& result, bool quiet) {
   if (result.stopped_by != 0) {
     print_line(fmt::format(
-        "stopped by {} after step {}; {}", signal_name(result.stopped_by), result.steps,
+        "stopped by SIG{} after step {}; {}", sigabbrev_np(result.stopped_by), result.steps,
         result.checkpoint.empty() ? "no checkpoint is kept, as checkpoint.keep is 0"
                                   : "continue with --resume from " + result.checkpoint));
     return 128 + result.stopped_by;
@@ -163,9 +151,8 @@ void join_others(const Config& config) {
   if (g_processes && g_processes->rank() > 0) set_log_level(LogLevel::error);  // the leader warns
 }
 
-TrainOptions stoppable() {
+TrainOptions stoppable(TrainOptions options = {}) {
   catch_signals();
-  TrainOptions options;
   options.stop = &g_signal;
   options.save = &g_save;
   return options;
@@ -185,11 +172,8 @@ int run_train(const Arguments& arguments) {
                     static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
   }
   join_others(config);
-  catch_signals();
-  TrainOptions options = arguments.train;
+  TrainOptions options = stoppable(arguments.train);
   options.exchange = g_processes;
-  options.stop = &g_signal;
-  options.save = &g_save;
   const bool follows = g_processes && g_processes->rank() > 0;
   options.quiet = arguments.quiet || follows;
   options.command = arguments.command;
@@ -198,12 +182,6 @@ int run_train(const Arguments& arguments) {
   const int code = tell_result(config, result, arguments.quiet);
   forgive_lost_lines(config);
   return code;
-}
-
-CLI::App* with_config(CLI::App* app, Arguments& arguments) {
-  app->add_option("--config", arguments.config, "YAML file")->required();
-  app->add_option("overrides", arguments.overrides, "key=value, dotted: train.steps=50");
-  return app;
 }
 
 // Reports unknown words, for which CLI11 would only list what is missing.
@@ -278,11 +256,6 @@ int dispatch(int argc, char** argv) {
   Arguments arguments;
   arguments.command = shell_command(argc, argv);
   Command command;
-  auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->callback([&, run] { command = [&, run] { return run(arguments); }; });
-    return sub;
-  };
   app.require_subcommand(1);
   app.set_version_flag("--version", "trainer of Tessera " TESSERA_VERSION);
   app.fallthrough();
@@ -295,8 +268,10 @@ int dispatch(int argc, char** argv) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->each([](const std::string& path) { load_planner(path); });
-  CLI::App* train =
-      with_config(add("train", "train a model (the default command)", run_train), arguments);
+  CLI::App* train = app.add_subcommand("train", "train a model (the default command)");
+  train->callback([&] { command = [&] { return run_train(arguments); }; });
+  train->add_option("--config", arguments.config, "YAML file")->required();
+  train->add_option("overrides", arguments.overrides, "key=value, dotted: train.steps=50");
   train->add_flag("--verify-plan", arguments.verify_plan,
                   "first run some steps with guarded memory and compare with an unplanned run");
   add_gpu_flags(*train, arguments.overrides);
@@ -319,7 +294,7 @@ int dispatch(int argc, char** argv) {
   add_export_command(app, command);
   add_predict_command(app, command);
   add_compare_command(app, command);
-  add_sweep_command(app, command, arguments.quiet, stoppable);
+  add_sweep_command(app, command, arguments.quiet, [] { return stoppable(); });
   add_machine_commands(app, command);
 
   app.footer(kFooter);  // after the commands, which would inherit it

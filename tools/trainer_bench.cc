@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/study/bench.h"
@@ -62,8 +63,9 @@ void add_bench_command(CLI::App& app, Command& command) {
   add_gpu_flags(*bench, arguments->overrides);
   bench->add_flag("--json", arguments->json, "as JSON");
   bench
-      ->add_option("--disable-pass", arguments->compile.disabled_passes,
-                   "disable a pass; may be repeated: " + pass_names())
+      ->add_option(
+          "--disable-pass", arguments->compile.disabled_passes,
+          fmt::format("disable a pass; may be repeated: {}", fmt::join(pass_names(), ", ")))
       ->allow_extra_args(false);
   bench
       ->add_flag("--ablation", arguments->ablation,

@@ -74,7 +74,7 @@ Report devices_report() {
   const std::string why = why_no_gpu();
   if (!refused.empty() || !why.empty()) report.line("");
   for (const std::string& text : refused) report.line("refused: " + text);
-  report.add("refused", Json::list({refused.begin(), refused.end()}));
+  report.add("refused", Json::list_of(refused));
   report.add("no_gpu", why);
   return why.empty() ? report : report.line("no GPU: " + why);
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/graph/lower.h"
 #include "tessera/graph/plan_diff.h"
@@ -42,15 +43,6 @@ Run planned_run(const Arguments& arguments, const Config& config) {
                         arguments.compile);
   require_shareable(run);
   return run;
-}
-
-// Writes to a file, or to standard output if its name is "-".
-void write_to(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    write_out(text);
-  } else {
-    write_file(path, text);
-  }
 }
 
 // Writes a page with the plan, and optionally with that of other settings next to it.
@@ -93,9 +85,9 @@ int budgets(const Arguments& arguments, const Run& run) {
 
 // Writes and prints what the options name besides the plan itself.
 void write_asked(const Arguments& arguments, const Run& run) {
-  if (!arguments.csv.empty()) write_to(arguments.csv, problem_csv(run));
+  if (!arguments.csv.empty()) write_output(arguments.csv, problem_csv(run));
   if (!arguments.recompute.empty())
-    write_to(arguments.recompute, write_recompute(training_problem(run)));
+    write_output(arguments.recompute, write_recompute(training_problem(run)));
   if (!arguments.html.empty()) write_html(arguments, run);
   if (arguments.is_drawn()) draw(arguments, run);
 }
@@ -242,8 +234,9 @@ void add_plan_command(CLI::App& app, Command& command) {
       ->check(CLI::Range(1, 4096));
   plan->add_option("--dump-after", arguments->compile.dump_after,
                    "print the graph after this pass, or after \"capture\"");
-  plan->add_option("--disable-pass", arguments->compile.disabled_passes,
-                   "disable a pass; may be repeated: " + pass_names())
+  plan->add_option(
+          "--disable-pass", arguments->compile.disabled_passes,
+          fmt::format("disable a pass; may be repeated: {}", fmt::join(pass_names(), ", ")))
       ->allow_extra_args(false);
   plan->add_flag("--ablation", arguments->ablation,
                  "measure each technique: bytes without each pass, and with other planners");

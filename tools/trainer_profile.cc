@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tessera/graph/lower.h"
 #include "tessera/models/config/config.h"
@@ -102,8 +103,9 @@ void add_profile_command(CLI::App& app, Command& command) {
   profile->add_option("--trace", arguments->trace,
                       "write every op of every step for chrome://tracing and Perfetto");
   profile
-      ->add_option("--disable-pass", arguments->options.compile.disabled_passes,
-                   "disable a pass; may be repeated: " + pass_names())
+      ->add_option(
+          "--disable-pass", arguments->options.compile.disabled_passes,
+          fmt::format("disable a pass; may be repeated: {}", fmt::join(pass_names(), ", ")))
       ->allow_extra_args(false);
   profile->add_option("--diff", arguments->diff, "show what changed between two --json files")
       ->expected(2);

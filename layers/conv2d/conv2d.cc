@@ -72,19 +72,17 @@ struct PackParams {
 };
 
 // Packs filters [o, kh, kw, c / groups] into the layout that an algorithm reads.
-class PackFilters final : public OpBase<PackFilters> {
+class PackFilters final : public OpBase<PackFilters, PackParams> {
  public:
-  explicit PackFilters(PackParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "pack_filters"; }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
 
-  Specs infer(std::span<const TensorSpec>) const override {
+  Specs infer(SpecView) const override {
     const auto convolution = params.algorithm->make(params.request, {.packed = true});
     return {{params.request.dtype, {convolution->packed_elements()}, {}}};
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override {
-    return is_half(params.request.dtype);
-  }
+  bool takes_half(DeviceKind, SpecView) const override { return is_half(params.request.dtype); }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const auto any = shared_convolution(*params.algorithm, params.request, {.packed = true});
@@ -92,8 +90,6 @@ class PackFilters final : public OpBase<PackFilters> {
       static_cast<const Convolution<T>&>(*any).pack(ctx.pool(), in[0].as<T>(), out[0].as<T>());
     });
   }
-
-  const PackParams params;
 };
 
 // Filters in the layout that an algorithm reads.
@@ -128,9 +124,9 @@ struct ConvOpParams {
 };
 
 // The convolution and its gradients.
-class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttributes {
+class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue, public HasAttributes {
  public:
-  explicit ConvOp(ConvOpParams params) : params(std::move(params)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return operands().op; }
   std::vector<OpAttribute> attributes() const override {
     const auto pair = [](Size2 s) {
@@ -142,7 +138,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
             {"groups", {static_cast<double>(params.conv.groups)}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const ConvOperands& of = operands();
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)),
                      {kOperandNames[of.first], kOperandNames[of.second]});
@@ -158,13 +154,12 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return out;
   }
 
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+  bool takes_half(DeviceKind kind, SpecView in) const override {
     return kind == DeviceKind::cpu ||
            (in[0].dtype == in[1].dtype && infer(in)[0].dtype == request(in).result());
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (!target.device.is_cpu()) {
       if constexpr (kCuda)
         if (target.properties != nullptr)
@@ -181,7 +176,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return all;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if constexpr (kCuda)
       if (!ctx.device().is_cpu()) return dnn_kernel(request(in), chosen, as_cuda(ctx));
@@ -194,7 +189,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
 
   // 16 bits are multiplied as such if both inputs have the same, or the filters are rounded to
   // them.
-  ConvRequest request(std::span<const TensorSpec> in) const {
+  ConvRequest request(SpecView in) const {
     const ScalarProgram& made = params.fusion.prologue;
     const DType first =
         made.code.empty() ? in[0].dtype : result_type(made, compute_type(in[0].dtype));
@@ -224,18 +219,15 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return grads;
   }
 
-  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> p_in) const override {
+  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input, SpecView in,
+                                       SpecView p_in) const override {
     if (params.pass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
     return fused(with_epilogue(params.fusion, p, fused_input, in, infer(in)[0], p_in));
   }
 
   // Fuses into input 0 only if the algorithm absorbs prologues.
-  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> p_in,
-                                       const Target& target) const override {
+  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input, SpecView in,
+                                       SpecView p_in, const Target& target) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
     if (input == 1 && params.pass != ConvPass::weight_grad && !params.packed)
       return fused(with_rounded_filters(params.fusion, p, in, p_in));
@@ -243,9 +235,8 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
     return fused(with_prologue(params.fusion, p, input, in, infer(in)[0], p_in));
   }
 
-  std::optional<FusedOp> fuse_consumer(const OpPtr& consumer, int fused_input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> consumer_in) const override {
+  std::optional<FusedOp> fuse_consumer(const OpPtr& consumer, int fused_input, SpecView in,
+                                       SpecView consumer_in) const override {
     if (params.pass == ConvPass::weight_grad || !in[0].device.is_cpu()) return std::nullopt;
     return fused(
         with_consumer(params.fusion, consumer, fused_input, in, infer(in)[0], consumer_in));
@@ -253,18 +244,17 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
 
   // Counts a direct convolution, whatever the algorithm: in all three passes kh kw c / groups
   // products for each pixel of y and filter, including those with the padding.
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     const ConvShape s = request(in).shape;
     const int64_t products = s.n * s.out_h() * s.out_w() * s.o * s.kh * s.kw * (s.c / s.groups);
     return cost_with(in, 2 * products + params.fusion.flops(in, infer(in)[0]));
   }
 
-  int scales_by_channel(std::span<const TensorSpec>) const override {
+  int scales_by_channel(SpecView) const override {
     const bool alone = params.fusion.empty() && params.fusion.epilogue.code.empty();
     return params.pass == ConvPass::forward && alone && !params.packed ? 1 : -1;
   }
-  std::optional<PackedInput> pack_input(std::span<const TensorSpec> in,
-                                        const Target& target) const override {
+  std::optional<PackedInput> pack_input(SpecView in, const Target& target) const override {
     if (params.pass != ConvPass::forward || params.packed || !in[0].device.is_cpu() ||
         is_half(params.fusion.filters))
       return std::nullopt;
@@ -278,28 +268,25 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
                        std::make_shared<ConvOp>(std::move(packed))};
   }
 
-  const ConvOpParams params;
-
  private:
   const ConvOperands& operands() const { return kConvOps[static_cast<int>(params.pass)]; }
-  Shape x_shape(std::span<const TensorSpec> in) const {
+  Shape x_shape(SpecView in) const {
     if (params.pass != ConvPass::input_grad) return in[0].shape;
     return {in[0].shape[0], params.size.h, params.size.w, in[1].shape[3] * params.conv.groups};
   }
-  Shape w_shape(std::span<const TensorSpec> in) const {
+  Shape w_shape(SpecView in) const {
     if (params.packed) return params.packed->filters;
     if (params.pass != ConvPass::weight_grad) return in[1].shape;
     return {in[1].shape[3], params.size.h, params.size.w, in[0].shape[3] / params.conv.groups};
   }
 
   // Returns the CPU algorithms that apply; the first is the one that choose_algorithm() takes.
-  std::vector<const ConvAlgorithm*> applying(std::span<const TensorSpec> in,
-                                             const Target& target) const {
+  std::vector<const ConvAlgorithm*> applying(SpecView in, const Target& target) const {
     if (params.packed) return {params.packed->algorithm};
     return conv_algorithms(request(in), target.cpu);
   }
   ConvVariant form_for(const ConvAlgorithm& algorithm, const ConvRequest& asked,
-                       std::span<const TensorSpec> in) const {
+                       SpecView in) const {
     const bool prologue = computes_input(params.fusion, asked.dtype, in);
     return {prologue && algorithm.takes_prologue(asked), params.packed.has_value(),
             is_half(infer(in)[0].dtype),
@@ -316,7 +303,7 @@ class ConvOp final : public OpBase<ConvOp>, public HasEpilogue, public HasAttrib
 
 }  // namespace
 
-std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in) {
+std::optional<ConvRequest> conv_request(const Op& op, SpecView in) {
   const auto* convolution = dynamic_cast<const ConvOp*>(&op);
   if (convolution == nullptr) return std::nullopt;
   return convolution->request(in);

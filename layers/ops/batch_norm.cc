@@ -83,12 +83,12 @@ struct FinaliseParams {
 };
 
 // moments -> mean, 1 / stddev, unbiased variance
-class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
+class BatchNormFinalise final : public OpBase<BatchNormFinalise, FinaliseParams> {
  public:
-  explicit BatchNormFinalise(FinaliseParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "batch_norm_finalise"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"moments"});
     check.floats();
     check.rank(0, 3);
@@ -112,11 +112,7 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise> {
   }
 
   // Counts 7 flops for each mean and its sum of squares.
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 7 * in[0].shape.elements() / 2);
-  }
-
-  const FinaliseParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 7 * in[0].shape.elements() / 2); }
 };
 
 struct StatisticsUpdateParams {
@@ -125,12 +121,12 @@ struct StatisticsUpdateParams {
 };
 
 // running mean, running variance, mean, variance -> next version of the running statistics
-class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
+class BatchNormUpdate final : public OpBase<BatchNormUpdate, StatisticsUpdateParams> {
  public:
-  explicit BatchNormUpdate(StatisticsUpdateParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "batch_norm_update"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"running_mean", "running_var", "mean", "variance"});
     check.floats();
     for (int i = 1; i < 4; ++i) check.shape(i, in[0].shape, "like running_mean");
@@ -162,11 +158,7 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate> {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 3 * 2 * in[0].shape.elements());
-  }
-
-  const StatisticsUpdateParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 3 * 2 * in[0].shape.elements()); }
 };
 
 struct GradFinaliseParams {
@@ -175,12 +167,12 @@ struct GradFinaliseParams {
 };
 
 // sums over blocks, gamma, 1 / stddev -> dgamma, dbeta, scale, slope, offset
-class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
+class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise, GradFinaliseParams> {
  public:
-  explicit BatchNormGradFinalise(GradFinaliseParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "batch_norm_grad_finalise"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"sums", "gamma", "inverse_deviation"});
     check.floats();
     check.rank(0, 3);
@@ -210,11 +202,9 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise> {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, in[0].shape.elements() + 4 * in[1].shape.elements());
   }
-
-  const GradFinaliseParams params;
 };
 
 class BatchNormNormalise final : public Normalise {

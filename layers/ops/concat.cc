@@ -20,21 +20,21 @@ struct ConcatParams {
   bool operator==(const ConcatParams&) const = default;
 };
 
-[[noreturn]] void fail(std::string_view what, std::span<const TensorSpec> in) {
+[[noreturn]] void fail(std::string_view what, SpecView in) {
   std::vector<std::string> given;
   for (const TensorSpec& spec : in) given.push_back(spec.text());
   throw ShapeError(fmt::format("concat: {} ({})", what, fmt::join(given, ", ")));
 }
 
-class Concat final : public OpBase<Concat>, public HasAttributes {
+class Concat final : public OpBase<Concat, ConcatParams>, public HasAttributes {
  public:
-  explicit Concat(ConcatParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "concat"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"axis", {static_cast<double>(params.axis)}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const int axis = params.axis, rank = in[0].shape.rank();
     if (axis < 0 || axis >= rank)
       fail(fmt::format("axis must be between {} and {}, but is {}", -rank, rank - 1, axis), in);
@@ -67,7 +67,7 @@ class Concat final : public OpBase<Concat>, public HasAttributes {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) concat_cuda(ctx, out[0].spec.shape.elements(0, params.axis), in, out[0]);
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
 
   bool differentiable() const override { return true; }
 
@@ -82,8 +82,6 @@ class Concat final : public OpBase<Concat>, public HasAttributes {
     }
     return grads;
   }
-
-  const ConcatParams params;
 };
 
 }  // namespace

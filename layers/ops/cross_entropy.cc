@@ -136,13 +136,13 @@ struct CrossEntropyGradParams {
 };
 
 // Inputs: logits, labels or targets, d_loss [].
-class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
+class CrossEntropyGrad final : public OpBase<CrossEntropyGrad, CrossEntropyGradParams> {
  public:
-  explicit CrossEntropyGrad(CrossEntropyGradParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override {
     return params.wanted == Wanted::logits ? "cross_entropy_grad" : "cross_entropy_targets_grad";
   }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"logits", "labels", "d_loss"});
     check.floats({0, 2});
     check.shape(2, {}, "the gradient of the loss");
@@ -201,19 +201,15 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad> {
   }
 
   // Counts four flops for each logit in log_sum_exp() and four more in its gradient.
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 8 * in[0].shape.elements());
-  }
-
-  const CrossEntropyGradParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 8 * in[0].shape.elements()); }
 };
 
-class CrossEntropy final : public OpBase<CrossEntropy> {
+class CrossEntropy final : public OpBase<CrossEntropy, CrossEntropyParams> {
  public:
-  explicit CrossEntropy(CrossEntropyParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "cross_entropy"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check("cross_entropy", in, {"logits", "labels"});
     check.floats({0});
     check.rank(0, 2);
@@ -236,7 +232,7 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
     return {{compute_type(in[0].dtype), {}, {}}};
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in, const Target&) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target&) const override {
     return {{.scratch_bytes = static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
@@ -269,11 +265,9 @@ class CrossEntropy final : public OpBase<CrossEntropy> {
   }
 
   // Counts log_sum_exp() and, for targets, their sum and the sum of their products with the logits.
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, (is_float(in[1].dtype) ? 7 : 4) * in[0].shape.elements());
   }
-
-  const CrossEntropyParams params;
 };
 
 // Throws an Error if a label that can be read is out of range, because kernels cannot throw.

@@ -25,12 +25,12 @@ void drop(const DropoutRule<T>& rule, uint64_t sample, int64_t first, int64_t la
 }
 
 // Dropout is linear in x, so its gradient is the op itself applied to dy.
-class Dropout final : public OpBase<Dropout> {
+class Dropout final : public OpBase<Dropout, DropoutParams> {
  public:
-  explicit Dropout(DropoutParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "dropout"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x", "position"});
     check.floats({0});
     check.dtype(1, DType::i64);
@@ -65,11 +65,7 @@ class Dropout final : public OpBase<Dropout> {
   }
   uint32_t may_reuse(int) const override { return 0b01; }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-
-  const DropoutParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 }  // namespace

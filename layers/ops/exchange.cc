@@ -34,26 +34,28 @@ struct ExchangeParams {
 
 // Posts the job, which reads the inputs and writes the outputs until it is waited for.
 template <class Job>
-class ExchangeStart final : public OpBase<ExchangeStart<Job>>, public AsynchronousOp {
+class ExchangeStart final : public OpBase<ExchangeStart<Job>, ExchangeParams<Job>>,
+                            public AsynchronousOp {
  public:
-  explicit ExchangeStart(ExchangeParams<Job> params) : params(std::move(params)) {}
+  using OpBase<ExchangeStart, ExchangeParams<Job>>::OpBase;
+  using OpBase<ExchangeStart, ExchangeParams<Job>>::params;
   std::string_view name() const override { return "exchange_start"; }
-  Specs infer(std::span<const TensorSpec>) const override { return params.out; }
+  Specs infer(SpecView) const override { return params.out; }
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     set_buffers(*params.job, in, out);
     params.exchange->post(*params.job);
   }
-
-  const ExchangeParams<Job> params;
 };
 
 // Reads the results and all else that the job uses, so that none of it is overwritten before.
 template <class Job>
-class ExchangeWait final : public OpBase<ExchangeWait<Job>>, public AsynchronousOp {
+class ExchangeWait final : public OpBase<ExchangeWait<Job>, ExchangeParams<Job>>,
+                           public AsynchronousOp {
  public:
-  explicit ExchangeWait(ExchangeParams<Job> params) : params(std::move(params)) {}
+  using OpBase<ExchangeWait, ExchangeParams<Job>>::OpBase;
+  using OpBase<ExchangeWait, ExchangeParams<Job>>::params;
   std::string_view name() const override { return "exchange_wait"; }
-  Specs infer(std::span<const TensorSpec>) const override {
+  Specs infer(SpecView) const override {
     return {params.out.begin(), params.out.begin() + static_cast<std::ptrdiff_t>(params.results)};
   }
   uint32_t may_reuse(int output) const override { return output < 32 ? 1u << output : 0; }
@@ -62,8 +64,6 @@ class ExchangeWait final : public OpBase<ExchangeWait<Job>>, public Asynchronous
     for (size_t i = 0; i < out.size(); ++i)
       if (out[i].data != in[i].data) std::memcpy(out[i].data, in[i].data, out[i].spec.bytes());
   }
-
-  const ExchangeParams<Job> params;
 };
 
 template <class Job>

@@ -13,7 +13,7 @@ namespace {
 class FlipLeftRight final : public OpBase<FlipLeftRight> {
  public:
   std::string_view name() const override { return "flip_left_right"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const InputCheck check("flip_left_right", in, {"images"});
     check.dtype(0, DType::u8);
     check.rank(0, 4);
@@ -33,8 +33,6 @@ class FlipLeftRight final : public OpBase<FlipLeftRight> {
         std::copy_n(x + first + i * channels, channels, y + last - (i + 1) * channels);
     });
   }
-
-  const NoParams params{};
 };
 
 }  // namespace

@@ -46,9 +46,10 @@ void each_group(CpuContext& ctx, const GroupParams& params, const TensorSpec& x,
 }
 
 // moments [n, 2, c] of each channel -> mean, 1 / stddev of its group: [n, c] each
-class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttributes {
+class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams>,
+                                public HasAttributes {
  public:
-  explicit GroupNormFinalise(GroupParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "group_norm_finalise"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"groups", {static_cast<double>(params.groups)}},
@@ -56,7 +57,7 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttr
             {"eps", {params.eps}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"moments"});
     check.floats();
     check.rank(0, 3);
@@ -91,21 +92,17 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise>, public HasAttr
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 3 * in[0].shape.elements());
-  }
-
-  const GroupParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 3 * in[0].shape.elements()); }
 };
 
 // sums [n, 2, c] of dy and dy xhat, gamma -> the means over each group of dy gamma and dy gamma
 // xhat: [n, c] each
-class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
+class GroupNormGradMeans final : public OpBase<GroupNormGradMeans, GroupParams> {
  public:
-  explicit GroupNormGradMeans(GroupParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "group_norm_grad_means"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"sums", "gamma"});
     check.floats();
     check.rank(0, 3);
@@ -137,11 +134,7 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans> {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 2 * in[0].shape.elements());
-  }
-
-  const GroupParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 2 * in[0].shape.elements()); }
 };
 
 // y = (x - mean) inverse gamma + beta with mean and inverse [n, c]

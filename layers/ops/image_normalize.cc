@@ -53,11 +53,11 @@ class NormalizeKernel final : public Kernel {
   std::vector<T> table_;
 };
 
-class ImageNormalize final : public OpBase<ImageNormalize> {
+class ImageNormalize final : public OpBase<ImageNormalize, ImageNormalizeParams> {
  public:
-  explicit ImageNormalize(const ImageNormalizeParams& params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "image_normalize"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check("image_normalize", in, {"x"});
     check.dtype(0, DType::u8);
     const auto channels = static_cast<size_t>(in[0].shape.back());
@@ -74,20 +74,16 @@ class ImageNormalize final : public OpBase<ImageNormalize> {
     }
     return {{params.dtype, in[0].shape, {}}};
   }
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec>) const override {
-    return kind == DeviceKind::gpu;
-  }
+  bool takes_half(DeviceKind kind, SpecView) const override { return kind == DeviceKind::gpu; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) image_normalize_cuda(ctx, params, in[0], out[0]);
   }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
     if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
     return std::make_unique<NormalizeKernel<float>>(params);
   }
-
-  const ImageNormalizeParams params;
 };
 
 }  // namespace

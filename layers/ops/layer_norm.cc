@@ -39,13 +39,13 @@ void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
 }
 
 // x -> mean, 1 / stddev of each row
-class LayerMoments final : public OpBase<LayerMoments>, public HasAttributes {
+class LayerMoments final : public OpBase<LayerMoments, LayerNormParams>, public HasAttributes {
  public:
-  explicit LayerMoments(LayerNormParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "layer_moments"; }
   std::vector<OpAttribute> attributes() const override { return {{"eps", {params.eps}}}; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
     return Specs(2, {compute_type(in[0].dtype), row_statistics(in[0].shape), {}});
@@ -72,11 +72,7 @@ class LayerMoments final : public OpBase<LayerMoments>, public HasAttributes {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 5 * in[0].shape.elements());
-  }
-
-  const LayerNormParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
 };
 
 // dy, x, gamma, mean, inverse -> for each row the means of dy gamma and of dy gamma xhat
@@ -84,7 +80,7 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
  public:
   std::string_view name() const override { return "layer_norm_grad_means"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy", "x", "gamma", "mean", "inverse_deviation"});
     check.floats();
     check.shape(0, in[1].shape, "like x");
@@ -114,20 +110,16 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 6 * in[0].shape.elements());
-  }
-
-  const NoParams params{};
+  Cost cost(SpecView in) const override { return cost_with(in, 6 * in[0].shape.elements()); }
 };
 
 // dy, x, mean, inverse -> [blocks, 2, c]: the sums of dy and of dy xhat over blocks of rows
-class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
+class LayerNormGradSums final : public OpBase<LayerNormGradSums, ChannelBlocks> {
  public:
-  explicit LayerNormGradSums(ChannelBlocks params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "layer_norm_grad_sums"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy", "x", "mean", "inverse_deviation"});
     check.floats();
     check.shape(0, in[1].shape, "like x");
@@ -157,11 +149,7 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums> {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 5 * in[0].shape.elements());
-  }
-
-  const ChannelBlocks params;
+  Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
 };
 
 class LayerNormNormalise final : public Normalise {

@@ -41,8 +41,7 @@ size_t cuda_scratch(const GemmShape& shape, const TensorSpec& out, const Target&
 }
 
 // Returns true if `p` only adds one value for each column to the product, its input `product`.
-bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out,
-             std::span<const TensorSpec> p_in) {
+bool is_bias(const ScalarProgram& p, int product, const TensorSpec& out, SpecView p_in) {
   if (p.inputs != 2 || p.code.size() != 1) return false;
   const Instruction& only = p.code[0];
   Broadcast read;
@@ -131,16 +130,18 @@ class MatmulKernel final : public Kernel {
   const bool eigen_, as_they_are_;
 };
 
-class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttributes {
+class Matmul final : public OpBase<Matmul, EpilogueParams>,
+                     public HasEpilogue,
+                     public HasAttributes {
  public:
-  explicit Matmul(EpilogueParams params) : params(std::move(params)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "matmul"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"transpose_a", {params.product.transpose_a ? 1.0 : 0.0}},
             {"transpose_b", {params.product.transpose_b ? 1.0 : 0.0}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check("matmul", in.first(std::min<size_t>(in.size(), 2)), {"a", "b"});
     check.floats();
     const int rank = in[0].shape.rank();
@@ -160,12 +161,11 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     return {{result_type(params.epilogue, compute_type(in[0].dtype)), y, {}}};
   }
 
-  bool takes_half(DeviceKind, std::span<const TensorSpec> in) const override {
+  bool takes_half(DeviceKind, SpecView in) const override {
     return is_half(in[0].dtype) && in[0].dtype == in[1].dtype;
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     const GemmShape shape = gemm_shape(params.product, in[0], in[1]);
     if (!target.device.is_cpu()) return {{"cublaslt", cuda_scratch(shape, infer(in)[0], target)}};
     const DType dtype = in[0].dtype, wide = compute_type(dtype);
@@ -182,7 +182,7 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     return all;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     // The conversion to 16 bits rounds a result that has no other epilogue.
     const ScalarProgram epilogue =
@@ -226,9 +226,8 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
     return grads;
   }
 
-  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> p_in) const override {
+  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input, SpecView in,
+                                       SpecView p_in) const override {
     const TensorSpec out = infer(in)[0];
     auto whole = join_epilogue(params.epilogue, p, fused_input, out, p_in);
     if (!whole) return std::nullopt;
@@ -239,13 +238,11 @@ class Matmul final : public OpBase<Matmul>, public HasEpilogue, public HasAttrib
                    join_inputs(in.size(), p, fused_input)};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     const TensorSpec out = infer(in)[0];
     const int64_t k = gemm_shape(params.product, in[0], in[1]).k;
     return cost_with(in, 2 * k * out.shape.elements() + epilogue_flops(params.epilogue, out));
   }
-
-  const EpilogueParams params;
 };
 
 }  // namespace

@@ -53,9 +53,8 @@ class MatmulCudaKernel final : public Kernel {
   static constexpr bool kDouble = sizeof(T) == 8;
 
  public:
-  MatmulCudaKernel(const MatmulParams& params, const ScalarProgram& bias,
-                   std::span<const TensorSpec> in, const TensorSpec& out, size_t scratch,
-                   CudaContext& ctx)
+  MatmulCudaKernel(const MatmulParams& params, const ScalarProgram& bias, SpecView in,
+                   const TensorSpec& out, size_t scratch, CudaContext& ctx)
       : m_(out.shape[-2]),
         n_(out.shape[-1]),
         k_(in[0].shape[params.transpose_a ? -2 : -1]),
@@ -209,8 +208,8 @@ class MatmulCudaKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
-                                    std::span<const TensorSpec> in, const TensorSpec& out,
-                                    size_t scratch, Context& ctx) {
+                                    SpecView in, const TensorSpec& out, size_t scratch,
+                                    Context& ctx) {
   CudaContext& gpu = as_cuda(ctx);
   if (out.dtype == DType::f64)
     return std::make_unique<MatmulCudaKernel<double>>(params, bias, in, out, scratch, gpu);

@@ -28,11 +28,11 @@ struct TopKParams {
   bool operator==(const TopKParams&) const = default;
 };
 
-class TopKCorrect final : public OpBase<TopKCorrect> {
+class TopKCorrect final : public OpBase<TopKCorrect, TopKParams> {
  public:
-  explicit TopKCorrect(TopKParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "top_k_correct"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check("top_k_correct", in, {"logits", "labels"});
     check.floats({0});
     check.rank(0, 2);
@@ -54,8 +54,7 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
       *out[0].as<float>() = static_cast<float>(found);
     });
   }
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     return {{.scratch_bytes = target.device.is_cpu() ? 0 : static_cast<size_t>(in[0].shape[0])}};
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
@@ -63,11 +62,7 @@ class TopKCorrect final : public OpBase<TopKCorrect> {
       top_k_correct_cuda(ctx, params.k, in[0], in[1], out[0], scratch.as<uint8_t>());
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-
-  const TopKParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 }  // namespace

@@ -83,13 +83,13 @@ Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, 
 
 // The derived class has `kPass`, and shape_of(), the shape of the pooling with these inputs.
 template <class Derived>
-class PoolOp : public OpBase<Derived> {
+class PoolOp : public OpBase<Derived, PoolOpParams> {
  public:
-  bool takes_half(DeviceKind, std::span<const TensorSpec> in) const override {
+  using OpBase<Derived, PoolOpParams>::OpBase;
+  bool takes_half(DeviceKind, SpecView in) const override {
     return in[0].dtype == this->infer(in)[0].dtype;
   }
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (!target.device.is_cpu()) return {{}};
     const auto& self = static_cast<const Derived&>(*this);
     const DType type = in[0].dtype;
@@ -123,13 +123,13 @@ class MaxPoolGradKernel final : public Kernel {
 class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
  public:
   static constexpr PoolPass kPass = PoolPass::max_grad;
-  explicit MaxPool2dGrad(PoolOpParams params) : params(std::move(params)) {}
-  PoolShape shape_of(std::span<const TensorSpec> in) const {
+  using PoolOp::PoolOp;
+  PoolShape shape_of(SpecView in) const {
     return pool_shape(params.pool, image_of(in[0].shape, params.image));
   }
   std::string_view name() const override { return "max_pool2d_grad"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 2)), {"dy", "positions"});
     check.floats({0});
     check.dtype(1, DType::u8);
@@ -140,7 +140,7 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
     return {{result_type(params.epilogue, compute_type(in[0].dtype)), x, {}}};
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
     const TensorSpec dx = infer(in)[0], sums = computed(dx);
@@ -158,9 +158,8 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
   }
 
   const ScalarProgram& epilogue() const override { return params.epilogue; }
-  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> p_in) const override {
+  std::optional<FusedOp> fuse_epilogue(const ScalarProgram& p, int fused_input, SpecView in,
+                                       SpecView p_in) const override {
     if (!in[0].device.is_cpu()) return std::nullopt;
     auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole) return std::nullopt;
@@ -168,10 +167,8 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
     joined.epilogue = *whole;
     return FusedOp{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, fused_input)};
   }
-  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> p_in,
-                                       const Target&) const override {
+  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input, SpecView in,
+                                       SpecView p_in, const Target&) const override {
     if (!in[0].device.is_cpu() || input < 2) return std::nullopt;
     const TensorSpec& made = in[static_cast<size_t>(input)];
     if (made.shape != infer(in)[0].shape || primary_input(p, made, p_in) < 0) return std::nullopt;
@@ -185,11 +182,9 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
     for (int k = 0; k < p.inputs; ++k) fused.inputs.push_back(-1 - k);
     return fused;
   }
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
   }
-
-  const PoolOpParams params;
 };
 
 // Pools the result of the prologue.
@@ -220,15 +215,13 @@ class MaxPoolKernel final : public Kernel {
 class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
  public:
   static constexpr PoolPass kPass = PoolPass::max;
-  explicit MaxPool2d(PoolOpParams params) : params(std::move(params)) {}
-  PoolShape shape_of(std::span<const TensorSpec> in) const {
-    return pool_shape(params.pool, in[0].shape);
-  }
+  using PoolOp::PoolOp;
+  PoolShape shape_of(SpecView in) const { return pool_shape(params.pool, in[0].shape); }
   bool computes_input() const { return !params.prologue.code.empty(); }
   std::string_view name() const override { return "max_pool2d"; }
   std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in.first(std::min<size_t>(in.size(), 1)), {"x"});
     check.floats();
     check.rank(0, 4);
@@ -245,7 +238,7 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
     return out;
   }
 
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!computes_input()) return Op::prepare(in, ctx, chosen);
     PointwisePlan prologue =
@@ -282,10 +275,8 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
                {args.grad_outputs[0], args.outputs[1]})};
   }
 
-  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input,
-                                       std::span<const TensorSpec> in,
-                                       std::span<const TensorSpec> p_in,
-                                       const Target&) const override {
+  std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input, SpecView in,
+                                       SpecView p_in, const Target&) const override {
     if (!in[0].device.is_cpu() || input != 0 || computes_input()) return std::nullopt;
     const int main = primary_input(p, in[0], p_in);
     if (main < 0) return std::nullopt;
@@ -297,24 +288,22 @@ class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
     return fused;
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(
         in, window_flops(params.pool, infer(in)[0].shape) + epilogue_flops(params.prologue, in[0]));
   }
-
-  const PoolOpParams params;
 };
 
 class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
  public:
   static constexpr PoolPass kPass = PoolPass::average_grad;
-  explicit AveragePool2dGrad(PoolOpParams params) : params(std::move(params)) {}
-  PoolShape shape_of(std::span<const TensorSpec> in) const {
+  using PoolOp::PoolOp;
+  PoolShape shape_of(SpecView in) const {
     return pool_shape(params.pool, image_of(in[0].shape, params.image));
   }
   std::string_view name() const override { return "average_pool2d_grad"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy"});
     check.floats();
     check.rank(0, 4);
@@ -344,24 +333,20 @@ class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
     return {average_pool2d(args.grad_outputs[0], params.pool)};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, window_flops(params.pool, in[0].shape));
   }
-
-  const PoolOpParams params;
 };
 
 class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
  public:
   static constexpr PoolPass kPass = PoolPass::average;
-  explicit AveragePool2d(PoolOpParams params) : params(std::move(params)) {}
-  PoolShape shape_of(std::span<const TensorSpec> in) const {
-    return pool_shape(params.pool, in[0].shape);
-  }
+  using PoolOp::PoolOp;
+  PoolShape shape_of(SpecView in) const { return pool_shape(params.pool, in[0].shape); }
   std::string_view name() const override { return "average_pool2d"; }
   std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
     check.rank(0, 4);
@@ -392,11 +377,9 @@ class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
                    {args.grad_outputs[0]})};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, window_flops(params.pool, infer(in)[0].shape));
   }
-
-  const PoolOpParams params;
 };
 
 // Returns the shape of one window over each image of x.
@@ -415,13 +398,11 @@ PoolShape global_shape(const Shape& x) {
 class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
  public:
   static constexpr PoolPass kPass = PoolPass::average_grad;
-  explicit GlobalAveragePoolGrad(PoolOpParams params) : params(std::move(params)) {}
-  PoolShape shape_of(std::span<const TensorSpec> in) const {
-    return global_shape(infer(in)[0].shape);
-  }
+  using PoolOp::PoolOp;
+  PoolShape shape_of(SpecView in) const { return global_shape(infer(in)[0].shape); }
   std::string_view name() const override { return "global_average_pool_grad"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy"});
     check.floats();
     check.rank(0, 2);
@@ -450,20 +431,16 @@ class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
     return {global_average_pool(args.grad_outputs[0])};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-
-  const PoolOpParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 class GlobalAveragePool final : public PoolOp<GlobalAveragePool> {
  public:
   static constexpr PoolPass kPass = PoolPass::average;
-  PoolShape shape_of(std::span<const TensorSpec> in) const { return global_shape(in[0].shape); }
+  PoolShape shape_of(SpecView in) const { return global_shape(in[0].shape); }
   std::string_view name() const override { return "global_average_pool"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
     check.rank(0, 4);
@@ -495,11 +472,7 @@ class GlobalAveragePool final : public PoolOp<GlobalAveragePool> {
                    {args.grad_outputs[0]})};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-
-  const PoolOpParams params{};
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 }  // namespace

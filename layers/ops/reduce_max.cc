@@ -22,12 +22,12 @@ struct AxisParams {
 };
 
 // dx is dy where x had its maximum, and 0 elsewhere.
-class MaxGrad final : public OpBase<MaxGrad> {
+class MaxGrad final : public OpBase<MaxGrad, AxisParams> {
  public:
-  explicit MaxGrad(AxisParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "max_grad"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy", "positions"});
     check.floats({0});
     check.dtype(1, DType::i64);
@@ -59,20 +59,18 @@ class MaxGrad final : public OpBase<MaxGrad> {
   Tensors grad(const GradArgs& args) const override {
     return {gather(args.grad_outputs[0], params.axis, args.inputs[1]), {}};
   }
-
-  const AxisParams params;
 };
 
 // Outputs: the maxima and their positions; the axis stays, with size 1.
-class Max final : public OpBase<Max>, public HasAttributes {
+class Max final : public OpBase<Max, AxisParams>, public HasAttributes {
  public:
-  explicit Max(AxisParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "max"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"axis", {static_cast<double>(params.axis)}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
     Shape y = in[0].shape;
@@ -111,11 +109,7 @@ class Max final : public OpBase<Max>, public HasAttributes {
     return {apply1(std::make_shared<MaxGrad>(back), {args.grad_outputs[0], args.outputs[1]})};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-
-  const AxisParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 Tensor reduce(const Tensor& x, int axis, bool keep, size_t output) {

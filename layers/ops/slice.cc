@@ -115,12 +115,12 @@ struct SliceGradParams {
   bool operator==(const SliceGradParams&) const = default;
 };
 
-class SliceGrad final : public OpBase<SliceGrad> {
+class SliceGrad final : public OpBase<SliceGrad, SliceGradParams> {
  public:
-  explicit SliceGrad(SliceGradParams params) : params(std::move(params)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "slice_grad"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy"});
     check.shape(0, params.slice.size, "the output shape of slice");
     return {{in[0].dtype, params.x, {}}};
@@ -141,19 +141,17 @@ class SliceGrad final : public OpBase<SliceGrad> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) slice_grad_cuda(ctx, params.slice, params.x, in[0], out[0]);
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
     return {slice(args.grad_outputs[0], params.slice)};
   }
-
-  const SliceGradParams params;
 };
 
-class Slice final : public OpBase<Slice>, public HasAttributes {
+class Slice final : public OpBase<Slice, SliceParams>, public HasAttributes {
  public:
-  explicit Slice(SliceParams params) : params(std::move(params)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "slice"; }
   std::vector<OpAttribute> attributes() const override {
     const auto rank = static_cast<ptrdiff_t>(params.size.rank());
@@ -161,7 +159,7 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
             {"step", {params.step.begin(), params.step.begin() + rank}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     if (in[0].shape.rank() != params.size.rank())
       check.fail(fmt::format("the box {} must have as many axes as x", params.size.text()));
@@ -187,7 +185,7 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) slice_cuda(ctx, params, in[0], out[0]);
   }
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
 
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
@@ -195,13 +193,11 @@ class Slice final : public OpBase<Slice>, public HasAttributes {
                    {args.grad_outputs[0]})};
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     const auto part = static_cast<int64_t>(infer(in)[0].bytes());
     return {.bytes_read = std::min(part, static_cast<int64_t>(in[0].bytes())),
             .bytes_written = part};
   }
-
-  const SliceParams params;
 };
 
 // Returns the box of all of x, to be changed along `axis`; makes a negative `axis` positive.

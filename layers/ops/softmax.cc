@@ -58,14 +58,14 @@ void softmax_grad_row(const T* dy, const T* y, int64_t c, bool logarithm, T* dx)
     dx[j] = logarithm ? dy[j] - exp_of(y[j]) * sum : y[j] * (dy[j] - sum);
 }
 
-class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
+class SoftmaxGrad final : public OpBase<SoftmaxGrad, SoftmaxParams> {
  public:
-  explicit SoftmaxGrad(SoftmaxParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override {
     return params.logarithm ? "log_softmax_grad" : "softmax_grad";
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy", "y"});
     check.floats();
     check.shape(0, in[1].shape, "like y");
@@ -105,19 +105,15 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad> {
     return grads;
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 4 * in[0].shape.elements());
-  }
-
-  const SoftmaxParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 4 * in[0].shape.elements()); }
 };
 
-class Softmax final : public OpBase<Softmax> {
+class Softmax final : public OpBase<Softmax, SoftmaxParams> {
  public:
-  explicit Softmax(SoftmaxParams params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return params.logarithm ? "log_softmax" : "softmax"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
     if (in[0].shape.rank() == 0) check.fail("x must have at least one axis");
@@ -144,11 +140,7 @@ class Softmax final : public OpBase<Softmax> {
   uint32_t may_reuse(int) const override { return 1; }
 
   // Counts the maximum, a difference, its exponential, the sum and a division.
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 5 * in[0].shape.elements());
-  }
-
-  const SoftmaxParams params;
+  Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
 };
 
 }  // namespace

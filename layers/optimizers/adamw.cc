@@ -18,13 +18,6 @@ void check_params(const AdamWParams& s) {
 
 }  // namespace
 
-void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                  const Tensor& t, const Tensor& lr, const AdamWParams& params) {
-  const ParameterScale scale;
-  update_joined(params, {&parameter, 1}, {&gradient, 1}, std::vector{lr, t}, {{&m, 1}, {&v, 1}},
-                {&scale, 1});
-}
-
 AdamW::AdamW(Store& store, Tensors parameters, const AdamWParams& params)
     : Optimizer(std::move(parameters)), params_(params) {
   check_params(params_);

@@ -11,11 +11,6 @@
 
 namespace tessera {
 
-// Updates one parameter. All tensors but t and lr have one shape and float dtype; t is int64[1],
-// already incremented for this step; lr has one element, float32 or float64. Throws ShapeError.
-void adamw_update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                  const Tensor& t, const Tensor& lr, const AdamWParams& params);
-
 // params.coupled selects Adam (Kingma and Ba 2015), which adds weight_decay p to g instead of
 // decaying the parameter.
 

@@ -45,9 +45,8 @@ class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
   int updates(int output) const override {
     return output < tensors() ? output : output + tensors() + scalars();
   }
-  Specs infer(std::span<const TensorSpec> in) const override;
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  Specs infer(SpecView in) const override;
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (target.device.is_cpu()) return {{}};
     const auto n = static_cast<size_t>(tensors());
     return {{.scratch_bytes = finite_scratch(in.subspan(n, n))}};
@@ -56,7 +55,7 @@ class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda) update_cuda(ctx, params.own, buffers(in, out), scratch);
   }
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     int64_t elements = 0;
     for (const TensorSpec& x : in.first(static_cast<size_t>(tensors())))
       elements += x.shape.elements();
@@ -68,7 +67,7 @@ class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
  private:
   int tensors() const { return static_cast<int>(params.scales.size()); }
   int scalars() const { return form_.counts ? 2 : 1; }
-  void check_one(std::span<const TensorSpec> in, DType first) const;
+  void check_one(SpecView in, DType first) const;
   UpdateBuffers buffers(Buffers in, Buffers out) const;
   template <class T>
   void update_one(CpuContext& ctx, double lr, double t, const UpdateBuffers& all, size_t i) const;
@@ -77,7 +76,7 @@ class MultiTensorUpdate final : public OpBase<MultiTensorUpdate<Params>> {
 };
 
 template <class Params>
-Specs MultiTensorUpdate<Params>::infer(std::span<const TensorSpec> in) const {
+Specs MultiTensorUpdate<Params>::infer(SpecView in) const {
   const auto n = static_cast<size_t>(tensors()), first_state = 2 * n + scalars();
   for (size_t i = 0; i < n; ++i) {
     Specs one{in[i], in[n + i]};
@@ -91,7 +90,7 @@ Specs MultiTensorUpdate<Params>::infer(std::span<const TensorSpec> in) const {
 }
 
 template <class Params>
-void MultiTensorUpdate<Params>::check_one(std::span<const TensorSpec> in, DType first) const {
+void MultiTensorUpdate<Params>::check_one(SpecView in, DType first) const {
   std::vector<const char*> names{"parameter", "gradient", "lr"};
   if (form_.counts) names.push_back("t");
   names.insert(names.end(), form_.states.begin(), form_.states.end());

@@ -25,7 +25,7 @@ namespace {
 class LrIfFinite final : public OpBase<LrIfFinite> {
  public:
   std::string_view name() const override { return "lr_if_finite"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     for (const TensorSpec& spec : in)
       if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
         throw ShapeError(fmt::format(
@@ -41,16 +41,13 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
     });
   }
 
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (target.device.is_cpu()) return {{}};
     return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda) lr_if_finite_cuda(ctx, in, out[0], scratch);
   }
-
-  const NoParams params{};
 };
 
 // Inputs: the factor, and at most kMost tensors. For GPUs, where launching many small kernels would
@@ -59,7 +56,7 @@ class ScaleTensors final : public OpBase<ScaleTensors> {
  public:
   static constexpr size_t kMost = 31;  // bits of may_reuse()
   std::string_view name() const override { return "scale_tensors"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const InputCheck check("scale_tensors", in.first(1), {"factor"});
     check.floats({0});
     if (in[0].shape.elements() != 1) check.fail("the factor must have one element");
@@ -72,19 +69,17 @@ class ScaleTensors final : public OpBase<ScaleTensors> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) scale_tensors_cuda(ctx, in[0], in.subspan(1), out);
   }
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     int64_t elements = 0;
     for (const TensorSpec& x : in.subspan(1)) elements += x.shape.elements();
     return cost_with(in, elements);
   }
-
-  const NoParams params{};
 };
 
 class UpdateGate final : public OpBase<UpdateGate> {
  public:
   std::string_view name() const override { return "update_gate"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const InputCheck check("update_gate", in, {"lr", "gradient"});
     check.floats({0});
     check.floats({1});
@@ -96,22 +91,19 @@ class UpdateGate final : public OpBase<UpdateGate> {
     visit_float(out[0].spec.dtype,
                 [&](auto zero) { *out[0].as<decltype(zero)>() = updates ? 1 : 0; });
   }
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec> in,
-                                    const Target& target) const override {
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (target.device.is_cpu()) return {{}};
     return {{.scratch_bytes = finite_scratch(in.subspan(1))}};
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda) update_gate_cuda(ctx, in, out[0], scratch);
   }
-
-  const NoParams params{};
 };
 
 class IncrementStep final : public OpBase<IncrementStep> {
  public:
   std::string_view name() const override { return "increment_step"; }
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     const InputCheck check("increment_step", in, {"counter", "lr"});
     check.dtype(0, DType::i64);
     check.shape(0, {1}, "one counter");
@@ -126,8 +118,6 @@ class IncrementStep final : public OpBase<IncrementStep> {
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) increment_step_cuda(ctx, out[0], in[1]);
   }
-
-  const NoParams params{};
 };
 
 }  // namespace

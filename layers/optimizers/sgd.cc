@@ -23,13 +23,6 @@ void check_params(const SgdParams& s) {
 
 }  // namespace
 
-void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
-                const Tensor& lr, const SgdParams& params) {
-  const std::span state(&momentum, params.momentum != 0 ? 1 : 0);
-  const ParameterScale scale;
-  update_joined(params, {&parameter, 1}, {&gradient, 1}, {&lr, 1}, {state}, {&scale, 1});
-}
-
 Sgd::Sgd(Store& store, Tensors parameters, const SgdParams& params)
     : Optimizer(std::move(parameters)), params_(params) {
   check_params(params_);

@@ -11,11 +11,6 @@
 
 namespace tessera {
 
-// Updates one parameter. All tensors but lr have one shape and float dtype; lr has one element,
-// float32 or float64. `momentum` is undefined if params.momentum is 0. Throws ShapeError.
-void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum,
-                const Tensor& lr, const SgdParams& params);
-
 // Declares a state "optimizer.momentum.<parameter>" for each parameter if momentum is used.
 class Sgd final : public Optimizer {
  public:

@@ -9,15 +9,17 @@
 namespace tessera {
 namespace {
 
-class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, public HasAttributes {
+class BlockMoments final : public OpBase<BlockMoments, ChannelBlocks>,
+                           public BlockwiseOp,
+                           public HasAttributes {
  public:
-  explicit BlockMoments(ChannelBlocks params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "block_moments"; }
   std::vector<OpAttribute> attributes() const override {
     return {{"block_rows", {static_cast<double>(params.block_rows)}}};
   }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
     return {{compute_type(in[0].dtype), {params.count(), 2, in[0].shape.back()}, {}}};
@@ -36,7 +38,7 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
                            out[0].as<Computed<S>>());
       });
   }
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec>) const override {
+  bool takes_half(DeviceKind kind, SpecView) const override {
     return kind != DeviceKind::cpu || params.block_rows <= kMaxHalfRows;
   }
 
@@ -49,19 +51,16 @@ class BlockMoments final : public OpBase<BlockMoments>, public BlockwiseOp, publ
   }
 
   // Counts the mean, the sum of deviations, which corrects the mean, and the sum of their squares.
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 5 * in[0].shape.elements());
-  }
-
-  const ChannelBlocks params;
+  Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
 };
 
-class BlockGradientSums final : public OpBase<BlockGradientSums>, public BlockwiseOp {
+class BlockGradientSums final : public OpBase<BlockGradientSums, ChannelBlocks>,
+                                public BlockwiseOp {
  public:
-  explicit BlockGradientSums(ChannelBlocks params) : params(params) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return "block_gradient_sums"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy", "x", "mean", "scale"});
     check.floats();
     check.shape(0, in[1].shape, "like x");
@@ -87,7 +86,7 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
                                  in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
       });
   }
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+  bool takes_half(DeviceKind kind, SpecView in) const override {
     const DType wide = compute_type(in[0].dtype);
     return in[2].dtype == wide && in[3].dtype == wide &&
            (kind == DeviceKind::cpu ? params.block_rows <= kMaxHalfRows
@@ -104,18 +103,14 @@ class BlockGradientSums final : public OpBase<BlockGradientSums>, public Blockwi
     });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, 4 * in[0].shape.elements());
-  }
-
-  const ChannelBlocks params;
+  Cost cost(SpecView in) const override { return cost_with(in, 4 * in[0].shape.elements()); }
 };
 
 class ReduceBlocks final : public OpBase<ReduceBlocks> {
  public:
   std::string_view name() const override { return "reduce_blocks"; }
 
-  Specs infer(std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"sums"});
     check.floats();
     check.rank(0, 3);
@@ -138,11 +133,7 @@ class ReduceBlocks final : public OpBase<ReduceBlocks> {
       });
   }
 
-  Cost cost(std::span<const TensorSpec> in) const override {
-    return cost_with(in, in[0].shape.elements());
-  }
-
-  const ChannelBlocks params{};
+  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
 }  // namespace

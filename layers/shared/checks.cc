@@ -8,8 +8,7 @@
 
 namespace tessera {
 
-InputCheck::InputCheck(std::string_view op, std::span<const TensorSpec> in,
-                       std::vector<const char*> names)
+InputCheck::InputCheck(std::string_view op, SpecView in, std::vector<const char*> names)
     : op_(op), in_(in), names_(std::move(names)) {
   if (in.size() != names_.size()) {
     throw ShapeError(fmt::format("{}: needs {} inputs ({}), but got {}", op, names_.size(),

@@ -15,7 +15,7 @@ namespace tessera {
 class InputCheck {
  public:
   // Requires exactly one input for each name.
-  InputCheck(std::string_view op, std::span<const TensorSpec> in, std::vector<const char*> names);
+  InputCheck(std::string_view op, SpecView in, std::vector<const char*> names);
 
   void rank(int input, int rank) const;
   void dtype(int input, DType dtype) const;
@@ -30,7 +30,7 @@ class InputCheck {
 
  private:
   std::string_view op_;
-  std::span<const TensorSpec> in_;
+  SpecView in_;
   std::vector<const char*> names_;
 };
 

@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
-                            const TensorSpec& result, DType to) {
+PointwisePlan epilogue_plan(const ScalarProgram& program, SpecView extra, const TensorSpec& result,
+                            DType to) {
   std::vector<Broadcast> broadcasts(static_cast<size_t>(program.inputs));
   PointwiseOptions stored{.result = to};
   for (size_t k = 0; k < broadcasts.size(); ++k) {
@@ -26,7 +26,7 @@ EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer&
 
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
                                            int fused_input, const TensorSpec& result,
-                                           std::span<const TensorSpec> p_in) {
+                                           SpecView p_in) {
   if (p_in[static_cast<size_t>(fused_input)].shape != result.shape) return std::nullopt;
   for (const TensorSpec& spec : p_in) {
     Broadcast broadcast;
@@ -44,17 +44,9 @@ namespace {
 // Returns true if computing the function takes longer than storing and loading its result, so users
 // should not recompute it.
 bool is_slow(const Instruction& instruction) {
-  switch (instruction.op) {
-    case ScalarOp::pow:
-    case ScalarOp::log:
-    case ScalarOp::tanh:
-    case ScalarOp::sin:
-    case ScalarOp::cos:
-    case ScalarOp::erf:
-      return true;
-    default:
-      return false;
-  }
+  const ScalarOp op = instruction.op;
+  return op == ScalarOp::pow || op == ScalarOp::log ||
+         (op >= ScalarOp::tanh && op <= ScalarOp::erf);
 }
 
 // Returns the index of i when `left_out` is not counted.
@@ -73,8 +65,7 @@ std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const Scala
   return rename_inputs(whole, map, whole.inputs);
 }
 
-int primary_input(const ScalarProgram& p, const TensorSpec& made,
-                  std::span<const TensorSpec> p_in) {
+int primary_input(const ScalarProgram& p, const TensorSpec& made, SpecView p_in) {
   int main = -1;
   if (std::any_of(p.code.begin(), p.code.end(), is_slow)) return -1;
   for (int k = 0; k < p.inputs; ++k) {

@@ -43,12 +43,8 @@ class HasEpilogue {
 // Returns the plan of an epilogue, made when a kernel is prepared. `extra` are the specs of the
 // program's inputs after the result, which is `result` before the epilogue and is stored in dtype
 // `to` after it.
-PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
-                            const TensorSpec& result, DType to);
-inline PointwisePlan epilogue_plan(const ScalarProgram& program, std::span<const TensorSpec> extra,
-                                   const TensorSpec& result) {
-  return epilogue_plan(program, extra, result, result.dtype);
-}
+PointwisePlan epilogue_plan(const ScalarProgram& program, SpecView extra, const TensorSpec& result,
+                            DType to);
 
 // An epilogue bound to the buffers of one run. Made on the stack for each run; allocates nothing.
 // apply() and apply_to() may be called by several threads at once, for disjoint ranges.
@@ -91,7 +87,7 @@ class EpilogueRun {
 // kMaxScalarRegisters registers.
 std::optional<ScalarProgram> join_epilogue(const ScalarProgram& own, const ScalarProgram& p,
                                            int fused_input, const TensorSpec& result,
-                                           std::span<const TensorSpec> p_in);
+                                           SpecView p_in);
 // Returns `own` with its input `at` (not 0) computed by `p`: own's other inputs, then those of p.
 // Returns nullopt if the joined program has more than kMaxScalarRegisters registers.
 std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const ScalarProgram& p,
@@ -100,7 +96,7 @@ std::optional<ScalarProgram> join_prologue(const ScalarProgram& own, const Scala
 // p's inputs with the shape of `made`. Returns -1 if p must not be fused as a prologue: no input
 // has that shape, an input cannot be broadcast or has another dtype, or p has a slow function (pow,
 // log, tanh, sin, cos, erf), which every user would recompute.
-int primary_input(const ScalarProgram& p, const TensorSpec& made, std::span<const TensorSpec> p_in);
+int primary_input(const ScalarProgram& p, const TensorSpec& made, SpecView p_in);
 // Returns `p` with input `main` moved to the front; the others keep their order.
 ScalarProgram move_input_first(const ScalarProgram& p, int main);
 // Returns FusedOp::inputs for an op with `own` inputs and the epilogue p.

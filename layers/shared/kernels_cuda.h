@@ -204,8 +204,8 @@ void flip_left_right_cuda(CudaContext& ctx, const Buffer& x, const Buffer& y);
 // product along its last axis; `bias` is a program of the product and that input. The library's
 // algorithm is chosen here, for `scratch` bytes of workspace, which may be 0.
 std::unique_ptr<Kernel> matmul_cuda(const MatmulParams& params, const ScalarProgram& bias,
-                                    std::span<const TensorSpec> in, const TensorSpec& out,
-                                    size_t scratch, Context& ctx);
+                                    SpecView in, const TensorSpec& out, size_t scratch,
+                                    Context& ctx);
 
 // Updates.
 

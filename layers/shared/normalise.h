@@ -17,12 +17,11 @@ class Normalise : public Op {
   Normalise(std::string name, DType result)
       : step_({std::move(name), with_result(stages::program<1>(stages::norm), result)}) {}
   std::string_view name() const override { return step_.name(); }
-  Specs infer(std::span<const TensorSpec> in) const override { return step_.infer(in); }
-  bool runs_on(DeviceKind kind) const override { return step_.runs_on(kind); }
-  bool takes_half(DeviceKind kind, std::span<const TensorSpec> in) const override {
+  Specs infer(SpecView in) const override { return step_.infer(in); }
+  bool takes_half(DeviceKind kind, SpecView in) const override {
     return step_.takes_half(kind, in);
   }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     return step_.prepare(in, ctx, chosen);
   }

@@ -15,7 +15,7 @@ namespace {
 // Runs each sample as a pointwise program over [.., c] and [c].
 class SamplePointwiseKernel final : public Kernel {
  public:
-  SamplePointwiseKernel(const ScalarProgram& program, std::span<const TensorSpec> in)
+  SamplePointwiseKernel(const ScalarProgram& program, SpecView in)
       : samples_(in[0].shape[0]),
         size_(in[0].shape.elements(1, in[0].shape.rank())),
         plan_(plan(program, in)) {
@@ -41,7 +41,7 @@ class SamplePointwiseKernel final : public Kernel {
  private:
   static constexpr int64_t kTask = 16384;  // elements
 
-  PointwisePlan plan(const ScalarProgram& program, std::span<const TensorSpec> in) const {
+  PointwisePlan plan(const ScalarProgram& program, SpecView in) const {
     std::vector<Broadcast> broadcasts;
     PointwiseOptions stored{.result = in[0].dtype};
     for (const TensorSpec& x : in) {
@@ -58,7 +58,7 @@ class SamplePointwiseKernel final : public Kernel {
 
 }  // namespace
 
-Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
+Specs SamplePointwise::infer(SpecView in) const {
   const Shape& y = in[0].shape;
   for (const TensorSpec& x : in) {
     const bool fits = y.rank() >= 2 && (x.shape == y || x.shape == Shape{y.back()} ||
@@ -72,9 +72,7 @@ Specs SamplePointwise::infer(std::span<const TensorSpec> in) const {
   return {in[0]};
 }
 
-bool SamplePointwise::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
-
-std::unique_ptr<Kernel> SamplePointwise::prepare(std::span<const TensorSpec> in, Context& ctx,
+std::unique_ptr<Kernel> SamplePointwise::prepare(SpecView in, Context& ctx,
                                                  const Algorithm&) const {
   if constexpr (kCuda) {
     if (!ctx.device().is_cpu()) {

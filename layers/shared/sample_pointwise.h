@@ -18,21 +18,18 @@ struct SamplePointwiseParams {
   bool operator==(const SamplePointwiseParams&) const = default;
 };
 
-class SamplePointwise : public OpBase<SamplePointwise> {
+class SamplePointwise : public OpBase<SamplePointwise, SamplePointwiseParams> {
  public:
-  explicit SamplePointwise(SamplePointwiseParams params) : params(std::move(params)) {}
+  using OpBase::OpBase;
   std::string_view name() const override { return params.name; }
-  Specs infer(std::span<const TensorSpec> in) const override;
-  bool runs_on(DeviceKind kind) const override;
-  bool takes_half(DeviceKind, std::span<const TensorSpec>) const override { return true; }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec> in, Context& ctx,
+  Specs infer(SpecView in) const override;
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
+  std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override;
   uint32_t may_reuse(int) const override { return (1u << params.program.inputs) - 1; }
-  Cost cost(std::span<const TensorSpec> in) const override {
+  Cost cost(SpecView in) const override {
     return cost_with(in, params.program.operations() * in[0].shape.elements());
   }
-
-  const SamplePointwiseParams params;
 };
 
 Tensor sample_pointwise(std::string name, ScalarProgram program, Tensors inputs);

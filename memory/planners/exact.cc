@@ -19,8 +19,6 @@ namespace tessera::planning {
 namespace {
 
 // --- conflicts: small sets of buffers that cannot be planned together ---
-bool takes_room(const Interval& b) { return b.size > 0 && b.lower < b.upper; }
-
 // Returns two fixed buffers that are live at one time and share bytes, or an empty vector.
 std::vector<int> clash_of(const Problem& problem) {
   Problem fixed;
@@ -45,7 +43,7 @@ std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prep
   std::vector<int> all;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& b = problem.buffers[i];
-    if (!takes_room(b)) continue;
+    if (!b.takes_room()) continue;
     if (std::max<int64_t>(b.offset, 0) > capacity - b.size) return {static_cast<int>(i)};
     all.push_back(static_cast<int>(i));
   }

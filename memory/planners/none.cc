@@ -23,15 +23,14 @@ class None : public Planner {
 
   Plan solve(const Problem& problem) const override {
     Plan plan;
-    const auto takes_room = [](const Interval& b) { return b.size > 0 && b.lower < b.upper; };
     for (const Interval& buffer : problem.buffers) {
-      if (buffer.offset >= 0 && takes_room(buffer)) {
+      if (buffer.offset >= 0 && buffer.takes_room()) {
         plan.bytes = std::max(plan.bytes, buffer.offset + buffer.size);
       }
     }
     for (const Interval& buffer : problem.buffers) {
       int64_t offset = std::max<int64_t>(buffer.offset, 0);
-      if (buffer.offset < 0 && takes_room(buffer)) {
+      if (buffer.offset < 0 && buffer.takes_room()) {
         offset = (plan.bytes + buffer.alignment - 1) / buffer.alignment * buffer.alignment;
         plan.bytes = offset + buffer.size;
       }

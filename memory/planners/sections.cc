@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kMaxPairs = 16'000'000;
 
-bool takes_room(const Interval& buffer) { return buffer.size > 0 && buffer.lower < buffer.upper; }
-
 // A block becomes live (`takes`) or is freed.
 struct Event {
   int64_t time;
@@ -20,17 +18,10 @@ struct Event {
 };
 
 void add_events(const Interval& buffer, int32_t block, std::vector<Event>& events) {
-  const auto add = [&](int64_t lower, int64_t upper) {
-    if (lower >= upper) return;
-    events.push_back({lower, true, block});
-    events.push_back({upper, false, block});
-  };
-  int64_t from = buffer.lower;
-  for (const Gap& gap : buffer.gaps) {
-    add(from, gap.lower);
-    from = gap.upper;
+  for (const Gap& part : live_parts(buffer)) {
+    events.push_back({part.lower, true, block});
+    events.push_back({part.upper, false, block});
   }
-  add(from, buffer.upper);
 }
 
 void add_span(Span span, std::vector<Span>& spans) {
@@ -51,7 +42,7 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen, const De
     // A buffer that is never live outside its gaps needs no bytes.
     int64_t live = buffer.upper - buffer.lower;
     for (const Gap& gap : buffer.gaps) live -= gap.upper - gap.lower;
-    if (!takes_room(buffer) || live == 0) continue;
+    if (!buffer.takes_room() || live == 0) continue;
     shared = std::gcd(shared, buffer.alignment);
     widest = std::max(widest, buffer.alignment);
     if (buffer.offset >= 0) widest = INT64_MAX;

@@ -75,7 +75,7 @@ void cut_in_segments(const Tables& tables, Frontier& frontier) {
       if (can && !crosses) policy.push_back({last[v], v});
     }
     std::sort(policy.begin(), policy.end());
-    search.look_at(policy);
+    search.simulate(policy);
   }
 }
 

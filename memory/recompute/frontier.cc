@@ -27,17 +27,11 @@ constexpr int kSteps = 48;  // steps between snapshots
 
 }  // namespace
 
-bool PolicySimulator::simulate(const EvictionPolicy& policy) {
+bool PolicySimulator::simulate(const EvictionPolicy& policy, bool remember) {
   live_bytes_.open();
   there_.assign(tables_.values, 0);
-  return simulate_from(policy, 0, false);
-}
-
-bool PolicySimulator::simulate_and_remember(const EvictionPolicy& policy) {
-  live_bytes_.open();
-  there_.assign(tables_.values, 0);
-  snapshots_.resize((tables_.steps + kSteps) / kSteps);
-  return simulate_from(policy, 0, true);
+  if (remember) snapshots_.resize((tables_.steps + kSteps) / kSteps);
+  return simulate_from(policy, 0, remember);
 }
 
 bool PolicySimulator::simulate_change(const EvictionPolicy& policy, Evict after, bool is_there,

@@ -46,9 +46,8 @@ class PolicySimulator {
 
   // Makes the sequence of a policy; live_bytes() then describes it. Returns false if a value cannot
   // be recomputed, or if the sequence is too long to be of use.
-  bool simulate(const EvictionPolicy& policy);
-  // Like simulate(), and stores a snapshot every few steps, from which simulate_change() continues.
-  bool simulate_and_remember(const EvictionPolicy& policy);
+  // `remember`: stores a snapshot every few steps, from which simulate_change() continues.
+  bool simulate(const EvictionPolicy& policy, bool remember = false);
   // Simulates a policy that differs from the remembered one only in whether a value is live between
   // a first run and that of step `from`, which reads the value next. Simulates only the part that
   // differs.

@@ -49,11 +49,8 @@ Candidate Search::start() {
   return {simulator_.live_bytes().peak(), simulator_.live_bytes().cost(), std::move(policy)};
 }
 
-void Search::look_at(const EvictionPolicy& policy) { simulate(policy); }
-
 bool Search::simulate(const EvictionPolicy& policy, bool remember) {
-  if (!(remember ? simulator_.simulate_and_remember(policy) : simulator_.simulate(policy)))
-    return false;
+  if (!simulator_.simulate(policy, remember)) return false;
   frontier_.add(simulator_.live_bytes().peak(), simulator_.live_bytes().cost(), policy);
   return true;
 }

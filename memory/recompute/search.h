@@ -19,7 +19,7 @@ class Search {
 
   // Returns the policy that evicts each value after its last read.
   Candidate start();
-  void look_at(const EvictionPolicy& policy);
+  bool simulate(const EvictionPolicy& policy, bool remember = true);
   // Evicts values until the peak is at or under the budget; returns false if that fails.
   bool descend(Candidate& candidate, int64_t budget, int64_t most);
   // Keeps evicted values after all, as far as the budget allows.
@@ -40,7 +40,6 @@ class Search {
     Evict after;
     int last, to;
   };
-  bool simulate(const EvictionPolicy& policy, bool remember = true);
   bool simulate_change(const EvictionPolicy& policy, Evict after, bool is_there, int from);
   void find_gaps(int64_t budget);
   void add_gap(int value, int step, int64_t above);

@@ -1,6 +1,6 @@
 // The recomputation strategies, the list of them, and plans made of their candidates.
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include "tessera/memory/by_name.h"
 #include "tessera/memory/recompute/explore.h"
@@ -93,19 +93,7 @@ void prove_all(const RecomputeProblem& problem, std::span<const int64_t> budgets
 //        |    .   *
 //        |       . .  *
 //        +---------------> budget
-class BestOfAll final : public Exploring {
- public:
-  using Exploring::Exploring;
-  // Runs the exact search for all budgets or for none, so that a larger budget never costs more.
-  std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
-                                   std::span<const int64_t> budgets) const override {
-    constexpr size_t kMaxStates = 1 << 19;
-    std::vector<RecomputePlan> plans = RecomputeStrategy::solve(problem, budgets);
-    if (max_states(Tables(problem)) <= kMaxStates) prove_all(problem, budgets, kMaxStates, plans);
-    return plans;
-  }
-};
-
+//
 // exact finds the cheapest sequence by visiting every state of a program (exact_search.cc): for
 // problems of some 20 values. A larger search stops after a number of states and returns the plan
 // of `greedy`, with a better bound. `exact` is the reference for the others.
@@ -114,16 +102,24 @@ class BestOfAll final : public Exploring {
 //     (2, ab) -- c --> (3, abc) -- d, free a --> (4, bcd)      only the steps that have run and
 //          \                                     /             the live values matter, not the
 //           free b, c --> (3, ac) -- b, free a --              path to them
-class AllStates final : public Exploring {
+class Proving final : public Exploring {
  public:
-  using Exploring::Exploring;
+  // Searches problems of at most `most` states, and at most `states` of them. All budgets are
+  // searched or none, so that a larger budget never costs more.
+  Proving(std::string_view name, std::string_view explanation, Fill fill, double most,
+          size_t states)
+      : Exploring(name, explanation, fill), most_(most), states_(states) {}
+
   std::vector<RecomputePlan> solve(const RecomputeProblem& problem,
                                    std::span<const int64_t> budgets) const override {
-    constexpr size_t kMaxStates = 1'000'000;
     std::vector<RecomputePlan> plans = RecomputeStrategy::solve(problem, budgets);
-    if (!std::isinf(max_states(Tables(problem)))) prove_all(problem, budgets, kMaxStates, plans);
+    if (max_states(Tables(problem)) <= most_) prove_all(problem, budgets, states_, plans);
     return plans;
   }
+
+ private:
+  const double most_;
+  const size_t states_;
 };
 
 struct Measured {
@@ -156,10 +152,11 @@ std::vector<const RecomputeStrategy*>& all_strategies() {
       "greedy",
       "drops one value after the other, first the one that frees most bytes x time for its cost",
       fill_greedy);
-  static const BestOfAll best(
-      "best", "the cheapest of these, improved by exchanging kept values (the default)", fill_best);
-  static const AllStates exact("exact", "the cheapest path through all states of a small program",
-                               fill_greedy);
+  static const Proving best(
+      "best", "the cheapest of these, improved by exchanging kept values (the default)", fill_best,
+      1 << 19, 1 << 19);
+  static const Proving exact("exact", "the cheapest path through all states of a small program",
+                             fill_greedy, std::numeric_limits<double>::max(), 1'000'000);
   static std::vector<const RecomputeStrategy*> all = {&none,   &cheap, &segments,
                                                       &greedy, &best,  &exact};
   return all;

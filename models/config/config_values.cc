@@ -342,13 +342,8 @@ class Reader {
 
   void read_options(const ItemKind& kind, const YamlNode& value, const SourceRange& where) {
     const std::string path = fmt::format("{}: {}", key_.path, kind.name);
-    if (kind.takes_value()) {
-      ConfigKey key = kind.options[0];
-      key.path = path;
-      return read_value(key, value, where, errors_);
-    }
-    if (value.kind == YamlNode::Kind::kRefused) return;
-    if (kind.takes_list() && value.is_list()) {
+    if (!kind.takes_value() && value.kind == YamlNode::Kind::kRefused) return;
+    if (kind.takes_value() || (kind.takes_list() && value.is_list())) {
       ConfigKey key = kind.options[0];
       key.path = path;
       return read_value(key, value, where, errors_);

@@ -44,13 +44,12 @@ class Residual final : public Module {
   Residual(std::string name, BuiltLayer layers, BuiltLayer shortcut)
       : Module(std::move(name)), layers_(std::move(layers)), shortcut_(std::move(shortcut)) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = (*layers_)(x);
     return y + (*shortcut_)(x);
   }
 
- private:
   BuiltLayer layers_, shortcut_;
 };
 
@@ -59,14 +58,13 @@ class Concat final : public Module {
   Concat(std::string name, std::vector<BuiltLayer> branches)
       : Module(std::move(name)), branches_(std::move(branches)) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     Tensors results;
     for (const BuiltLayer& branch : branches_) results.push_back((*branch)(x));
     return concat(results);
   }
 
- private:
   std::vector<BuiltLayer> branches_;
 };
 

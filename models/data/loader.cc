@@ -14,16 +14,13 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/part_tree.h"
 #include "tessera/runtime/start_thread.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The share of a process in an epoch of `count` samples.
 struct Shares {

@@ -13,6 +13,7 @@
 #include "tessera/models/run/record_file.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/start_thread.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
@@ -51,10 +52,6 @@ struct Path {
 };
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

@@ -12,9 +12,8 @@ namespace tessera {
 namespace {
 
 Json numbers(const std::vector<float>& values) {
-  std::vector<Json> items;
-  for (float value : values) items.emplace_back(shortest(value));
-  return values.empty() ? Json() : Json::list(items);
+  if (values.empty()) return {};
+  return Json::list_of(values, [](float value) { return shortest(value); });
 }
 
 // Returns how a picture, or a value of a file, becomes the bytes of the input.
@@ -73,8 +72,8 @@ Json made(const Config& config, const ImageShape& image, const Normalization& no
 Json inference_json(const Config& config, const ImageShape& image,
                     const Normalization& normalization,
                     const std::vector<std::string>& class_names) {
-  const std::vector<Json> names(class_names.begin(), class_names.end());
-  return made(config, image, normalization, names.empty() ? Json() : Json::list(names));
+  const Json names = class_names.empty() ? Json() : Json::list_of(class_names);
+  return made(config, image, normalization, names);
 }
 
 Json planned_inference(const Config& config, const ImageShape& image) {

@@ -20,6 +20,7 @@
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
@@ -37,8 +38,7 @@ constexpr double kMiB = 1 << 20;
 double us_of(AlgorithmRun& run) {
   const auto begin = std::chrono::steady_clock::now();
   run.run();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
-      .count();
+  return 1000 * milliseconds_since(begin);
 }
 
 // Moves the algorithm that the program runs to the front.

@@ -127,8 +127,6 @@ RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetition
 }
 
 Report BenchResult::report() const {
-  std::vector<Json> first;
-  for (const double value : losses) first.push_back(rounded(value, 6));
   Report report;
   report.add("images_per_second", "speed", number(images_per_second, 1, 2, "images/s"))
       .add("step_ms_p50", "step", number(step_ms_p50, 2, 4, "ms"),
@@ -137,7 +135,7 @@ Report BenchResult::report() const {
       .add("first_step_ms", "first step", number(first_step_ms, 2, 4, "ms"))
       .add("compile_ms", "compilation", number(compile_ms, 2, 4, "ms"))
       .add("loss", "loss", number(loss, 4, 6))
-      .add("losses", Json::list(first))
+      .add("losses", Json::list_of(losses, [](double value) { return rounded(value, 6); }))
       .add("parameters", "parameters", parameters)
       .add("step_us", std::llround(1000 * step_ms_p50))
       .add("peak_bytes", "memory", byte_count(static_cast<int64_t>(peak_bytes)),
@@ -155,8 +153,7 @@ Report BenchResult::report() const {
 
 Report RepeatedBench::report() const {
   constexpr size_t kShown = 10;
-  std::vector<Json> steps, ops;
-  for (const double value : step_ms) steps.push_back(rounded(value, 4));
+  std::vector<Json> ops;
   Table slowest({{nullptr, "median us"}, {nullptr, "min"}, {nullptr, "max"}, {nullptr, "", true}});
   for (const ProfiledOp& op : varying) {
     ops.push_back(Json::object({{"op", op.op},
@@ -173,7 +170,7 @@ Report RepeatedBench::report() const {
   report
       .add(nullptr, "speed",
            number(last.images_per_second * last.step_ms_p50 / step.median, 1, 2, "images/s"))
-      .add("step_ms", Json::list(steps))
+      .add("step_ms", Json::list_of(step_ms, [](double value) { return rounded(value, 4); }))
       .add("step_ms_median", "step", number(step.median, 2, 4, "ms"),
            fmt::format("median of {}; {:.2f} to {:.2f} ms", step_ms.size(), step.min, step.max))
       .add("spread", "spread", percent(step.max / step.min - 1, 1, 4))

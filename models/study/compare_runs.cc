@@ -216,18 +216,18 @@ RunComparison compare_runs(const std::vector<std::string>& dirs) {
 }
 
 Report RunComparison::report() const {
-  const auto list = [](const auto& names) { return Json::list({names.begin(), names.end()}); };
   std::vector<Json> groups;
   for (const SeedSpread& spread : spreads) {
     std::vector<std::string> names;
     for (const size_t k : spread.runs) names.push_back(runs[k].dir);
-    groups.push_back(Json::object(
-        {{"runs", list(names)}, {"mean", spread.mean}, {"standard_deviation", spread.deviation}}));
+    groups.push_back(Json::object({{"runs", Json::list_of(names)},
+                                   {"mean", spread.mean},
+                                   {"standard_deviation", spread.deviation}}));
   }
   Report report;
   report.add("images", phase)
-      .add("different", list(different))
-      .add("different_data", list(different_data))
+      .add("different", Json::list_of(different))
+      .add("different_data", Json::list_of(different_data))
       .add("runs", "", table_of(*this))
       .add("seeds", Json::list(groups));
   for (const std::string& line : remarks_on(*this)) report.line(line);

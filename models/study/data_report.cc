@@ -14,6 +14,7 @@
 #include "tessera/models/data/loader.h"
 #include "tessera/models/data/moments.h"
 #include "tessera/runtime/host_memory.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
@@ -49,12 +50,8 @@ Report inspect_split(const std::shared_ptr<const Dataset>& data, const Config& c
   const Normalization measured = moments.normalization();
   const std::vector<double> mean(measured.mean.begin(), measured.mean.end());
   const std::vector<double> deviations(measured.std.begin(), measured.std.end());
-  const auto list = [](const std::vector<double>& values) {
-    std::vector<Json> items;
-    for (const double value : values) items.emplace_back(rounded(value, 4));
-    return Json::list(items);
-  };
-  report.add("mean", list(mean)).add("std", list(deviations));
+  const auto four = [](double value) { return rounded(value, 4); };
+  report.add("mean", Json::list_of(mean, four)).add("std", Json::list_of(deviations, four));
   report.line(fmt::format("  mean [{:.4f}], std [{:.4f}]", fmt::join(mean, ", "),
                           fmt::join(deviations, ", ")));
   Table classes({{"images", nullptr}, {"class", nullptr}});
@@ -66,8 +63,7 @@ Report inspect_split(const std::shared_ptr<const Dataset>& data, const Config& c
   }
   const std::vector<std::string> notes = data->notes();
   for (const std::string& note : notes) report.line("  " + note);
-  return report.add("classes", classes.json())
-      .add("notes", Json::list({notes.begin(), notes.end()}));
+  return report.add("classes", classes.json()).add("notes", Json::list_of(notes));
 }
 
 }  // namespace
@@ -104,7 +100,7 @@ Report time_data(const Config& config, double seconds) {
   for (int64_t i = 0; i < kMin || took < seconds; ++i) {
     images += loader.next().count;
     if (i % kLook == kLook - 1) most = std::max(most, host_memory().process);
-    took = std::chrono::duration<double>(Clock::now() - start).count();
+    took = seconds_since(start);
   }
   const int64_t said = loader.bytes() + total_bytes(data.train->host_buffers());
   const LoaderTimes times = loader.times();

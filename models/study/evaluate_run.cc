@@ -387,7 +387,7 @@ RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& o
   result.class_names = test->class_names();
   result.test_accuracy = tally.accuracy();
   result.test_loss = tally.mean_loss();
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = seconds_since(start);
   if (options.report)
     result.report = std::make_shared<const RunReport>(report_of(
         run, origin.is_run() ? source.run : source.weights, loaded, described, tally, *test));

@@ -31,6 +31,7 @@
 #include "tessera/runtime/shared_library.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
@@ -41,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 double milliseconds_of(const std::function<void()>& call) {
   const Clock::time_point start = Clock::now();
   call();
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  return milliseconds_since(start);
 }
 
 // Collects findings; a check that throws becomes a finding.
@@ -235,14 +236,12 @@ void look_at_gpus(Examination& all) {
   text += copies.empty() ? "; no copy on the path"
                          : fmt::format("; copies on the path: {}", fmt::join(copies, ", "));
   all.add(title, text, lost || foreign, lost && gpus ? 4 : 0);
-  std::vector<Json> list;
-  for (const std::string& copy : copies) list.push_back(copy);
   all.figure(figure, Json::object({{"built", library.built},
                                    {"running", library.running},
                                    {"file", library.file},
                                    {"fault", library.fault},
                                    {"is_foreign", foreign},
-                                   {"copies", Json::list(list)}}));
+                                   {"copies", Json::list_of(copies)}}));
 }
 
 // Reports a part of cuDNN on its own line if it has a fault or several copies.

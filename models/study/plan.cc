@@ -25,6 +25,7 @@
 #include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
@@ -226,8 +227,7 @@ BudgetCurve budget_curve(const Run& training, int count) {
     curve.points.push_back(
         {trade.rest() + budget, trade.rest() + std::max(way->arena, least), std::move(record)});
   }
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  curve.milliseconds = took.count();
+  curve.milliseconds = milliseconds_since(start);
   return curve;
 }
 

@@ -61,10 +61,6 @@ std::string fault_text(const FileError& fault) {
   return fmt::format("{} failed: {}", fault.operation, std::strerror(fault.error));
 }
 
-FileSystem& files_of(const TrainOptions& options) {
-  return options.files != nullptr ? *options.files : file_system();
-}
-
 bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
   return std::filesystem::equivalent(a, b, error);
@@ -117,7 +113,7 @@ Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, 
       leads_(!options.exchange || options.exchange->rank() == 0),
       overwrite_(options.overwrite),
       resume_auto_(options.resume == "auto"),
-      folder_(checkpoints_path(config.run.dir), files_of(options)) {
+      folder_(checkpoints_path(config.run.dir), options.file_system()) {
   if (!options.resume.empty()) find_beginning(options);
   if (beginning_ != nullptr) {
     const std::string note = check_same_training(config_, *beginning_);
@@ -161,7 +157,7 @@ void Checkpointing::check_length() const {
 
 void Checkpointing::find_beginning(const TrainOptions& options) {
   namespace fs = std::filesystem;
-  FileSystem& files = files_of(options);
+  FileSystem& files = options.file_system();
   std::error_code error;
   if (options.resume == "auto") {
     in_own_folder_ = true;
@@ -385,7 +381,7 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
   try {
     save_now(state);
     saved = true;
-    load_best(tensors, state);
+    load(tensors, state.best_step);
     return true;
   } catch (const CheckpointError& error) {
     log(LogLevel::warning,
@@ -394,15 +390,11 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
             "which are those after step {}",
             error.what(), state.best_step));
   }
-  if (saved) put_back(tensors, state.step);
+  if (saved) load(tensors, state.step);
   return false;
 }
 
-void Checkpointing::load_best(const Tensors& tensors, const TrainingState& state) const {
-  CheckpointFile(path(state.best_step), folder_.files()).load(tensors);
-}
-
-void Checkpointing::put_back(const Tensors& tensors, int64_t step) const {
+void Checkpointing::load(const Tensors& tensors, int64_t step) const {
   CheckpointFile(path(step), folder_.files()).load(tensors);
 }
 

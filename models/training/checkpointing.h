@@ -65,10 +65,9 @@ class Checkpointing {
   // the tensors unchanged, if there is no data.validation, checkpoint.use is last, the best step is
   // unknown or is this one, or a file cannot be written or read (after a warning).
   bool take_best(const Tensors& tensors, const TrainingState& state);
-  // Loads the best checkpoint of the state into the tensors. Throws CheckpointError.
-  void load_best(const Tensors& tensors, const TrainingState& state) const;
-  // Restores the values that take_best() saved. Throws CheckpointError.
-  void put_back(const Tensors& tensors, int64_t step) const;
+  // Loads the checkpoint of a step into the tensors: the best, or that which take_best() saved.
+  // Throws CheckpointError.
+  void load(const Tensors& tensors, int64_t step) const;
 
   // The memory that reserve() allocates for a configuration and its tensors; host_buffers() is the
   // memory that it has allocated.

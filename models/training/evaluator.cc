@@ -12,6 +12,7 @@
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/exchange/exchange.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
@@ -32,7 +33,7 @@ void RunningMetrics::resume(double loss_sum, double correct_sum, int64_t image_c
 }
 
 double RunningMetrics::rate() const {
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = seconds_since(start);
   return static_cast<double>(images - before) / seconds;
 }
 

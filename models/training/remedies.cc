@@ -15,6 +15,7 @@
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 namespace {
@@ -105,9 +106,7 @@ class Search {
  private:
   bool training() const { return run_.purpose() == Purpose::training; }
   bool evaluation() const { return run_.purpose() == Purpose::evaluation; }
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double elapsed() const { return seconds_since(start_); }
   // Returns the number of plans, as large as the one that does not fit, that the time allows.
   double plans_left() const { return (seconds_ - elapsed()) / of_a_plan_; }
   int64_t there(const Need& need) const { return on_gpu_ ? need.gpu_bytes : need.bytes; }

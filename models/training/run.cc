@@ -38,17 +38,8 @@ DataSource source_of(const Config& config, Purpose purpose) {
 }  // namespace
 
 const char* purpose_name(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::training:
-      return "training";
-    case Purpose::evaluation:
-      return "evaluation";
-    case Purpose::timing:
-      return "timing";
-    case Purpose::verification:
-      return "verification";
-  }
-  return "";
+  constexpr const char* kNames[] = {"training", "evaluation", "timing", "verification"};
+  return kNames[static_cast<size_t>(purpose)];
 }
 
 Run::Run(Config config, Purpose purpose, std::optional<DataNeed> data, CompileOptions options)

@@ -7,8 +7,13 @@
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
+
+FileSystem& TrainOptions::file_system() const {
+  return files != nullptr ? *files : tessera::file_system();
+}
 
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
   const Run run = Run::shared(config, options.exchange);

@@ -36,6 +36,7 @@ struct TrainOptions {
   // same configuration. Rank 0 writes the run folder and prints lines.
   std::shared_ptr<Exchange> exchange = nullptr;
   FileSystem* files = nullptr;  // for checkpoints, metrics, report; nullptr: file_system()
+  FileSystem& file_system() const;
 };
 
 // The results of a training.

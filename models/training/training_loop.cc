@@ -390,7 +390,8 @@ bool TrainingLoop::take_best() {
   const std::shared_ptr<Exchange>& exchange = setup_.run.exchange();
   bool taken = setup_.run.leads() && setup_.checkpoints->take_best(setup_.persistent(), position());
   if (exchange) taken = text_of_leader(*exchange, taken ? "best" : "last") == "best";
-  if (taken && !setup_.run.leads()) setup_.checkpoints->load_best(setup_.persistent(), position());
+  if (taken && !setup_.run.leads())
+    setup_.checkpoints->load(setup_.persistent(), position().best_step);
   return taken;
 }
 
@@ -460,7 +461,7 @@ void TrainingLoop::keep_result(bool complete) {
   for (const std::string& file : setup_.folder->incomplete())
     log(LogLevel::warning, "the run folder is not complete: " + file);
   try {
-    if (best_kept_) setup_.checkpoints->put_back(setup_.persistent(), state_.step);
+    if (best_kept_) setup_.checkpoints->load(setup_.persistent(), state_.step);
     setup_.checkpoints->save_now(position());
   } catch (const CheckpointError& error) {
     if (lost.empty() && complete)

@@ -72,10 +72,6 @@ void whiten(Store& store, const Dataset& train, const Normalization& normalizati
   }
 }
 
-FileSystem& files_of(const TrainOptions& options) {
-  return options.files != nullptr ? *options.files : file_system();
-}
-
 // Writes the files of the run folder that are known before the first step.
 void describe(TrainingSetup& setup, const std::string& command) {
   const RunFolder& folder = *setup.folder;
@@ -310,7 +306,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   setup.checkpoints->clear();
   setup.folder = std::make_unique<RunFolder>(
       resolved(config, setup.run.normalization()), setup.checkpoints->metrics_kept(),
-      files_of(options), inference_comment(setup.inference), due_phases(setup.state));
+      options.file_system(), inference_comment(setup.inference), due_phases(setup.state));
   // 8. Start the writer of checkpoints, which needs the cleared folder and its open metrics.
   setup.checkpoints->start(setup.persistent(), setup.state, setup.folder->descriptors());
   // 9. Write the description of the training.

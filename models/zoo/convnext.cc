@@ -33,13 +33,12 @@ class ConvNextBlock final : public Module {
         fc2_(store, part("mlp.fc2"), {.in = kConvNextExpansion * width, .out = width, .kernel = 1}),
         stochastic_depth_(stochastic_depth) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = scale_(fc2_(gelu(fc1_(norm_(conv_(x))))));
     return stochastic_depth(y, stochastic_depth_) + x;
   }
 
- private:
   LayerScale scale_;
   Conv2d conv_;
   LayerNorm norm_;

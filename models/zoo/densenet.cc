@@ -36,13 +36,12 @@ class DenseLayer final : public Module {
             {.in = kBottleneck * growth, .out = growth, .kernel = 3, .padding = 1, .bias = false}) {
   }
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = conv1_(relu(norm1_(x)));
     return concat({x, conv2_(relu(norm2_(y)))});
   }
 
- private:
   BatchNorm2d norm1_;
   Conv2d conv1_;
   BatchNorm2d norm2_;
@@ -56,12 +55,11 @@ class DenseTransition final : public Module {
         norm_(store, part("norm"), {.channels = in}),
         conv_(store, part("conv"), {.in = in, .out = out, .kernel = 1, .bias = false}) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     return average_pool2d(conv_(relu(norm_(x))), {.kernel = 2});
   }
 
- private:
   BatchNorm2d norm_;
   Conv2d conv_;
 };

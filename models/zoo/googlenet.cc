@@ -41,14 +41,13 @@ class Inception final : public Module {
     unit(3, "branch4.1", {.in = in, .out = w.pooled, .kernel = 1});
   }
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     Tensors parts;
     for (const Sequential& branch : branches_) parts.push_back(branch(x));
     return concat(parts);
   }
 
- private:
   Sequential branches_[4];
 };
 

@@ -22,10 +22,8 @@ class InvertedResidual final : public Module {
   };
   InvertedResidual(Store& store, std::string name, const Settings& settings);
 
- protected:
-  Tensor forward(const Tensor& x) const override;
-
  private:
+  Tensor forward(const Tensor& x) const override;
   bool adds_;
   double stochastic_depth_;
   Sequential block_;

@@ -41,13 +41,12 @@ class V2Residual final : public Module {
                          Conv2d::Settings{.in = wide, .out = out, .kernel = 1}, nullptr);
   }
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = units_(x);
     return adds_ ? y + x : y;
   }
 
- private:
   bool adds_;
   Sequential units_;
 };

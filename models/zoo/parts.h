@@ -32,10 +32,8 @@ class FunctionModule final : public Module {
   FunctionModule(std::string name, std::function<Tensor(const Tensor&)> function)
       : Module(std::move(name)), function_(std::move(function)) {}
 
- protected:
-  Tensor forward(const Tensor& x) const override { return function_(x); }
-
  private:
+  Tensor forward(const Tensor& x) const override { return function_(x); }
   std::function<Tensor(const Tensor&)> function_;
 };
 
@@ -83,13 +81,12 @@ class ConvNorm final : public Module {
         norm_(store, std::move(norm_name), (norm.channels = conv.out, norm)),
         activation_(activation) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = norm_(conv_(x));
     return activation_ != nullptr ? activation_(y) : y;
   }
 
- private:
   Conv2d conv_;
   BatchNorm2d norm_;
   Activation activation_;

@@ -44,10 +44,8 @@ class RegNetBlock final : public Module {
     unit(f_, "f.c", {.in = out, .out = out, .kernel = 1}, nullptr);
   }
 
- protected:
-  Tensor forward(const Tensor& x) const override { return relu(f_(x) + projection_(x)); }
-
  private:
+  Tensor forward(const Tensor& x) const override { return relu(f_(x) + projection_(x)); }
   Sequential projection_, f_;  // projection_: empty if the shapes agree
 };
 

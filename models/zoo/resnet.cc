@@ -111,13 +111,12 @@ class BasicBlock final : public Module {
         ending_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = relu(bn1_(conv1_(x)));
     return relu(ending_(bn2_(conv2_(y))) + bridge_(x));
   }
 
- private:
   Conv2d conv1_;
   BatchNorm2d bn1_;
   Conv2d conv2_;
@@ -139,14 +138,13 @@ class BottleneckBlock final : public Module {
         ending_(store, part("se"), s),
         bridge_(store, part("downsample"), s) {}
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     Tensor y = relu(bn1_(conv1_(x)));
     y = relu(bn2_(conv2_(y)));
     return relu(ending_(bn3_(conv3_(y))) + bridge_(x));
   }
 
- private:
   Conv2d conv1_;
   BatchNorm2d bn1_;
   Conv2d conv2_;

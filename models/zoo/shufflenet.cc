@@ -37,7 +37,7 @@ class ShuffleBlock final : public Module {
     pointwise(store, branch2_, "branch2.5", "branch2.6", half_);
   }
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y =
         halves_ ? concat({branch1_(x), branch2_(x)})
@@ -45,7 +45,6 @@ class ShuffleBlock final : public Module {
     return channel_shuffle(y, 2);
   }
 
- private:
   void add(Store& store, Sequential& branch, const char* conv, const char* norm,
            const Conv2d::Settings& settings, Activation activation) {
     branch.add<ConvNorm>(store, part(conv), part(norm), settings, activation);

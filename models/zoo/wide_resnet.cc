@@ -38,7 +38,7 @@ class WideBlock final : public Module {
           Conv2d::Settings{.in = in, .out = out, .kernel = 1, .stride = stride, .bias = false});
   }
 
- protected:
+ private:
   Tensor forward(const Tensor& x) const override {
     const Tensor o = relu(bn1_(x));
     Tensor y = relu(bn2_(conv1_(o)));
@@ -46,7 +46,6 @@ class WideBlock final : public Module {
     return conv2_(y) + (shortcut_ != nullptr ? (*shortcut_)(o) : x);
   }
 
- private:
   BatchNorm2d bn1_;
   Conv2d conv1_;
   BatchNorm2d bn2_;

@@ -111,9 +111,10 @@ void PlanCache::keep(std::string_view key, const CachedPlans& plans) {
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  std::vector<Json> list;
-  for (const CachedPlan& plan : plans) list.push_back(json_of(plan));
-  const Json entry = Json::object({{"format", kFormat}, {"key", key}, {"plans", Json::list(list)}});
+  const Json entry = Json::object(
+      {{"format", kFormat},
+       {"key", key},
+       {"plans", Json::list_of(plans, [](const CachedPlan& plan) { return json_of(plan); })}});
   if (!write_entry(file_of(key), sealed(entry.text()), files_))
     warn_once(warned_of_folder_,
               fmt::format("cannot store plans in '{}': {}; each start queries cuDNN again", folder_,

@@ -31,17 +31,8 @@ Isa current_isa() {
 }
 
 const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::baseline:
-      return "baseline";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx512_bf16:
-      return "avx512_bf16";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+  return kNames[static_cast<size_t>(isa)];
 }
 
 }  // namespace tessera

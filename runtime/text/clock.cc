@@ -35,6 +35,10 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::string utc_text(std::time_t time) {
   std::tm utc{};
   gmtime_r(&time, &utc);

@@ -13,6 +13,7 @@ std::string duration_text(double seconds);
 std::string short_duration_text(double seconds);
 
 double milliseconds_since(std::chrono::steady_clock::time_point start);
+double seconds_since(std::chrono::steady_clock::time_point start);
 
 // Returns "2026-11-22T11:38:30Z" (RFC 3339).
 std::string utc_text(std::time_t time);

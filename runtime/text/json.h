@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,13 @@ class Json {
   Json(const char* text) : Json(std::string_view(text)) {}
 
   static Json list(const std::vector<Json>& items);
+  // Returns the list of each(x) for every x in the range.
+  template <class Range, class Each = std::identity>
+  static Json list_of(const Range& range, Each each = {}) {
+    std::vector<Json> items;
+    for (const auto& x : range) items.emplace_back(each(x));
+    return list(items);
+  }
   static Json object(const std::vector<Member>& members);  // in this order
   // Parses a string. Throws Error naming line and column.
   static Json parse(std::string_view text);

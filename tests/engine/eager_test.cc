@@ -85,7 +85,7 @@ struct NoParams {
 class Elsewhere final : public OpBase<Elsewhere> {
  public:
   std::string_view name() const override { return "elsewhere"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::gpu; }
   const NoParams params{};
 };

@@ -14,9 +14,8 @@ class Shift final : public OpBase<Shift> {
  public:
   explicit Shift(int shift) : params(shift) {}
   std::string_view name() const override { return "shift"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
-  std::unique_ptr<Kernel> prepare(std::span<const TensorSpec>, Context&,
-                                  const Algorithm&) const override {
+  Specs infer(SpecView in) const override { return {in[0]}; }
+  std::unique_ptr<Kernel> prepare(SpecView, Context&, const Algorithm&) const override {
     return std::make_unique<Counted>(params);
   }
   const int params;

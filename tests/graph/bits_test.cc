@@ -49,17 +49,6 @@ const Case kCases[] = {
 
 bool long_tests() { return std::getenv("TESSERA_LONG_TESTS") != nullptr; }
 
-std::vector<std::string> all_passes() {
-  std::vector<std::string> names(1);
-  for (char c : pass_names()) {
-    if (c == ',')
-      names.emplace_back();
-    else if (c != ' ')
-      names.back().push_back(c);
-  }
-  return names;
-}
-
 // Returns the loss and the number of correct answers of each step, then all persistent values.
 std::vector<float> train(const Case& c, const CompileOptions& options, int64_t steps) {
   ZooStep step(c.model, c.options, c.batch, c.precision);
@@ -109,7 +98,7 @@ TEST_P(Bits, EagerAndEveryPlannerAgree) {
 
 TEST_P(Bits, EagerAndGraphWithoutEachPassAgree) {
   const std::vector<float> expected = eager();
-  const std::vector<std::string> passes = all_passes();
+  const std::vector<std::string> passes = pass_names();
   ASSERT_EQ(passes.size(), 13u);
   for (const std::string& pass : passes) {
     CompileOptions graph;

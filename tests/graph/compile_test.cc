@@ -34,7 +34,7 @@ class Descend final : public OpBase<Descend> {
  public:
   explicit Descend(double rate) : params{rate} {}
   std::string_view name() const override { return "descend"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   int updates(int) const override { return 0; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if (!may_update(ctx, {in[1]})) return;

@@ -59,7 +59,7 @@ class Meanwhile final : public OpBase<Meanwhile> {
  public:
   explicit Meanwhile(const std::function<void()>& fn) : params{&fn} {}
   std::string_view name() const override { return "meanwhile"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     std::copy_n(in[0].as<float>(), in[0].elements(), out[0].as<float>());
     (*params)();

@@ -24,7 +24,7 @@ class RudeThere final : public OpBase<RudeThere> {
  public:
   explicit RudeThere(Manner manner) : params{manner} {}
   std::string_view name() const override { return "rude_there"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::gpu; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) {

@@ -153,7 +153,7 @@ struct NoParams {
 class Twice final : public OpBase<Twice> {
  public:
   std::string_view name() const override { return "twice"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     for (int64_t i = 0; i < in[0].elements(); ++i)
       out[0].as<double>()[i] = 2 * in[0].as<double>()[i];
@@ -256,7 +256,7 @@ TEST(Gradients, ThatAnOpForgetsAreAnError) {
   class Forgets final : public OpBase<Forgets> {
    public:
     std::string_view name() const override { return "forgets"; }
-    Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+    Specs infer(SpecView in) const override { return {in[0]}; }
     void run(CpuContext&, Buffers, Buffers, Buffer) const override {}
     bool differentiable() const override { return true; }
     Tensors grad(const GradArgs&) const override { return {Tensor()}; }
@@ -279,7 +279,7 @@ class Careless final : public OpBase<Careless> {
   };
   explicit Careless(Candidate way) : params{way} {}
   std::string_view name() const override { return "careless"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+  Specs infer(SpecView in) const override { return {in[0]}; }
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     std::copy_n(in[0].as<double>(), in[0].elements(), out[0].as<double>());
   }
@@ -308,7 +308,7 @@ TEST(Gradients, AnOpWithoutAKernelIsAnErrorForItsAuthor) {
   class Empty final : public OpBase<Empty> {
    public:
     std::string_view name() const override { return "empty_op"; }
-    Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+    Specs infer(SpecView in) const override { return {in[0]}; }
     const NoParams params{};
   };
   const std::string says = error_of([&] { apply1(std::make_shared<Empty>(), {normal({3}, 1)}); });

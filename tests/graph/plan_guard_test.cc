@@ -46,8 +46,8 @@ class Rude final : public OpBase<Rude> {
  public:
   explicit Rude(Manner manner) : params{manner} {}
   std::string_view name() const override { return "rude"; }
-  Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
-  std::vector<Algorithm> algorithms(std::span<const TensorSpec>, const Target&) const override {
+  Specs infer(SpecView in) const override { return {in[0]}; }
+  std::vector<Algorithm> algorithms(SpecView, const Target&) const override {
     return {{"default", params.manner == Manner::reads_scratch ? sizeof(float) : 0}};
   }
   uint32_t may_reuse(int) const override { return params.manner == Manner::reverses ? 0b1 : 0; }
@@ -205,7 +205,7 @@ TEST(PlanGuard, RunsUpdatesOnACopyFirst) {
   class Add final : public OpBase<Add> {
    public:
     std::string_view name() const override { return "add_in_place"; }
-    Specs infer(std::span<const TensorSpec> in) const override { return {in[0]}; }
+    Specs infer(SpecView in) const override { return {in[0]}; }
     int updates(int) const override { return 0; }
     void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
       EXPECT_EQ(in[0].data, out[0].data);

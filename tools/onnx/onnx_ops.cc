@@ -348,23 +348,17 @@ std::string write_instruction(const Writing& w, const ScalarProgram& program,
   const auto cast = [&](const std::string& x, int type) {
     return w.add("Cast", {x}, {{"to", {type}, false}});
   };
+  // ONNX has an op of the same meaning for these.
+  static const std::map<ScalarOp, const char*> kSame = {
+      {ScalarOp::add, "Add"},   {ScalarOp::sub, "Sub"},        {ScalarOp::mul, "Mul"},
+      {ScalarOp::div, "Div"},   {ScalarOp::max, "Max"},        {ScalarOp::min, "Min"},
+      {ScalarOp::pow, "Pow"},   {ScalarOp::neg, "Neg"},        {ScalarOp::abs, "Abs"},
+      {ScalarOp::exp, "Exp"},   {ScalarOp::log, "Log"},        {ScalarOp::sqrt, "Sqrt"},
+      {ScalarOp::tanh, "Tanh"}, {ScalarOp::sin, "Sin"},        {ScalarOp::cos, "Cos"},
+      {ScalarOp::erf, "Erf"},   {ScalarOp::sigmoid, "Sigmoid"}};
+  if (const auto same = kSame.find(code.op); same != kSame.end())
+    return operand_count(code.op) == 2 ? two(same->second) : w.add(same->second, {a});
   switch (code.op) {
-    case ScalarOp::constant:
-      break;
-    case ScalarOp::add:
-      return two("Add");
-    case ScalarOp::sub:
-      return two("Sub");
-    case ScalarOp::mul:
-      return two("Mul");
-    case ScalarOp::div:
-      return two("Div");
-    case ScalarOp::max:
-      return two("Max");
-    case ScalarOp::min:
-      return two("Min");
-    case ScalarOp::pow:
-      return two("Pow");
     case ScalarOp::greater:
       return cast(two("Greater"), onnx::TensorProto::FLOAT);
     case ScalarOp::less_equal:
@@ -372,32 +366,14 @@ std::string write_instruction(const Writing& w, const ScalarProgram& program,
     case ScalarOp::select:
       return w.add("Where",
                    {cast(a, onnx::TensorProto::BOOL), registers(code.b), registers(code.c)});
-    case ScalarOp::neg:
-      return w.add("Neg", {a});
-    case ScalarOp::abs:
-      return w.add("Abs", {a});
-    case ScalarOp::exp:
-      return w.add("Exp", {a});
-    case ScalarOp::log:
-      return w.add("Log", {a});
-    case ScalarOp::sqrt:
-      return w.add("Sqrt", {a});
-    case ScalarOp::tanh:
-      return w.add("Tanh", {a});
-    case ScalarOp::sin:
-      return w.add("Sin", {a});
-    case ScalarOp::cos:
-      return w.add("Cos", {a});
-    case ScalarOp::erf:
-      return w.add("Erf", {a});
-    case ScalarOp::sigmoid:
-      return w.add("Sigmoid", {a});
     case ScalarOp::float32:
       return a;
     case ScalarOp::bfloat16:
       return cast(cast(a, onnx::TensorProto::BFLOAT16), onnx::TensorProto::FLOAT);
     case ScalarOp::float16:
       return cast(cast(a, onnx::TensorProto::FLOAT16), onnx::TensorProto::FLOAT);
+    default:
+      break;
   }
   throw InternalError("the exporter does not support this instruction");
 }

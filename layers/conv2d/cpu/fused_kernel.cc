@@ -12,8 +12,7 @@ namespace {
 // Elements of a task if the whole first input is computed before the convolution.
 constexpr int64_t kChunk = 1 << 14;
 
-std::span<const TensorSpec> inputs_from(std::span<const TensorSpec> in, size_t begin,
-                                        const ScalarProgram& p) {
+SpecView inputs_from(SpecView in, size_t begin, const ScalarProgram& p) {
   return in.subspan(begin, static_cast<size_t>(p.inputs) - 1);
 }
 
@@ -21,7 +20,7 @@ const BlockwiseOp& blockwise(const ConvConsumer& consumer) {
   return dynamic_cast<const BlockwiseOp&>(*consumer.op);
 }
 
-Specs consumer_specs(const ConvConsumer& consumer, size_t begin, std::span<const TensorSpec> in,
+Specs consumer_specs(const ConvConsumer& consumer, size_t begin, SpecView in,
                      const TensorSpec& result) {
   Specs specs = {result};
   for (const TensorSpec& extra : in.subspan(begin, static_cast<size_t>(consumer.inputs) - 1))
@@ -61,7 +60,7 @@ std::optional<ExtendedFusion> prologue_of_epilogue(const ConvFusion& own, const 
   return extended;
 }
 
-size_t second_input(const ConvFusion& fusion, DType taken, std::span<const TensorSpec> in) {
+size_t second_input(const ConvFusion& fusion, DType taken, SpecView in) {
   for (size_t k = 2; k < fusion.epilogue_begin(); ++k)
     if (in[k].shape == in[0].shape && in[k].dtype == taken) return k;
   return 0;
@@ -84,8 +83,7 @@ struct Readers {
 // of 16 bits that it does not take, and the counters of consumers. The same function counts and
 // takes them.
 struct FusedScratch {
-  FusedScratch(void* base, const ConvFusion& fusion, DType taken, ConvVariant form,
-               std::span<const TensorSpec> in)
+  FusedScratch(void* base, const ConvFusion& fusion, DType taken, ConvVariant form, SpecView in)
       : layout(base) {
     const auto copy = [&](const TensorSpec& spec) {
       return layout.take<char>(spec.shape.elements() * bytes_of(taken));
@@ -109,7 +107,7 @@ class FusedKernel final : public Kernel {
 
  public:
   FusedKernel(std::shared_ptr<const Convolution<T>> convolution, ConvVariant form,
-              const ConvFusion& fusion, std::span<const TensorSpec> in, const TensorSpec& out)
+              const ConvFusion& fusion, SpecView in, const TensorSpec& out)
       : convolution_(std::move(convolution)),
         form_(form),
         fusion_(fusion),
@@ -216,7 +214,7 @@ class FusedKernel final : public Kernel {
 
 }  // namespace
 
-Specs ConvFusion::outputs(std::span<const TensorSpec> in, const TensorSpec& result) const {
+Specs ConvFusion::outputs(SpecView in, const TensorSpec& result) const {
   Specs specs;
   size_t at = consumers_begin();
   for (const ConvConsumer& consumer : consumers) {
@@ -226,7 +224,7 @@ Specs ConvFusion::outputs(std::span<const TensorSpec> in, const TensorSpec& resu
   return specs;
 }
 
-int64_t ConvFusion::flops(std::span<const TensorSpec> in, const TensorSpec& result) const {
+int64_t ConvFusion::flops(SpecView in, const TensorSpec& result) const {
   int64_t flops = epilogue_flops(prologue, in[0]) + epilogue_flops(epilogue, result);
   size_t at = consumers_begin();
   for (const ConvConsumer& consumer : consumers) {
@@ -237,9 +235,8 @@ int64_t ConvFusion::flops(std::span<const TensorSpec> in, const TensorSpec& resu
 }
 
 std::optional<ExtendedFusion> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
-                                            int fused_input, std::span<const TensorSpec> in,
-                                            const TensorSpec& result,
-                                            std::span<const TensorSpec> p_in) {
+                                            int fused_input, SpecView in, const TensorSpec& result,
+                                            SpecView p_in) {
   if (!own.consumers.empty()) return std::nullopt;
   auto whole = join_epilogue(own.epilogue, p, fused_input, result, p_in);
   if (!whole) return std::nullopt;
@@ -249,9 +246,8 @@ std::optional<ExtendedFusion> with_epilogue(const ConvFusion& own, const ScalarP
 }
 
 std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarProgram& p,
-                                            int input, std::span<const TensorSpec> in,
-                                            const TensorSpec& result,
-                                            std::span<const TensorSpec> p_in) {
+                                            int input, SpecView in, const TensorSpec& result,
+                                            SpecView p_in) {
   const int main = primary_input(p, in[static_cast<size_t>(input)], p_in);
   if (main < 0) return std::nullopt;
   if (input == 0 && own.prologue.code.empty()) return prologue_of_input(own, p, main, in.size());
@@ -262,8 +258,7 @@ std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarP
 }
 
 std::optional<ExtendedFusion> with_rounded_filters(const ConvFusion& own, const ScalarProgram& p,
-                                                   std::span<const TensorSpec> in,
-                                                   std::span<const TensorSpec> p_in) {
+                                                   SpecView in, SpecView p_in) {
   const DType rounded = in[1].dtype;
   if (!is_half(rounded) || p.code.empty() || !is_plain(p) || p_in[0].dtype != DType::f32 ||
       result_type(p, DType::f32) != rounded)
@@ -276,9 +271,8 @@ std::optional<ExtendedFusion> with_rounded_filters(const ConvFusion& own, const 
 }
 
 std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& consumer,
-                                            int fused_input, std::span<const TensorSpec> in,
-                                            const TensorSpec& result,
-                                            std::span<const TensorSpec> consumer_in) {
+                                            int fused_input, SpecView in, const TensorSpec& result,
+                                            SpecView consumer_in) {
   const auto* op = dynamic_cast<const BlockwiseOp*>(consumer.get());
   if (op == nullptr || fused_input != 0 || own.consumers.size() == Readers::kMax ||
       consumer_in.size() > Readers::kMaxInputs || consumer_in[0].shape != result.shape ||
@@ -296,18 +290,17 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
   return extended;
 }
 
-bool computes_input(const ConvFusion& fusion, DType taken, std::span<const TensorSpec> in) {
+bool computes_input(const ConvFusion& fusion, DType taken, SpecView in) {
   return !fusion.prologue.code.empty() || in[0].dtype != taken;
 }
 
-size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form,
-                     std::span<const TensorSpec> in) {
+size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form, SpecView in) {
   return FusedScratch(nullptr, fusion, taken, form, in).layout.size();
 }
 
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      DType taken, ConvVariant form, const ConvFusion& fusion,
-                                     std::span<const TensorSpec> in, const TensorSpec& out) {
+                                     SpecView in, const TensorSpec& out) {
   return visit_types(ConvTypes(), taken, [&]<class T>(T) -> std::unique_ptr<Kernel> {
     return std::make_unique<FusedKernel<T>>(
         std::static_pointer_cast<const Convolution<T>>(convolution), form, fusion, in, out);

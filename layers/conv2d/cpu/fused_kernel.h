@@ -39,8 +39,8 @@ struct ConvFusion {
     return epilogue_begin() + static_cast<size_t>(epilogue.inputs) - 1;
   }
   // Returns the specs of the consumers' outputs, or the flops of the consumers and programs.
-  Specs outputs(std::span<const TensorSpec> in, const TensorSpec& result) const;
-  int64_t flops(std::span<const TensorSpec> in, const TensorSpec& result) const;
+  Specs outputs(SpecView in, const TensorSpec& result) const;
+  int64_t flops(SpecView in, const TensorSpec& result) const;
 };
 
 // The result of fusing one more program or op into `own`. The functions below return nullopt if
@@ -51,33 +51,28 @@ struct ExtendedFusion {
   std::vector<int> inputs;  // like FusedOp::inputs
 };
 std::optional<ExtendedFusion> with_epilogue(const ConvFusion& own, const ScalarProgram& p,
-                                            int fused_input, std::span<const TensorSpec> in,
-                                            const TensorSpec& result,
-                                            std::span<const TensorSpec> p_in);
+                                            int fused_input, SpecView in, const TensorSpec& result,
+                                            SpecView p_in);
 // Fuses `p`, which computes input 0 or an input of the epilogue with the shape of the result.
 std::optional<ExtendedFusion> with_prologue(const ConvFusion& own, const ScalarProgram& p,
-                                            int input, std::span<const TensorSpec> in,
-                                            const TensorSpec& result,
-                                            std::span<const TensorSpec> p_in);
+                                            int input, SpecView in, const TensorSpec& result,
+                                            SpecView p_in);
 // Fuses `p`, which only rounds, and computes input 1, the filters.
 std::optional<ExtendedFusion> with_rounded_filters(const ConvFusion& own, const ScalarProgram& p,
-                                                   std::span<const TensorSpec> in,
-                                                   std::span<const TensorSpec> p_in);
+                                                   SpecView in, SpecView p_in);
 std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& consumer,
-                                            int fused_input, std::span<const TensorSpec> in,
-                                            const TensorSpec& result,
-                                            std::span<const TensorSpec> consumer_in);
+                                            int fused_input, SpecView in, const TensorSpec& result,
+                                            SpecView consumer_in);
 
 // Returns whether the first input of a convolution of `taken` is computed: by a prologue, or from
 // another dtype.
-bool computes_input(const ConvFusion& fusion, DType taken, std::span<const TensorSpec> in);
+bool computes_input(const ConvFusion& fusion, DType taken, SpecView in);
 // Returns the bytes that the kernel needs in addition to the scratch of a convolution of `taken`.
 // If that takes no prologue, a first input that is computed is there, as a whole.
-size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form,
-                     std::span<const TensorSpec> in);
+size_t fused_scratch(const ConvFusion& fusion, DType taken, ConvVariant form, SpecView in);
 // `convolution` is one of `taken`, in ranges if `out` has 16 bits.
 std::unique_ptr<Kernel> fused_kernel(const std::shared_ptr<const AnyConvolution>& convolution,
                                      DType taken, ConvVariant form, const ConvFusion& fusion,
-                                     std::span<const TensorSpec> in, const TensorSpec& out);
+                                     SpecView in, const TensorSpec& out);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace tessera {
 
 // Returns the request (one pass for one shape) of an op with inputs of these specs, if it is a
 // convolution or a gradient of one.
-std::optional<ConvRequest> conv_request(const Op& op, std::span<const TensorSpec> in);
+std::optional<ConvRequest> conv_request(const Op& op, SpecView in);
 
 // Returns all of a request but dtype and alignment: "forward x 32x56x56x64 w 64x3x3x64 stride 1x1
 // padding 1x1 dilation 1x1 groups 1".

@@ -334,10 +334,9 @@ std::string safetensors_front(std::vector<SafeTensor>& tensors,
   for (SafeTensor* tensor : order) {
     tensor->offset = at;
     at += tensor->bytes;
-    const std::vector<Json> shape(tensor->shape.begin(), tensor->shape.end());
     members.emplace_back(tensor->name,
                          Json::object({{"dtype", tensor->dtype},
-                                       {"shape", Json::list(shape)},
+                                       {"shape", Json::list_of(tensor->shape)},
                                        {"data_offsets", Json::list({tensor->offset, at})}}));
   }
   std::string header = Json::object(members).text();
