@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tessera/graph/lower.h"
+#include "tessera/models/run/environment.h"
 #include "tessera/models/study/plan.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
@@ -44,42 +44,23 @@ std::vector<std::string> joined(std::vector<std::string> words,
   return words;
 }
 
-// Returns what a command writes to standard output. Leaves standard error as it is.
+// Returns what a command of this program writes to standard output.
 std::string output_of(const std::vector<std::string>& words, const std::string& max_isa) {
-  int ends[2];
-  if (::pipe(ends) != 0)
-    throw Error(fmt::format("bench: cannot create a pipe: {}", std::strerror(errno)));
-  const pid_t child = ::fork();
-  if (child < 0)
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<const char*> arguments = {self.c_str()};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  std::string command = shell_command(static_cast<int>(arguments.size()), arguments.data());
+  if (!max_isa.empty()) command = fmt::format("TESSERA_MAX_ISA={} {}", max_isa, command);
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr)
     throw DeviceError(
         fmt::format("bench: cannot start a process: {}; raise the process limit of the user or the "
                     "container (ulimit -u)",
                     std::strerror(errno)));
-  if (child == 0) {
-    ::dup2(ends[1], STDOUT_FILENO);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    if (!max_isa.empty()) ::setenv("TESSERA_MAX_ISA", max_isa.c_str(), 1);
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    ::execv("/proc/self/exe", arguments.data());
-    ::_exit(127);
-  }
-  ::close(ends[1]);
   std::string text;
   char piece[4096];
-  for (;;) {
-    const ssize_t got = ::read(ends[0], piece, sizeof piece);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    text.append(piece, static_cast<size_t>(got));
-  }
-  ::close(ends[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+  while (const size_t got = std::fread(piece, 1, sizeof piece, pipe)) text.append(piece, got);
+  if (::pclose(pipe) != 0)
     throw Error("bench: a run of --ablation failed; its error message is above");
   return text;
 }
@@ -175,8 +156,8 @@ void print_bench_ablation(const std::string& config, const std::vector<std::stri
   const Config whole = load_config(config, overrides);
   require_graph(whole);
   const auto measure = [&](const Variant& variant, Measured& row) {
-    std::vector<std::string> words{
-        "trainer", "bench", "--json", "--config", config, "--steps", fmt::format("{}", steps)};
+    std::vector<std::string> words{"bench", "--json",  "--config",
+                                   config,  "--steps", std::to_string(steps)};
     for (const std::string& pass : variant.disabled_passes)
       words.insert(words.end(), {"--disable-pass", pass});
     words = joined(joined(words, overrides), variant.overrides);

@@ -13,6 +13,25 @@
 
 namespace tessera {
 
+CLI::App* add_command(CLI::App& app, Command& command, const std::string& name,
+                      const std::string& help, Command run) {
+  CLI::App* sub = app.add_subcommand(name, help);
+  sub->callback([&command, run = std::move(run)] { command = run; });
+  return sub;
+}
+
+void exclude(CLI::App& app, const std::string& option, const std::vector<std::string>& others) {
+  for (const std::string& other : others) app.get_option(option)->excludes(app.get_option(other));
+}
+
+void add_library(CLI::App& app, const std::string& option, const std::string& help,
+                 const std::function<void(std::string)>& load) {
+  app.add_option(option, help)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->each(load);
+}
+
 void require_command(const CLI::App& app, const std::string& word) {
   std::string known;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {

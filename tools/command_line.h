@@ -16,6 +16,17 @@ namespace tessera {
 // Runs after the command line is parsed; returns the exit code, or throws Error.
 using Command = std::function<int()>;
 
+// Adds a command, which runs `run`.
+CLI::App* add_command(CLI::App& app, Command& command, const std::string& name,
+                      const std::string& help, Command run);
+
+// Refuses `option` together with any of `others`.
+void exclude(CLI::App& app, const std::string& option, const std::vector<std::string>& others);
+
+// Adds an option that may be repeated, each time with the path of a shared library to load.
+void add_library(CLI::App& app, const std::string& option, const std::string& help,
+                 const std::function<void(std::string)>& load);
+
 // Throws ConfigError, with the option that was probably meant, if a word after the commands is an
 // option that neither they nor the program have.
 void require_known_options(const CLI::App& app, const std::vector<std::string>& words);

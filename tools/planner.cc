@@ -22,11 +22,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "planner of Tessera " TESSERA_VERSION);
   app.fallthrough();
-  app.add_option("--planner-lib",
-                 "a shared library with an additional planner (memory/planner_library.h)")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->each([](const std::string& path) { tessera::load_planner(path); });
+  tessera::add_library(app, "--planner-lib",
+                       "a shared library with an additional planner (memory/planner_library.h)",
+                       tessera::load_planner);
   tessera::Command command;
   tessera::add_solve_commands(app, command);
   tessera::add_bench_commands(app, command);

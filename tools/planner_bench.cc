@@ -140,10 +140,7 @@ int list(const Arguments&) {
 void add_bench_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->callback(
-        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
-    return sub;
+    return add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
   };
   CLI::App* comparing = add("compare", "compare all planners in a table for each file", compare);
   comparing->add_option("files", arguments->files, "problems, or folders of them")->required();

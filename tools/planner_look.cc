@@ -111,12 +111,11 @@ int explain(const Arguments& arguments) {
 void add_look_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
+    CLI::App* sub =
+        add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
     sub->add_option("file", arguments->file, "a plan, or a problem to plan first")->required();
     sub->add_option("--planner", arguments->planner, "one of " + planner_names())
         ->capture_default_str();
-    sub->callback(
-        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
   CLI::App* drawing = add("draw", "draw the plan: time runs to the right, addresses upwards", draw);

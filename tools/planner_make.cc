@@ -86,10 +86,9 @@ void add_random(CLI::App& command, RandomProblem& random) {
 void add_make_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
+    CLI::App* sub =
+        add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
     sub->add_option("-o,--output", arguments->output, "a file instead of standard output");
-    sub->callback(
-        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
   CLI::App* random = add("random", "make a random problem, as CSV", make_random);

@@ -183,26 +183,23 @@ int recompute(const Arguments& arguments) {
 
 void add_recompute_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand(
-      "recompute", "choose what is recomputed, so that a program fits a budget in bytes");
+  CLI::App* sub = add_command(app, command, "recompute",
+                              "choose what is recomputed, so that a program fits a budget in bytes",
+                              [arguments] { return recompute(*arguments); });
   sub->add_option("file", arguments->file, "the problem (memory/recompute)")->required();
   add_bytes(*sub, "--budget", arguments->budget, "limit of live bytes (4GiB)");
-  sub->add_option("--strategy-lib",
-                  "a shared library with an additional strategy (memory/planner_library.h)")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->each([](const std::string& path) { load_recompute_strategy(path); });
-  CLI::Option* compare = sub->add_flag("--compare", arguments->compare, "compare all strategies");
+  add_library(*sub, "--strategy-lib",
+              "a shared library with an additional strategy (memory/planner_library.h)",
+              load_recompute_strategy);
+  sub->add_flag("--compare", arguments->compare, "compare all strategies");
   sub->add_option("--strategy", arguments->strategy, "one of " + recompute_strategy_names())
-      ->capture_default_str()
-      ->excludes(compare);
-  CLI::Option* curve = sub->add_option("--curve", arguments->curve,
-                                       "number of budgets, from the lowest possible to none");
-  curve->check(CLI::Range(2, 10'000));
-  sub->add_option("-o,--output", arguments->output, "write the steps in the order they run")
-      ->excludes(compare)
-      ->excludes(curve);
-  sub->callback([arguments, &command] { command = [arguments] { return recompute(*arguments); }; });
+      ->capture_default_str();
+  sub->add_option("--curve", arguments->curve,
+                  "number of budgets, from the lowest possible to none")
+      ->check(CLI::Range(2, 10'000));
+  sub->add_option("-o,--output", arguments->output, "write the steps in the order they run");
+  exclude(*sub, "--compare", {"--strategy", "--output"});
+  exclude(*sub, "--curve", {"--output"});
 }
 
 }  // namespace tessera

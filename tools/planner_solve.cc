@@ -90,10 +90,9 @@ int check_file(const Arguments& arguments) {
 void add_solve_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
+    CLI::App* sub =
+        add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
     sub->add_option("file", arguments->file, "the problem")->required();
-    sub->callback(
-        [arguments, run, &command] { command = [arguments, run] { return run(*arguments); }; });
     return sub;
   };
   CLI::App* solving = add("solve", "find a plan", solve);

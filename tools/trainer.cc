@@ -264,10 +264,8 @@ int dispatch(int argc, char** argv) {
   app.add_option("--log-level", "debug, info, warning (the default), error or off")
       ->type_name("LEVEL")
       ->each([](const std::string& level) { set_log_level(parse_log_level(level)); });
-  app.add_option("--planner-lib", "a shared library with a planner; select it with memory.planner")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->each([](const std::string& path) { load_planner(path); });
+  add_library(app, "--planner-lib",
+              "a shared library with a planner; select it with memory.planner", load_planner);
   CLI::App* train = app.add_subcommand("train", "train a model (the default command)");
   train->callback([&] { command = [&] { return run_train(arguments); }; });
   train->add_option("--config", arguments.config, "YAML file")->required();

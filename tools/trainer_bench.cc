@@ -2,10 +2,7 @@
 #include <memory>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "tessera/graph/lower.h"
 #include "tessera/models/study/bench.h"
 #include "tessera/models/training/run.h"
 #include "tessera/tools/ablation.h"
@@ -52,7 +49,8 @@ int run(const Arguments& arguments) {
 
 void add_bench_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* bench = app.add_subcommand("bench", "time the training step");
+  CLI::App* bench = add_command(app, command, "bench", "time the training step",
+                                [arguments] { return run(*arguments); });
   add_config_options(*bench, arguments->config, arguments->overrides);
   bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench
@@ -62,24 +60,15 @@ void add_bench_command(CLI::App& app, Command& command) {
       ->check(CLI::Range(1, 10000));
   add_gpu_flags(*bench, arguments->overrides);
   bench->add_flag("--json", arguments->json, "as JSON");
-  bench
-      ->add_option(
-          "--disable-pass", arguments->compile.disabled_passes,
-          fmt::format("disable a pass; may be repeated: {}", fmt::join(pass_names(), ", ")))
-      ->allow_extra_args(false);
-  bench
-      ->add_flag("--ablation", arguments->ablation,
-                 "measure each technique: time and bytes without each pass, and\n"
-                 "with other planners, instruction sets and one thread")
-      ->excludes(bench->get_option("--disable-pass"));
-  bench
-      ->add_flag("--infer", arguments->infer,
-                 "time inference instead: single images, and batches of data.batch;\n"
-                 "--steps is the number of each")
-      ->excludes(bench->get_option("--disable-pass"))
-      ->excludes(bench->get_option("--ablation"))
-      ->excludes(bench->get_option("--repeat"));
-  bench->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
+  add_disable_pass(*bench, arguments->compile);
+  bench->add_flag("--ablation", arguments->ablation,
+                  "measure each technique: time and bytes without each pass, and\n"
+                  "with other planners, instruction sets and one thread");
+  bench->add_flag("--infer", arguments->infer,
+                  "time inference instead: single images, and batches of data.batch;\n"
+                  "--steps is the number of each");
+  exclude(*bench, "--ablation", {"--disable-pass"});
+  exclude(*bench, "--infer", {"--disable-pass", "--ablation", "--repeat"});
 }
 
 }  // namespace tessera

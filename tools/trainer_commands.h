@@ -44,6 +44,8 @@ void add_config_options(CLI::App& command, std::string& config,
                         std::vector<std::string>& overrides);
 // Adds --no-cuda-graph, which is gpu.cuda_graph=false, and --sync, which is gpu.synchronous=true.
 void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides);
+// Adds --disable-pass, which may be repeated.
+void add_disable_pass(CLI::App& command, CompileOptions& compile);
 // Returns false if none of the flags is set.
 bool look_at_config(const ConfigLook& look, const std::string& path,
                     const std::vector<std::string>& overrides, const TrainOptions& options);

@@ -56,26 +56,24 @@ int run_sweep(const Sweeping& arguments, TrainOptions options, bool quiet) {
 void add_compare_command(CLI::App& app, Command& command) {
   auto runs = std::make_shared<std::vector<std::string>>();
   auto shown = std::make_shared<Shown>();
-  CLI::App* sub = app.add_subcommand("compare", "show the settings and results of several runs");
+  CLI::App* sub =
+      add_command(app, command, "compare", "show the settings and results of several runs",
+                  [runs, shown] { return shown->print(*runs), 0; });
   sub->add_option("runs", *runs, "run folders")->required();
   shown->add_to(*sub);
-  sub->callback(
-      [runs, shown, &command] { command = [runs, shown] { return shown->print(*runs), 0; }; });
 }
 
 void add_sweep_command(CLI::App& app, Command& command, const bool& quiet,
                        const std::function<TrainOptions()>& prepare) {
   auto arguments = std::make_shared<Sweeping>();
-  CLI::App* sub =
-      app.add_subcommand("sweep", "train with every combination of settings, and compare the runs");
+  CLI::App* sub = add_command(
+      app, command, "sweep", "train with every combination of settings, and compare the runs",
+      [arguments, prepare, &quiet] { return run_sweep(*arguments, prepare(), quiet); });
   sub->add_option("--config", arguments->config, "YAML file")->required();
   sub->add_option("overrides", arguments->words,
                   "key=value, or key=value,value,...: each combination is a run in a folder of "
                   "run.dir. The same command continues a sweep that was interrupted");
   arguments->shown.add_to(*sub);
-  sub->callback([arguments, prepare, &command, &quiet] {
-    command = [arguments, prepare, &quiet] { return run_sweep(*arguments, prepare(), quiet); };
-  });
 }
 
 }  // namespace tessera

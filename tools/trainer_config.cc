@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "tessera/graph/lower.h"
 #include "tessera/models/config/config_docs.h"
 #include "tessera/models/study/doctor.h"
 #include "tessera/models/zoo/zoo.h"
@@ -53,28 +55,33 @@ void add_gpu_flags(CLI::App& command, std::vector<std::string>& overrides) {
       "on a GPU: wait after each op, so that the error of a kernel names its op");
 }
 
+void add_disable_pass(CLI::App& command, CompileOptions& compile) {
+  command
+      .add_option("--disable-pass", compile.disabled_passes,
+                  fmt::format("disable a pass; may be repeated: {}", fmt::join(pass_names(), ", ")))
+      ->allow_extra_args(false);
+}
+
 void add_config_commands(CLI::App& app, Command& command) {
   CLI::App* config = app.add_subcommand("config", "show all configuration keys, or write a file");
   config->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, Command run) {
-    CLI::App* sub = config->add_subcommand(name, help);
-    sub->callback([&command, run] { command = run; });
-    return sub;
-  };
   const auto print = [](const std::string& text) {
     write_out(text);
     return 0;
   };
-  add("schema", "JSON Schema, for editors", [=] { return print(config_schema()); });
-  add("reference", "every key, as a page in Markdown", [=] { return print(config_reference()); });
+  add_command(*config, command, "schema", "JSON Schema, for editors",
+              [=] { return print(config_schema()); });
+  add_command(*config, command, "reference", "every key, as a page in Markdown",
+              [=] { return print(config_reference()); });
   const auto model = std::make_shared<std::string>(Config().model.name);
   const auto out = std::make_shared<std::string>();
-  CLI::App* init = add("init", "a commented configuration with every key", [=] {
-    const std::string text = config_template(*model);
-    if (out->empty()) return print(text);
-    write_new(*out, text);
-    return 0;
-  });
+  CLI::App* init =
+      add_command(*config, command, "init", "a commented configuration with every key", [=] {
+        const std::string text = config_template(*model);
+        if (out->empty()) return print(text);
+        write_new(*out, text);
+        return 0;
+      });
   init->add_option("--model", *model, "name of the model");
   init->add_option("-o,--output", *out, "a new file, instead of standard output");
 }

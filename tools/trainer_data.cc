@@ -92,10 +92,7 @@ void add_data_commands(CLI::App& app, Command& command) {
   data->require_subcommand(1);
   data->fallthrough(false);
   auto add = [&](const char* name, const char* help, int (*run)(const DataArguments&)) {
-    CLI::App* sub = data->add_subcommand(name, help);
-    sub->callback(
-        [&command, arguments, run] { command = [arguments, run] { return run(*arguments); }; });
-    return sub;
+    return add_command(*data, command, name, help, [arguments, run] { return run(*arguments); });
   };
   auto configured = [&](CLI::App* sub) {
     sub->add_option("--config", arguments->config, "YAML file")->required();

@@ -26,7 +26,8 @@ struct Arguments {
   bool json = false, all_classes = false;
 };
 
-int run(const Arguments& arguments, bool quiet) {
+int run(Arguments arguments, bool quiet) {
+  arguments.options.report = !arguments.report.empty();
   for (const std::string& text : arguments.options.overrides)
     for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
       if (text.substr(text.starts_with('~') ? 1 : 0).starts_with(group))
@@ -51,7 +52,8 @@ int run(const Arguments& arguments, bool quiet) {
 
 void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand("eval", "evaluate a trained network");
+  CLI::App* sub = add_command(app, command, "eval", "evaluate a trained network",
+                              [arguments, &quiet] { return run(*arguments, quiet); });
   add_network_options(*sub, arguments->network);
   sub->add_option("--data", arguments->options.data,
                   "other data than the run's: a folder of class folders, an HDF5 file, or "
@@ -66,17 +68,13 @@ void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
   sub->add_flag("--json", arguments->json,
                 "as JSON, with the metrics of every class, the confusion matrix and the bins of "
                 "the calibration error");
-  sub->callback([arguments, &command, &quiet] {
-    arguments->options.report = !arguments->report.empty();
-    command = [arguments, &quiet] { return run(*arguments, quiet); };
-  });
 }
 
 void add_predict_command(CLI::App& app, Command& command) {
   auto options = std::make_shared<PredictOptions>();
-  CLI::App* sub = app.add_subcommand("predict", "classify pictures");
-  add_predict_options(*sub, *options);
-  sub->callback([options, &command] { command = [options] { return predict(*options); }; });
+  add_predict_options(*add_command(app, command, "predict", "classify pictures",
+                                   [options] { return predict(*options); }),
+                      *options);
 }
 
 }  // namespace tessera

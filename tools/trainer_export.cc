@@ -70,14 +70,14 @@ int run(const Arguments& arguments) {
 void add_export_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* sub =
-      app.add_subcommand("export", "write a trained network in a format of other programs");
+      add_command(app, command, "export", "write a trained network in a format of other programs",
+                  [arguments] { return run(*arguments); });
   add_network_options(*sub, arguments->network);
   sub->add_option("-o,--output", arguments->output,
                   "FILE.safetensors (PyTorch), .weights.h5 (Keras 3), .h5 (Keras 2) or .onnx")
       ->required();
   sub->add_option("--batch", arguments->batch, "batch size of an ONNX file; 0: any")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
-  sub->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
 }
 
 }  // namespace tessera

@@ -100,18 +100,15 @@ void add_machine_commands(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, const char* config,
                        int (*run)(const Arguments&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
+    CLI::App* sub = add_command(app, command, name, help, [arguments, name, run] {
+      if (arguments->config.empty() && !arguments->overrides.empty())
+        throw ConfigError(
+            fmt::format("{}: key=value changes a configuration; add --config FILE", name));
+      return run(*arguments);
+    });
     sub->add_option("--config", arguments->config, config);
     sub->add_option("overrides", arguments->overrides, "key=value, dotted: train.steps=50");
     sub->add_flag("--json", arguments->json, "as JSON");
-    sub->callback([&command, arguments, name, run] {
-      command = [arguments, name, run] {
-        if (arguments->config.empty() && !arguments->overrides.empty())
-          throw ConfigError(
-              fmt::format("{}: key=value changes a configuration; add --config FILE", name));
-        return run(*arguments);
-      };
-    });
   };
   add("doctor", "check whether this computer can run a configuration; writes nothing",
       "YAML file; without one: check the computer, its libraries and a short test", run_doctor);

@@ -6,9 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "tessera/graph/lower.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/study/algorithm_times.h"
 #include "tessera/models/study/profile.h"
@@ -67,12 +65,7 @@ int run(const Arguments& arguments) {
   return 0;
 }
 
-struct TuneArguments {
-  std::string config;
-  std::vector<std::string> overrides;
-};
-
-int tune(const TuneArguments& arguments) {
+int tune(const Arguments& arguments) {
   if (arguments.config.empty()) throw ConfigError("tune: --config F or --model NAME is needed");
   if (plan_cache().folder().empty())
     throw ConfigError("tune: no folder can keep the results; set TESSERA_CACHE to one");
@@ -90,7 +83,8 @@ int tune(const TuneArguments& arguments) {
 
 void add_profile_command(CLI::App& app, Command& command) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* profile = app.add_subcommand("profile", "time a training step op by op");
+  CLI::App* profile = add_command(app, command, "profile", "time a training step op by op",
+                                  [arguments] { return run(*arguments); });
   add_config_options(*profile, arguments->config, arguments->overrides);
   profile->add_option("--steps", arguments->options.steps, "steps to time op by op")
       ->check(CLI::Range(1, 1000));
@@ -102,33 +96,27 @@ void add_profile_command(CLI::App& app, Command& command) {
   profile->add_flag("--json", arguments->json, "the whole profile as JSON");
   profile->add_option("--trace", arguments->trace,
                       "write every op of every step for chrome://tracing and Perfetto");
-  profile
-      ->add_option(
-          "--disable-pass", arguments->options.compile.disabled_passes,
-          fmt::format("disable a pass; may be repeated: {}", fmt::join(pass_names(), ", ")))
-      ->allow_extra_args(false);
+  add_disable_pass(*profile, arguments->options.compile);
   profile->add_option("--diff", arguments->diff, "show what changed between two --json files")
       ->expected(2);
   profile->add_flag("--algorithms", arguments->algorithms,
                     "time and scratch memory of each algorithm, for ops with several algorithms");
   profile->add_flag("--machine", arguments->machine,
                     "time ops of many networks on this computer, as JSON for memory.cost_model");
-  for (const char* other : {"--config", "--model", "--trace", "--json", "--algorithms"})
-    profile->get_option("--machine")->excludes(profile->get_option(other));
-  for (const char* other : {"--trace", "--warmup", "--disable-pass"})
-    profile->get_option("--algorithms")->excludes(profile->get_option(other));
-  for (const char* other : {"--config", "--model", "--machine", "--algorithms", "overrides",
-                            "--steps", "--warmup", "--json", "--trace", "--disable-pass"})
-    profile->get_option("--diff")->excludes(profile->get_option(other));
-  profile->callback([arguments, &command] { command = [arguments] { return run(*arguments); }; });
+  exclude(*profile, "--machine", {"--config", "--model", "--trace", "--json", "--algorithms"});
+  exclude(*profile, "--algorithms", {"--trace", "--warmup", "--disable-pass"});
+  exclude(*profile, "--diff",
+          {"--config", "--model", "--machine", "--algorithms", "overrides", "--steps", "--warmup",
+           "--json", "--trace", "--disable-pass"});
 }
 
 void add_tune_command(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<TuneArguments>();
-  CLI::App* sub = app.add_subcommand(
-      "tune", "find the fastest plan of each convolution on the GPU, for gpu.plans=autotuned");
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub =
+      add_command(app, command, "tune",
+                  "find the fastest plan of each convolution on the GPU, for gpu.plans=autotuned",
+                  [arguments] { return tune(*arguments); });
   add_config_options(*sub, arguments->config, arguments->overrides);
-  sub->callback([arguments, &command] { command = [arguments] { return tune(*arguments); }; });
 }
 
 }  // namespace tessera
