@@ -34,65 +34,34 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   return files;
 }
 
-// Prints the classes of each file in one of the formats.
-class Answers {
- public:
-  Answers(const Classifier& net, const PredictOptions& options)
-      : net_(net),
-        options_(options),
-        top_(std::min(static_cast<size_t>(options.top), net.class_names().size())) {
-    if (!options.csv) return;
-    std::string line = "file";
-    for (size_t k = 1; k <= top_; ++k) line += fmt::format(",class{0},probability{0}", k);
-    print_line(line);
-  }
+std::string csv_head(size_t top) {
+  std::string line = "file";
+  for (size_t k = 1; k <= top; ++k) line += fmt::format(",class{0},probability{0}", k);
+  return line;
+}
 
-  void add(const std::string& file, std::span<const float> logits) {
-    const std::vector<float> shares = Classifier::probabilities(logits);
-    std::vector<size_t> order = Classifier::ranking(logits);
-    order.resize(top_);
-    const auto& names = net_.class_names();
-    if (options_.json) {
-      images_.push_back(Json::object({{"file", file},
-                                      {"class", names[order[0]]},
-                                      {"logits", Json::list_of(logits)},
-                                      {"probabilities", Json::list_of(shares)}}));
-      return;
-    }
-    std::string line = options_.csv ? csv_field(file) : file + ":";
-    for (const size_t k : order)
-      line += options_.csv ? fmt::format(",{},{:.6g}", csv_field(names[k]), shares[k])
-                           : fmt::format("{} {} {:.2f} %", k == order[0] ? "" : ",", names[k],
-                                         100 * shares[k]);
-    print_line(line);
+// Returns the most probable classes of a file, as CSV or for a person.
+std::string answer(const std::string& file, std::span<const float> logits,
+                   const std::vector<std::string>& classes, size_t top, bool csv) {
+  const std::vector<float> shares = Classifier::probabilities(logits);
+  std::string line = csv ? csv_field(file) : file + ":";
+  const char* separator = "";
+  const std::vector<size_t> order = Classifier::ranking(logits);
+  for (const size_t k : std::span(order).first(top)) {
+    line += csv ? fmt::format(",{},{:.6g}", csv_field(classes[k]), shares[k])
+                : fmt::format("{} {} {:.2f} %", separator, classes[k], 100 * shares[k]);
+    separator = ",";
   }
+  return line;
+}
 
-  void add_fault(const std::string& file, const std::string& why) {
-    exit_code_ = DataError(why).exit_code();
-    flush_out();
-    print_error(why);
-    if (options_.json) images_.push_back(Json::object({{"file", file}, {"error", why}}));
-  }
-
-  int exit_code() const { return exit_code_; }
-  void finish() const {
-    if (!options_.json) return;
-    const auto& names = net_.class_names();
-    print_line(Json::object({{"mean", Json::list_of(net_.normalization().mean)},
-                             {"std", Json::list_of(net_.normalization().std)},
-                             {"precision", net_.precision()},
-                             {"classes", Json::list_of(names)},
-                             {"images", Json::list(images_)}})
-                   .text(1));
-  }
-
- private:
-  const Classifier& net_;
-  const PredictOptions& options_;
-  const size_t top_;
-  int exit_code_ = 0;
-  std::vector<Json> images_;
-};
+Json json_answer(const std::string& file, std::span<const float> logits,
+                 const std::vector<std::string>& classes) {
+  return Json::object({{"file", file},
+                       {"class", classes[Classifier::ranking(logits)[0]]},
+                       {"logits", Json::list_of(logits)},
+                       {"probabilities", Json::list_of(Classifier::probabilities(logits))}});
+}
 
 }  // namespace
 
@@ -141,13 +110,32 @@ void add_predict_options(CLI::App& app, PredictOptions& options) {
 int predict(const PredictOptions& options) {
   const Classifier net =
       load(options.network, {{}, options.batch, options.threads, options.precision});
-  Answers answers(net, options);
+  const std::vector<std::string>& classes = net.class_names();
+  const size_t top = std::min(static_cast<size_t>(options.top), classes.size());
   const std::vector<std::string> files = files_of(options.inputs);
+  std::vector<Json> images;
+  int exit_code = 0;
+  if (options.csv) print_line(csv_head(top));
   net.classify(files, [&](size_t i, std::span<const float> logits, const std::string& fault) {
-    fault.empty() ? answers.add(files[i], logits) : answers.add_fault(files[i], fault);
+    if (!fault.empty()) {
+      exit_code = DataError(fault).exit_code();
+      flush_out();
+      print_error(fault);
+      images.push_back(Json::object({{"file", files[i]}, {"error", fault}}));
+    } else if (options.json) {
+      images.push_back(json_answer(files[i], logits, classes));
+    } else {
+      print_line(answer(files[i], logits, classes, top, options.csv));
+    }
   });
-  answers.finish();
-  return answers.exit_code();
+  if (options.json)
+    print_line(Json::object({{"mean", Json::list_of(net.normalization().mean)},
+                             {"std", Json::list_of(net.normalization().std)},
+                             {"precision", net.precision()},
+                             {"classes", Json::list_of(classes)},
+                             {"images", Json::list(images)}})
+                   .text(1));
+  return exit_code;
 }
 
 }  // namespace tessera

@@ -132,6 +132,10 @@ def check_pages(folder):
         check("the page", line in text.splitlines(), f"{line!r} is not in\n{text}")
     profile = (folder / "out" / "device.json").read_text()
     check("the description", '"deviceName": "a card"' in profile, profile)
+    code, text = page(folder, "bench", "--tuned", "--networks", "ResNet-20")
+    check("tuned", code == 0 and "| ResNet-20, TF32 | ours | 3 | 1800 |" in text, text)
+    code, text = page(folder, "bench", "--tuned", "--networks", "ResNet-20", BAD="tune")
+    check("not tuned", code == 1 and "trainer tune: exit 1" in text, text)
     for bad, part, word in (("test", "correctness", "failed: Cuda.Wrong"),
                             ("bits", "correctness", "3 different weights"),
                             ("race", "sanitizer", "| racecheck | exit 9 |"),

@@ -251,19 +251,33 @@ def pairs(options):
     return list(itertools.product(options.precisions, options.networks))
 
 
+def tune_plans(machine, network, precision, seconds, cache):
+    """Measures the plans of the convolutions and keeps them in the folder `cache`."""
+    return machine.run(machine.program("trainer"), "tune", "--config", CONFIG,
+                       *settings_of(network, precision), seconds=seconds, TESSERA_CACHE=cache)
+
+
 def bench(machine, options):
-    """Alternates ours with PyTorch: the first round runs every variant, later ones the fastest."""
-    cases = []
+    """Alternates ours, with measured plans if options.tuned, with PyTorch: the first round runs every
+    variant, later ones the fastest."""
+    cases, settings, cache = [], [], tempfile.TemporaryDirectory()
     for number, (precision, network) in enumerate(pairs(options)):
         case = {"network": network, "precision": precision, "ours": [], "peers": {}}
         cases.append(case)
         share, start = machine.left() / (len(pairs(options)) - number), time.monotonic()
         variants, longest = list(options.variants), 0.0
+        if options.tuned:
+            settings = ["gpu.plans=autotuned"]
+            code = tune_plans(machine, network, precision, share / 2, cache.name)[0]
+            if code != 0:
+                case["ours"].append({"fault": f"trainer tune: exit {code}"})
+                continue
         for _ in range(options.rounds):
             begun = time.monotonic()
             if case["ours"] and begun - start + longest > share:
                 break
-            case["ours"].append(bench_ours(machine, network, precision, options.bench_steps))
+            case["ours"].append(bench_ours(machine, network, precision, options.bench_steps,
+                                           *settings, TESSERA_CACHE=cache.name))
             for variant in variants:
                 case["peers"].setdefault(variant, []).append(
                     bench_peer(machine, network, precision, options, variant))
@@ -272,11 +286,10 @@ def bench(machine, options):
     return {"cases": cases}
 
 
-def tune_case(machine, network, precision, options, share, **cache):
+def tune_case(machine, network, precision, options, share, cache):
     """Measures the plans, in half of the case's share of the time; then alternates both settings."""
     start = time.monotonic()
-    code, said, took = machine.run(machine.program("trainer"), "tune", "--config", CONFIG,
-                                   *settings_of(network, precision), seconds=share / 2, **cache)
+    code, said, took = tune_plans(machine, network, precision, share / 2, cache)
     last = said.strip().splitlines()[-1:] or [""]
     case = {"network": network, "precision": precision, "code": code, "seconds": took, "said": last[0],
             "settings": {"gpu.plans=heuristic": [], "gpu.plans=autotuned": []}}
@@ -287,7 +300,7 @@ def tune_case(machine, network, precision, options, share, **cache):
             break
         for setting, results in case["settings"].items():
             results.append(bench_ours(machine, network, precision, options.tune_steps, setting,
-                                      **cache))
+                                      TESSERA_CACHE=cache))
         longest = max(longest, time.monotonic() - begun)
     case["longest"] = longest / 2
     return case
@@ -301,8 +314,7 @@ def tune(machine, options):
     with tempfile.TemporaryDirectory() as cache:
         for number, (precision, network) in enumerate(pairs(options)):
             share = machine.left() / (len(pairs(options)) - number)
-            cases.append(tune_case(machine, network, precision, options, share,
-                                   TESSERA_CACHE=cache))
+            cases.append(tune_case(machine, network, precision, options, share, cache))
         for setting in others:
             for case in cases:
                 fits = machine.left() > 1.5 * case["longest"]
@@ -376,6 +388,7 @@ def main():
     runner.add_argument("--tune-steps", type=int, default=40, help="steps of each bench in tune")
     runner.add_argument("--variants", type=lambda text: text.split(","),
                         default=["compile", "graph", "eager"], help="variants of PyTorch")
+    runner.add_argument("--tuned", action="store_true", help="bench runs trainer tune before")
     reader = verbs.add_parser("table")
     reader.add_argument("folders", nargs="+")
     options = parser.parse_args()
