@@ -2,13 +2,9 @@
 //
 // Exit codes: those of runtime/error.h, and 1 if standard output cannot be written; a training that
 // succeeded otherwise only warns of that.
-#include "tessera/models/training/trainer.h"
-
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -16,12 +12,10 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/models/study/verify_plan.h"
 #include "tessera/models/training/processes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/join.h"
 #include "tessera/runtime/log.h"
-#include "tessera/runtime/text/number.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
@@ -29,14 +23,6 @@
 namespace {
 
 using namespace tessera;
-
-struct Arguments {
-  std::string config, command;
-  std::vector<std::string> overrides;
-  bool json = false, verify_plan = false, quiet = false;
-  TrainOptions train;
-  ConfigLook look;
-};
 
 std::atomic<int> g_signal{0};
 std::atomic<bool> g_save{false};
@@ -64,124 +50,6 @@ void catch_signals() {
   sigaction(SIGUSR1, nullptr, &before);
   action.sa_handler = [](int) { g_save = true; };
   if (before.sa_handler != SIG_IGN) sigaction(SIGUSR1, &action, nullptr);
-}
-
-// Returns the results of the last step, and the best of the training.
-Report result_report(const Config& config, const TrainResult& result) {
-  const bool top5 = result.confusion.classes > 5;
-  Table table({{nullptr, "", true},
-               {nullptr, "loss"},
-               {nullptr, "accuracy"},
-               {nullptr, top5 ? "top-5" : nullptr},
-               {nullptr, "", true}});
-  table.add({"train", loss_text(result.train_loss), percent(result.train_accuracy, 2), "", ""});
-  if (result.has_validation)
-    table.add({result.best_kept ? "validation, last" : "validation",
-               loss_text(result.validation_loss), percent(result.validation_accuracy, 2), "", ""});
-  table.add({"test", loss_text(result.test_loss), percent(result.test_accuracy, 2),
-             percent(result.test_top5, 2), ""});
-  if (result.best_step >= 0) {
-    const bool loss = config.checkpoint.best == BestBy::kLoss;
-    const std::string remark = fmt::format(
-        "on {}, after step {}{}{}", result.has_validation ? "validation" : "test", result.best_step,
-        result.has_validation ? "" : "; chosen on the test set because data.validation is unset",
-        result.best_kept ? "; weights.safetensors and the test use these weights" : "");
-    table.add({"best", loss ? loss_text(result.best_value) : "",
-               loss ? Cell("") : percent(result.best_value, 2), "", remark});
-  }
-  Report report;
-  report.add(nullptr, "", std::move(table));
-  if (result.skipped > 0)
-    report.line(fmt::format("skipped {} of {} batches ({})", result.skipped, result.steps,
-                            loss_scaling(config) == LossScaling::off
-                                ? "train.non_finite: skip"
-                                : "gradients overflowed with the loss scale"));
-  if (result.best_step < 0 || result.best_kept || result.best_step == result.steps ||
-      config.checkpoint.keep == 0)
-    return report;
-  const char* const folder = config.run.dir.c_str();
-  return report.line(
-      fmt::format("`trainer eval --checkpoint=best --run {}` evaluates these weights",
-                  shell_command(1, &folder)));
-}
-
-void print_result(const Config& config, const TrainResult& result, bool quiet) {
-  if (const std::string table = result.confusion.text(); !quiet && !table.empty())
-    print_line(table);
-  if (!quiet) print_report(result_report(config, result), false);
-  print_line(fmt::format(
-      "final test accuracy {:.2f} % (loss {}, {} steps, {:.4g} epochs, {:.1f} s){}",
-      100 * result.test_accuracy, loss_text(result.test_loss), result.steps, result.epochs,
-      result.seconds,
-      result.best_kept ? fmt::format(" with the best weights, after step {}", result.best_step)
-                       : ""));
-}
-
-int tell_result(const Config& config, const TrainResult& result, bool quiet) {
-  if (result.stopped_by != 0) {
-    print_line(fmt::format(
-        "stopped by SIG{} after step {}; {}", sigabbrev_np(result.stopped_by), result.steps,
-        result.checkpoint.empty() ? "no checkpoint is kept, as checkpoint.keep is 0"
-                                  : "continue with --resume from " + result.checkpoint));
-    return 128 + result.stopped_by;
-  }
-  print_result(config, result, quiet);
-  return 0;
-}
-
-// Only warns if standard output was lost, because the results of a training are in its folder.
-void forgive_lost_lines(const Config& config) {
-  const std::string fault = take_output_fault();
-  if (fault.empty()) return;
-  log(LogLevel::warning,
-      fmt::format("training: {}; the results are in '{}'", fault, config.run.dir));
-}
-
-TrainResult train_and_print(const Config& config, const TrainOptions& options) {
-  try {
-    return train(config, options.quiet ? print_nothing : print_line, options);
-  } catch (const ResultNotKept& error) {
-    print_result(config, error.result, options.quiet);
-    throw;
-  }
-}
-
-void join_others(const Config& config) {
-  g_processes = join_processes(config.distributed.timeout);
-  if (g_processes && g_processes->rank() > 0) set_log_level(LogLevel::error);  // the leader warns
-}
-
-TrainOptions stoppable(TrainOptions options = {}) {
-  catch_signals();
-  options.stop = &g_signal;
-  options.save = &g_save;
-  return options;
-}
-
-int run_train(const Arguments& arguments) {
-  if (look_at_config(arguments.look, arguments.config, arguments.overrides, arguments.train))
-    return 0;
-  const Config config = load_config(arguments.config, arguments.overrides);
-  if (arguments.verify_plan) {
-    const VerifyResult verified = verify_plan(config);
-    print_line(
-        fmt::format("plan verified: {} steps with the plan ({:.1f} MiB), and with red zones "
-                    "({:.1f} MiB), produce the same bits as without a plan ({:.1f} MiB)",
-                    verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
-                    static_cast<double>(verified.arena_bytes) / (1 << 20),
-                    static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
-  }
-  join_others(config);
-  TrainOptions options = stoppable(arguments.train);
-  options.exchange = g_processes;
-  const bool follows = g_processes && g_processes->rank() > 0;
-  options.quiet = arguments.quiet || follows;
-  options.command = arguments.command;
-  const TrainResult result = train_and_print(config, options);
-  if (follows) return result.stopped_by != 0 ? 128 + result.stopped_by : 0;
-  const int code = tell_result(config, result, arguments.quiet);
-  forgive_lost_lines(config);
-  return code;
 }
 
 // Reports unknown words, for which CLI11 would only list what is missing.
@@ -253,36 +121,20 @@ constexpr const char* kFooter =
 int dispatch(int argc, char** argv) {
   CLI::App app{"Trains CNN image classifiers in a memory plan known before the first batch.",
                "trainer"};
-  Arguments arguments;
-  arguments.command = shell_command(argc, argv);
+  bool quiet = false;
   Command command;
   app.require_subcommand(1);
   app.set_version_flag("--version", "trainer of Tessera " TESSERA_VERSION);
   app.fallthrough();
-  app.add_flag("--quiet", arguments.quiet,
+  app.add_flag("--quiet", quiet,
                "print only the result of train and eval; warnings and errors are still shown");
   app.add_option("--log-level", "debug, info, warning (the default), error or off")
       ->type_name("LEVEL")
       ->each([](const std::string& level) { set_log_level(parse_log_level(level)); });
   add_library(app, "--planner-lib",
               "a shared library with a planner; select it with memory.planner", load_planner);
-  CLI::App* train = app.add_subcommand("train", "train a model (the default command)");
-  train->callback([&] { command = [&] { return run_train(arguments); }; });
-  train->add_option("--config", arguments.config, "YAML file")->required();
-  train->add_option("overrides", arguments.overrides, "key=value, dotted: train.steps=50");
-  train->add_flag("--verify-plan", arguments.verify_plan,
-                  "first run some steps with guarded memory and compare with an unplanned run");
-  add_gpu_flags(*train, arguments.overrides);
-  CLI::Option* resume = train->add_flag("--resume{auto}", arguments.train.resume,
-                                        "continue from the newest valid checkpoint of the run "
-                                        "folder, or from =PATH: a run folder or a checkpoint");
-  train
-      ->add_flag("--overwrite", arguments.train.overwrite,
-                 "start a new run in a folder that already has one")
-      ->excludes(resume);
-  add_eval_command(app, command, arguments.quiet);
-  add_config_look(*train, arguments.look);
-  train->get_option("--verify-plan")->excludes(train->get_option("--print-config"));
+  CLI::App* train = add_train_command(app, command, quiet, shell_command(argc, argv));
+  add_eval_command(app, command, quiet);
   add_plan_command(app, command);
   add_config_commands(app, command);
   add_data_commands(app, command);
@@ -292,7 +144,7 @@ int dispatch(int argc, char** argv) {
   add_export_command(app, command);
   add_predict_command(app, command);
   add_compare_command(app, command);
-  add_sweep_command(app, command, arguments.quiet, [] { return stoppable(); });
+  add_sweep_command(app, command, quiet);
   add_machine_commands(app, command);
 
   app.footer(kFooter);  // after the commands, which would inherit it
@@ -305,7 +157,7 @@ int dispatch(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) require_known_options(app, words);
     if (print_exit(app, error) == 0) return 0;
-    if (error.get_name() == "RequiredError" && arguments.config.empty()) hint_at_config(words);
+    if (error.get_name() == "RequiredError" && train->count("--config") == 0) hint_at_config(words);
     return 2;
   }
   return command();
@@ -338,11 +190,23 @@ int run_program(int argc, char** argv) {
 
 }  // namespace
 
+std::shared_ptr<Exchange> tessera::join_others(const Config& config) {
+  g_processes = join_processes(config.distributed.timeout);
+  if (g_processes && g_processes->rank() > 0) set_log_level(LogLevel::error);  // the leader warns
+  return g_processes;
+}
+
 Run tessera::shared_run(const Config& config) {
-  join_others(config);
-  Run run = Run::shared(config, g_processes);
+  Run run = Run::shared(config, join_others(config));
   require_shareable(run.as(Purpose::timing, DataNeed()));
   return run;
+}
+
+TrainOptions tessera::stoppable(TrainOptions options) {
+  catch_signals();
+  options.stop = &g_signal;
+  options.save = &g_save;
+  return options;
 }
 
 int main(int argc, char** argv) {

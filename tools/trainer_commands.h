@@ -11,11 +11,17 @@
 
 namespace tessera {
 
+// Returns the exchange with the other processes if mpirun or srun started the program, else
+// nullptr. Those that do not lead log errors alone.
+std::shared_ptr<Exchange> join_others(const Config& config);
 // Returns a run that is shared with the other processes if mpirun or srun started the program.
-// Those that do not lead log errors alone.
 Run shared_run(const Config& config);
+// Catches signals; returns the options with the flags that they set.
+TrainOptions stoppable(TrainOptions options = {});
 
-// `quiet` is the program's flag.
+// `quiet` is the program's flag, `words` its command line.
+CLI::App* add_train_command(CLI::App& app, Command& command, const bool& quiet,
+                            const std::string& words);
 void add_eval_command(CLI::App& app, Command& command, const bool& quiet);
 void add_plan_command(CLI::App& app, Command& command);
 void add_bench_command(CLI::App& app, Command& command);
@@ -26,9 +32,7 @@ void add_predict_command(CLI::App& app, Command& command);
 void add_tune_command(CLI::App& app, Command& command);
 
 void add_compare_command(CLI::App& app, Command& command);
-// `prepare` catches signals and returns the options that heed them.
-void add_sweep_command(CLI::App& app, Command& command, const bool& quiet,
-                       const std::function<TrainOptions()>& prepare);
+void add_sweep_command(CLI::App& app, Command& command, const bool& quiet);
 
 void add_config_commands(CLI::App& app, Command& command);
 void add_machine_commands(CLI::App& app, Command& command);

@@ -63,12 +63,11 @@ void add_compare_command(CLI::App& app, Command& command) {
   shown->add_to(*sub);
 }
 
-void add_sweep_command(CLI::App& app, Command& command, const bool& quiet,
-                       const std::function<TrainOptions()>& prepare) {
+void add_sweep_command(CLI::App& app, Command& command, const bool& quiet) {
   auto arguments = std::make_shared<Sweeping>();
   CLI::App* sub = add_command(
       app, command, "sweep", "train with every combination of settings, and compare the runs",
-      [arguments, prepare, &quiet] { return run_sweep(*arguments, prepare(), quiet); });
+      [arguments, &quiet] { return run_sweep(*arguments, stoppable(), quiet); });
   sub->add_option("--config", arguments->config, "YAML file")->required();
   sub->add_option("overrides", arguments->words,
                   "key=value, or key=value,value,...: each combination is a run in a folder of "

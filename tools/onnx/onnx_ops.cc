@@ -51,6 +51,10 @@ struct Writing {
     return to.floats(node.module_path + "/channels", {static_cast<int64_t>(numbers.size())},
                      {numbers.begin(), numbers.end()});
   }
+  // Returns the name of a value as NCHW, or in our order.
+  std::string named(ValueId id, bool as_nchw) const {
+    return as_nchw ? values.nchw(id) : values.ours(id);
+  }
   void put_ours(std::string name) const { values.put(out(), std::move(name), false); }
   void put_image(std::string name) const { values.put(out(), std::move(name), true); }
 };
@@ -199,8 +203,7 @@ void write_concat(const Writing& w) {
   bool image = false;
   for (const ValueId id : w.node.inputs) image = image || w.values.is_nchw(id);
   std::vector<std::string> inputs;
-  for (const ValueId id : w.node.inputs)
-    inputs.push_back(image ? w.values.nchw(id) : w.values.ours(id));
+  for (const ValueId id : w.node.inputs) inputs.push_back(w.named(id, image));
   const int64_t axis = w.setting("axis")[0];
   w.values.put(w.out(),
                w.add("Concat", inputs, {{"axis", {image ? kImageAxis[axis] : axis}, false}}),
@@ -227,7 +230,7 @@ void write_slice(const Writing& w) {
     starts.push_back(begin[i] + before), ends.push_back(last + before + 1);
     axes.push_back(static_cast<int64_t>(place)), steps.push_back(step[i]);
   }
-  std::string x = image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
+  std::string x = w.named(w.in(0), image);
   if (is_padded) x = w.add("Pad", {x, w.to.integers(pads), w.to.number(0)});
   if (!axes.empty())
     x = w.add("Slice", {x, w.to.integers(starts), w.to.integers(ends), w.to.integers(axes),
@@ -318,7 +321,7 @@ void write_expand(const Writing& w) {
 
 void write_copy(const Writing& w) {
   const bool image = w.values.is_nchw(w.in(0));
-  w.values.put(w.out(), image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0)), image);
+  w.values.put(w.out(), w.named(w.in(0), image), image);
 }
 
 // Returns the name in the file of a register of a scalar program, which the first use writes.
@@ -407,17 +410,16 @@ void write_batch_norm(const Writing& w) {
     return write_pointwise(w, *w.node.op->pointwise(), false);
   const std::vector<double> mean(map->scale.size(), 0);
   const std::vector<double> variance(mean.size(), 1 - 1e-5);  // 1 with ONNX's epsilon
-  const std::string x = image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
-  w.values.put(w.out(),
-               w.add("BatchNormalization", {x, w.channels(map->scale), w.channels(map->shift),
-                                            w.channels(mean), w.channels(variance)}),
-               image);
+  w.values.put(
+      w.out(),
+      w.add("BatchNormalization", {w.named(w.in(0), image), w.channels(map->scale),
+                                   w.channels(map->shift), w.channels(mean), w.channels(variance)}),
+      image);
 }
 
 void write_unary(const Writing& w, const char* op) {
   const bool image = w.values.is_nchw(w.in(0));
-  const std::string x = image ? w.values.nchw(w.in(0)) : w.values.ours(w.in(0));
-  w.values.put(w.out(), w.add(op, {x}), image);
+  w.values.put(w.out(), w.add(op, {w.named(w.in(0), image)}), image);
 }
 
 using Write = void (*)(const Writing&);
