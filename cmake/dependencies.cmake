@@ -30,7 +30,7 @@ if(TESSERA_TOOLS)
     message(STATUS "tessera: ONNX not found, `trainer export` to .onnx is left out; on Debian: "
       "apt-get install libonnx-dev libprotobuf-dev protobuf-compiler")
   endif()
-  find_package(MPI QUIET COMPONENTS CXX)  # for a module that programs load (runtime/exchange/join.h)
+  find_package(MPI QUIET COMPONENTS CXX)  # for a module that programs load (runtime/exchange/exchange.h)
   if(NOT MPI_CXX_FOUND)
     message(STATUS "tessera: MPI not found, mpirun cannot share a training and its tests are left out; on "
       "Debian: apt-get install libopenmpi-dev openmpi-bin")

@@ -2,7 +2,6 @@
 #include "tessera/engine/table_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
-#include "tessera/runtime/cuda/launch.h"
 
 namespace tessera {
 namespace {

@@ -10,7 +10,6 @@
 #include "tessera/engine/lines.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
-#include "tessera/runtime/cuda/launch.h"
 
 namespace tessera {
 

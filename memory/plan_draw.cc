@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/text/bytes.h"
-#include "tessera/runtime/text/html.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,6 @@
 #include "tessera/runtime/context.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -41,6 +40,32 @@ ThreadPool& default_pool() {
   return pool;
 }
 
+class CpuEvent final : public Event {
+ public:
+  bool done() const override { return true; }
+  void synchronize() const override {}
+};
+
+class CpuStream final : public Stream {
+ public:
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
+  void record(Event&) override {}
+  void wait(const Event& event) override { event.synchronize(); }
+  void synchronize() override {}
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
+};
+
+// Made at first use and never destroyed, as tensors may outlive main.
+CpuContext& cpu_part(const LogicalDevice& part) {
+  static std::mutex mutex;
+  static auto* contexts = new std::map<int, std::unique_ptr<CpuContext>>;
+  RawMemory& memory = part_memory(part, cpu_memory());
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<CpuContext>& context = (*contexts)[part.device.index];
+  if (!context) context = std::make_unique<CpuContext>(part.device, cpu_context(), memory);
+  return *context;
+}
+
 }  // namespace
 
 SettingsScope::SettingsScope(const Settings& settings) : settings_(settings), outer_(current) {
@@ -73,18 +98,6 @@ Target Context::target() const {
           .gpu = settings().gpu};
 }
 
-void Context::copy_to_host(void* host, const void* device, size_t bytes) {
-  if (bytes == 0) return;
-  issue_to_host(host, device, bytes, stream());
-  synchronize();
-}
-
-void Context::copy_from_host(void* device, const void* host, size_t bytes) {
-  if (bytes == 0) return;
-  issue_from_host(device, host, bytes, stream());
-  synchronize();
-}
-
 CpuContext::CpuContext() : Context(Device{}), stream_(make_cpu_stream()) {}
 
 CpuContext::CpuContext(Device part, CpuContext& whole, RawMemory& memory)
@@ -96,48 +109,10 @@ const char* CpuContext::kernels_name() const {
   return settings().cpu.kernels == CpuKernels::eigen || !has_native_kernels() ? "eigen" : "native";
 }
 
-RawMemory& CpuContext::memory() { return memory_ != nullptr ? *memory_ : cpu_memory(); }
-
-void CpuContext::issue_to_host(void* host, const void* device, size_t bytes, Stream&) {
-  if (bytes > 0) std::memcpy(host, device, bytes);
-}
-
-void CpuContext::issue_from_host(void* device, const void* host, size_t bytes, Stream&) {
-  if (bytes > 0) std::memcpy(device, host, bytes);
-}
-
-void CpuContext::copy_within(void* to, const void* from, size_t bytes) {
-  if (bytes > 0) std::memmove(to, from, bytes);
-}
-
-void CpuContext::fill(void* block, unsigned char value, size_t bytes) {
-  if (bytes > 0) std::memset(block, value, bytes);
-}
-
-void CpuContext::issue_skipped_updates(void* to) {
-  const int64_t now = skipped_updates();
-  std::memcpy(to, &now, sizeof now);
-}
-
 CpuContext& cpu_context() {
   static CpuContext instance;
   return instance;
 }
-
-namespace {
-
-// Made at first use and never destroyed, as tensors may outlive main.
-CpuContext& cpu_part(const LogicalDevice& part) {
-  static std::mutex mutex;
-  static auto* contexts = new std::map<int, std::unique_ptr<CpuContext>>;
-  RawMemory& memory = part_memory(part, cpu_memory());
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<CpuContext>& context = (*contexts)[part.device.index];
-  if (!context) context = std::make_unique<CpuContext>(part.device, cpu_context(), memory);
-  return *context;
-}
-
-}  // namespace
 
 Context& context(Device device) {
   if (is_described(device)) return planning_context(device);
@@ -145,9 +120,9 @@ Context& context(Device device) {
   const std::optional<LogicalDevice> part = logical_device(device);
   if (device.is_cpu()) return part ? cpu_part(*part) : cpu_context();
   if constexpr (kCuda) {
-    Context& whole = cuda_context(part ? part->physical.index : device.index);
-    if (part)
-      return cuda_part_context(part->physical.index, device, part_memory(*part, whole.memory()));
+    const int index = part ? part->physical.index : device.index;
+    Context& whole = cuda_context(index);
+    if (part) return cuda_context(index, device.index, &part_memory(*part, whole.memory()));
     note_whole_memory(whole.memory());
     return whole;
   }

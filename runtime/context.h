@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "tessera/runtime/device.h"
@@ -119,8 +120,16 @@ class Context {
   virtual void issue_to_host(void* host, const void* device, size_t bytes, Stream& on) = 0;
   virtual void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) = 0;
   // Copy on stream() and wait until the copy is done.
-  void copy_to_host(void* host, const void* device, size_t bytes);
-  void copy_from_host(void* device, const void* host, size_t bytes);
+  void copy_to_host(void* host, const void* device, size_t bytes) {
+    if (bytes == 0) return;
+    issue_to_host(host, device, bytes, stream());
+    synchronize();
+  }
+  void copy_from_host(void* device, const void* host, size_t bytes) {
+    if (bytes == 0) return;
+    issue_from_host(device, host, bytes, stream());
+    synchronize();
+  }
   // Copies within this device or from another device of its kind; issued on stream().
   virtual void copy_within(void* to, const void* from, size_t bytes) = 0;
   // Sets every byte of a block on this device to `value`; issued on stream().
@@ -150,14 +159,25 @@ class CpuContext final : public Context {
   int threads() const override { return settings().threads; }
   // Returns the resolved settings().cpu.kernels on this processor: "native" or "eigen".
   const char* kernels_name() const;
-  RawMemory& memory() override;
+  RawMemory& memory() override { return memory_ != nullptr ? *memory_ : cpu_memory(); }
   Stream& stream() override { return *stream_; }
   std::unique_ptr<Stream> make_stream() override { return make_cpu_stream(); }
-  void issue_to_host(void* host, const void* device, size_t bytes, Stream& on) override;
-  void issue_from_host(void* device, const void* host, size_t bytes, Stream& on) override;
-  void copy_within(void* to, const void* from, size_t bytes) override;
-  void fill(void* block, unsigned char value, size_t bytes) override;
-  void issue_skipped_updates(void* to) override;
+  void issue_to_host(void* host, const void* device, size_t bytes, Stream&) override {
+    copy_within(host, device, bytes);
+  }
+  void issue_from_host(void* device, const void* host, size_t bytes, Stream&) override {
+    copy_within(device, host, bytes);
+  }
+  void copy_within(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  }
+  void fill(void* block, unsigned char value, size_t bytes) override {
+    if (bytes > 0) std::memset(block, value, bytes);
+  }
+  void issue_skipped_updates(void* to) override {
+    const int64_t now = skipped_updates();
+    std::memcpy(to, &now, sizeof now);
+  }
   int64_t skipped_updates() const override {
     return whole_ != nullptr ? whole_->skipped_updates() : skipped_.load();
   }

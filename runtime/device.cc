@@ -1,8 +1,6 @@
 #include "tessera/runtime/device.h"
 
-#include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <charconv>
 #include <fstream>
 
@@ -13,7 +11,8 @@
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
-#include "tessera/runtime/pci.h"
+#include "tessera/runtime/system_gpus.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 namespace {
@@ -22,14 +21,28 @@ thread_local Device scope_device;
 thread_local int scope_depth = 0;
 std::atomic<int> open_scopes{0};
 
+std::vector<DeviceInfo> look_for_devices() {
+  long long memory = static_cast<long long>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  std::vector<DeviceInfo> devices{{Device{}, cpu_description(), memory}};
+  if constexpr (kCuda) {
+    const std::vector<DeviceInfo>& gpus = cuda_machine().devices;
+    devices.insert(devices.end(), gpus.begin(), gpus.end());
+  }
+  return devices;
+}
+
+// Cached: the devices of a process do not change, and contexts are looked up often.
+const std::vector<DeviceInfo>& known_devices() {
+  static const std::vector<DeviceInfo> devices = look_for_devices();
+  return devices;
+}
+
 }  // namespace
 
 std::string Device::name() const { return fmt::format("{}:{}", is_cpu() ? "cpu" : "gpu", index); }
 
 Device parse_device(std::string_view text) {
-  std::string name(text.substr(text.starts_with('/') ? 1 : 0));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string name = lower_case(text.substr(text.starts_with('/') ? 1 : 0));
   size_t colon = name.find(':');
   std::string kind = name.substr(0, colon);
   int index = 0;
@@ -53,31 +66,12 @@ std::string cpu_description() {
   return "CPU";
 }
 
-namespace {
-
-std::vector<DeviceInfo> look_for_devices() {
-  long long memory = static_cast<long long>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  std::vector<DeviceInfo> devices{{Device{}, cpu_description(), memory}};
-  if constexpr (kCuda) {
-    for (DeviceInfo& gpu : cuda_devices()) devices.push_back(std::move(gpu));
-  }
-  return devices;
-}
-
-// Cached: the devices of a process do not change, and contexts are looked up often.
-const std::vector<DeviceInfo>& known_devices() {
-  static const std::vector<DeviceInfo> devices = look_for_devices();
-  return devices;
-}
-
-}  // namespace
-
 std::vector<DeviceInfo> physical_devices() { return known_devices(); }
 
 std::string why_no_gpu() {
   std::string reason;
   if constexpr (kCuda) {
-    reason = cuda_unusable_reason();
+    reason = cuda_machine().reason;
     if (reason.empty()) return "";
   } else {
     reason =
@@ -88,7 +82,7 @@ std::string why_no_gpu() {
 }
 
 bool driver_mismatch() {
-  if constexpr (kCuda) return cuda_version_mismatch();
+  if constexpr (kCuda) return cuda_machine().version_mismatch;
   return false;
 }
 

@@ -28,6 +28,14 @@ class Error : public std::runtime_error {
   bool located_ = false;
 };
 
+// An error with an exit code of its own.
+template <int code>
+class CodedError : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const override { return code; }
+};
+
 // Returns the name of an op and its module path: "conv2d at block.conv1", or "conv2d" if the path
 // is empty.
 std::string op_at(std::string_view op, std::string_view module_path);
@@ -49,17 +57,13 @@ class ConfigError : public Error {
 };
 
 // A data file that is missing, damaged or not what its name says.
-class DataError : public Error {
- public:
-  using Error::Error;
-  int exit_code() const override { return 3; }
+class DataError : public CodedError<3> {
+  using CodedError::CodedError;
 };
 
 // A device that does not exist, cannot be used, or has no kernel for an op.
-class DeviceError : public Error {
- public:
-  using Error::Error;
-  int exit_code() const override { return 4; }
+class DeviceError : public CodedError<4> {
+  using CodedError::CodedError;
 };
 
 // A driver or library whose version differs from the one that this program was built with.
@@ -88,24 +92,18 @@ class PlanInfeasible : public OutOfMemory {
 };
 
 // A checkpoint or weight file that is missing, damaged or made for another model.
-class CheckpointError : public Error {
- public:
-  using Error::Error;
-  int exit_code() const override { return 5; }
+class CheckpointError : public CodedError<5> {
+  using CodedError::CodedError;
 };
 
 // A run folder that cannot be made, read or written.
-class RunFolderError : public Error {
- public:
-  using Error::Error;
-  int exit_code() const override { return 5; }
+class RunFolderError : public CodedError<5> {
+  using CodedError::CodedError;
 };
 
 // A training whose loss is not finite.
-class DivergedError : public Error {
- public:
-  using Error::Error;
-  int exit_code() const override { return 6; }
+class DivergedError : public CodedError<6> {
+  using CodedError::CodedError;
 };
 
 class InternalError : public std::logic_error {

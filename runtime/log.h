@@ -2,7 +2,7 @@
 //
 // Nothing logs per step or per op. The environment variable
 // TESSERA_LOG=debug|info|warning|error|off sets the initial level; the default is warning.
-// Thread-safe; lines never mix with each other or with a progress bar (runtime/text/status_line.h).
+// Thread-safe; lines never mix with each other or with a progress bar (runtime/text/terminal.h).
 #pragma once
 
 #include <functional>

@@ -54,14 +54,14 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
     parts.push_back({{physical.kind, index++}, physical, limit, part, count});
   };
   std::vector<Device> named;
+  std::vector<std::vector<size_t>> limits;  // of the parts of each named device
   for (const DeviceParts& entry : wanted) {
     const Device device = parse_device(entry.device);
-    if (std::none_of(whole.begin(), whole.end(),
-                     [&](const DeviceInfo& info) { return info.device == device; }))
+    if (std::ranges::find(whole, device, &DeviceInfo::device) == whole.end())
       throw DeviceError(fmt::format(
           "configure_devices: {} does not exist; run trainer devices to list the devices{}{}",
           device.name(), device.is_cpu() ? "" : "; ", device.is_cpu() ? "" : why_no_gpu()));
-    if (std::find(named.begin(), named.end(), device) != named.end())
+    if (std::ranges::find(named, device) != named.end())
       throw DeviceError(
           fmt::format("configure_devices: {} is named twice; give all its parts in "
                       "one entry",
@@ -75,17 +75,14 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
                       "but has {} parts of {} bytes",
                       device.name(), count, least));
     named.push_back(device);
+    limits.push_back(equal ? std::vector(static_cast<size_t>(count), least) : entry.limits);
   }
   for (const DeviceInfo& info : whole)
-    if (std::find(named.begin(), named.end(), info.device) == named.end())
+    if (std::ranges::find(named, info.device) == named.end())
       add(info.device, 0, 1, RawMemory::kNoLimit);
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (const std::vector<size_t>& limits = wanted[i].limits; limits.empty())
-      for (int part = 0; part < wanted[i].parts; ++part)
-        add(named[i], part, wanted[i].parts, wanted[i].bytes_each);
-    else
-      for (size_t part = 0; part < limits.size(); ++part)
-        add(named[i], static_cast<int>(part), static_cast<int>(limits.size()), limits[part]);
+  for (size_t i = 0; i < named.size(); ++i)
+    for (size_t part = 0; part < limits[i].size(); ++part)
+      add(named[i], static_cast<int>(part), static_cast<int>(limits[i].size()), limits[i][part]);
   return parts;
 }
 
@@ -205,7 +202,7 @@ RawMemory& part_memory(const LogicalDevice& part, RawMemory& whole) {
 
 void note_whole_memory(const RawMemory& memory) {
   const std::lock_guard lock(table().mutex);
-  if (std::find(table().wholes.begin(), table().wholes.end(), &memory) == table().wholes.end())
+  if (std::ranges::find(table().wholes, &memory) == table().wholes.end())
     table().wholes.push_back(&memory);
 }
 

@@ -7,11 +7,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#if defined(__linux__)
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#endif
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
@@ -21,8 +19,8 @@ namespace tessera {
 namespace {
 
 // From this size on a block is a separate mapping, which release() returns to the system.
-[[maybe_unused]] constexpr size_t kMapFrom = size_t{1} << 20;
-[[maybe_unused]] constexpr size_t kHugePage = size_t{1} << 21;
+constexpr size_t kMapFrom = size_t{1} << 20;
+constexpr size_t kHugePage = size_t{1} << 21;
 
 class CpuMemory : public RawMemory {
  public:
@@ -34,7 +32,6 @@ class CpuMemory : public RawMemory {
 
  protected:
   void* do_allocate(size_t bytes) override {
-#if defined(__linux__)
     if (bytes >= kMapFrom) {
       void* block =
           mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -42,22 +39,18 @@ class CpuMemory : public RawMemory {
       if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);  // advisory
       return block;
     }
-#endif
     void* block = nullptr;
     return posix_memalign(&block, kMemoryAlignment, bytes) == 0 ? block : nullptr;
   }
 
-  void do_deallocate(void* block, [[maybe_unused]] size_t bytes) noexcept override {
-#if defined(__linux__)
+  void do_deallocate(void* block, size_t bytes) noexcept override {
     if (bytes >= kMapFrom) {
       munmap(block, bytes);
       return;
     }
-#endif
     std::free(block);
   }
 
-#if defined(__linux__)
   // Reserves four times the physical memory: enough for blocks and the gaps between them, and
   // little compared with the address space of a processor.
   AddressRange reserve_range() override {
@@ -97,7 +90,6 @@ class CpuMemory : public RawMemory {
     madvise(pages, bytes, MADV_HUGEPAGE);  // advisory
     return static_cast<std::byte*>(pages);
   }
-#endif
 };
 
 }  // namespace
@@ -196,23 +188,9 @@ std::string RawMemory::usage_by_tag() const {
   return text;
 }
 
-RawMemoryStatistics RawMemory::statistics() const {
-  std::lock_guard lock(mutex_);
-  return statistics_;
-}
-
-void RawMemory::reset_peak() {
-  std::lock_guard lock(mutex_);
-  statistics_.peak_bytes = statistics_.live_bytes;
-}
-
 RawMemory& cpu_memory() {
   static CpuMemory* memory = new CpuMemory;  // never destroyed: tensors may outlive main
   return *memory;
-}
-
-size_t LimitedMemory::available() const {
-  return std::min(RawMemory::available(), inner_.available());
 }
 
 void* LimitedMemory::do_allocate(size_t bytes) {
@@ -224,22 +202,6 @@ void* LimitedMemory::do_allocate(size_t bytes) {
   } catch (const OutOfMemory&) {
     return nullptr;
   }
-}
-
-void LimitedMemory::do_deallocate(void* block, size_t bytes) noexcept {
-  inner_.release(block, bytes);
-  used_ -= bytes;
-}
-
-bool LimitedMemory::back(const AddressRange& range, std::byte* at, size_t bytes) {
-  if (!fits(bytes) || !inner_.commit(range, at, bytes, tag_)) return false;
-  used_ += bytes;
-  return true;
-}
-
-void LimitedMemory::unback(const AddressRange& range, std::byte* at, size_t bytes) noexcept {
-  inner_.decommit(range, at, bytes);
-  used_ -= bytes;
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 // divide them. Not zero-initialized. Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace tessera {
 
@@ -43,10 +45,7 @@ class RawMemory {
  public:
   static constexpr size_t kNoLimit = SIZE_MAX;
 
-  RawMemory() = default;
   virtual ~RawMemory() = default;
-  RawMemory(const RawMemory&) = delete;
-  RawMemory& operator=(const RawMemory&) = delete;
 
   // Allocates a block at a multiple of alignment(); returns nullptr for 0 bytes. `tag` is its
   // purpose in errors and reports. Throws OutOfMemory with the bytes requested and in use, the
@@ -78,8 +77,14 @@ class RawMemory {
 
   // Returns live bytes by tag, the largest first: "arena 40.00 MiB, persistent 4.00 MiB".
   std::string usage_by_tag() const;
-  RawMemoryStatistics statistics() const;
-  void reset_peak();
+  RawMemoryStatistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    statistics_.peak_bytes = statistics_.live_bytes;
+  }
 
  protected:
   // Called with the counters locked and bytes > 0. do_allocate() returns nullptr if there is no
@@ -119,16 +124,26 @@ class LimitedMemory : public RawMemory {
   std::string name() const override { return inner_.name(); }
   size_t alignment() const override { return inner_.alignment(); }
   size_t limit() const override { return limit_; }
-  size_t available() const override;
+  size_t available() const override { return std::min(RawMemory::available(), inner_.available()); }
   AddressRange reserve_range() override { return inner_.reserve_range(); }
   void release_range(const AddressRange& range) noexcept override { inner_.release_range(range); }
 
  protected:
   void set_limit(size_t limit) { limit_ = limit; }
   void* do_allocate(size_t bytes) override;
-  void do_deallocate(void* block, size_t bytes) noexcept override;
-  bool back(const AddressRange& range, std::byte* at, size_t bytes) override;
-  void unback(const AddressRange& range, std::byte* at, size_t bytes) noexcept override;
+  void do_deallocate(void* block, size_t bytes) noexcept override {
+    inner_.release(block, bytes);
+    used_ -= bytes;
+  }
+  bool back(const AddressRange& range, std::byte* at, size_t bytes) override {
+    if (!fits(bytes) || !inner_.commit(range, at, bytes, tag_)) return false;
+    used_ += bytes;
+    return true;
+  }
+  void unback(const AddressRange& range, std::byte* at, size_t bytes) noexcept override {
+    inner_.decommit(range, at, bytes);
+    used_ -= bytes;
+  }
 
  private:
   bool fits(size_t bytes) const {
@@ -141,5 +156,17 @@ class LimitedMemory : public RawMemory {
   const std::string tag_;
   size_t used_ = 0;
 };
+
+// An allocation of host or GPU memory, for reports and limits: its purpose and size.
+struct MemoryItem {
+  std::string name;
+  size_t bytes = 0;
+};
+
+inline int64_t total_bytes(const std::vector<MemoryItem>& buffers) {
+  int64_t sum = 0;
+  for (const MemoryItem& buffer : buffers) sum += static_cast<int64_t>(buffer.bytes);
+  return sum;
+}
 
 }  // namespace tessera

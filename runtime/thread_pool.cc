@@ -1,11 +1,12 @@
 #include "tessera/runtime/thread_pool.h"
 
 #include <algorithm>
-#include <atomic>
+#include <system_error>
 
+#include <fmt/format.h>
 #include <sched.h>
 
-#include "tessera/runtime/start_thread.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
 
@@ -70,8 +71,6 @@ ThreadPool::ThreadPool(int threads) {
   }
 }
 
-ThreadPool::~ThreadPool() { join(); }
-
 void ThreadPool::join() {
   {
     std::lock_guard lock(mutex_);
@@ -131,6 +130,17 @@ void ThreadPool::work(int thread) {
       { std::lock_guard lock(mutex_); }
       done_.notify_one();
     }
+  }
+}
+
+std::thread start_thread(const char* purpose, const char* remedy, std::function<void()> run) {
+  try {
+    return std::thread(std::move(run));
+  } catch (const std::system_error& error) {
+    throw DeviceError(
+        fmt::format("threads: the system cannot start a thread for {} ({}); {}, or raise the limit "
+                    "of the user or of the container (ulimit -u)",
+                    purpose, error.code().message(), remedy));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,51 +19,43 @@ class ThreadPool {
   // Starts threads - 1 workers; the calling thread counts. 0 means one thread for each core that
   // the process may use. Throws DeviceError if the system cannot start more threads.
   explicit ThreadPool(int threads = 0);
-  ~ThreadPool();
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool() { join(); }
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls fn(task) for every task in [0, tasks) and returns when all are done. Thread t runs a
-  // contiguous range. fn must not throw and must not call parallel_for of the same pool. Callers
-  // wait for one another. Allocates nothing.
-  template <class F>
-  void parallel_for(int64_t tasks, F&& fn) {
-    using Fn = std::remove_reference_t<F>;
-    run(
-        tasks, [](void* f, int64_t task, int) { (*static_cast<Fn*>(f))(task); }, address(fn));
-  }
-
-  // Calls fn(task, thread) with thread in [0, size()), an index for per-thread scratch.
+  // Calls fn(task, thread) for every task in [0, tasks), with thread in [0, size()), an index for
+  // per-thread scratch; returns when all are done. Thread t runs a contiguous range. fn must not
+  // throw and must not call parallel_for of the same pool. Callers wait for one another. Allocates
+  // nothing.
   template <class F>
   void parallel_for_thread(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
     run(
-        tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); }, address(fn));
+        tasks, [](void* f, int64_t task, int t) { (*static_cast<Fn*>(f))(task, t); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
-
-  // Overloads with a size hint: all tasks together cost about as much as a simple loop over `work`
+  // Overload with a size hint: all tasks together cost about as much as a simple loop over `work`
   // elements. If that is little, the calling thread runs all tasks as thread 0, which is faster
   // than waking the others.
-  template <class F>
-  void parallel_for(int64_t tasks, int64_t work, F&& fn) {
-    if (work > kLittle) return parallel_for(tasks, fn);
-    for (int64_t task = 0; task < tasks; ++task) fn(task);
-  }
   template <class F>
   void parallel_for_thread(int64_t tasks, int64_t work, F&& fn) {
     if (work > kLittle) return parallel_for_thread(tasks, fn);
     for (int64_t task = 0; task < tasks; ++task) fn(task, 0);
   }
 
+  // Call fn(task) likewise.
+  template <class F>
+  void parallel_for(int64_t tasks, F&& fn) {
+    parallel_for_thread(tasks, [&](int64_t task, int) { fn(task); });
+  }
+  template <class F>
+  void parallel_for(int64_t tasks, int64_t work, F&& fn) {
+    parallel_for_thread(tasks, work, [&](int64_t task, int) { fn(task); });
+  }
+
  private:
   static constexpr int64_t kLittle = 8192;  // some microseconds
   using Body = void (*)(void*, int64_t task, int thread);
-  template <class F>
-  static void* address(F& fn) {
-    return const_cast<void*>(static_cast<const void*>(&fn));
-  }
   void run(int64_t tasks, Body body, void* fn);
   void work(int thread);
   void join();
@@ -94,5 +87,9 @@ class ThreadPool {
 
 // Returns the number of cores that the process may use (affinity counts), at least 1.
 int available_cores();
+
+// Starts a thread. Throws DeviceError: "threads: the system cannot start a thread for the loader
+// (...); lower data.workers, or raise the limit of the user or of the container (ulimit -u)".
+std::thread start_thread(const char* purpose, const char* remedy, std::function<void()> run);
 
 }  // namespace tessera

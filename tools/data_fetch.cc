@@ -15,7 +15,6 @@
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/sha256.h"
-#include "tessera/runtime/text/status_line.h"
 #include "tessera/runtime/text/terminal.h"
 #include "tessera/tools/output.h"
 

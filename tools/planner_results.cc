@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/text/html.h"
 #include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 namespace {

@@ -14,7 +14,7 @@
 #include "tessera/models/run/environment.h"
 #include "tessera/models/training/processes.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/exchange/join.h"
+#include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/spelling.h"
 #include "tessera/tools/output.h"

@@ -13,7 +13,7 @@
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
-#include "tessera/runtime/nvml.h"
+#include "tessera/runtime/system_gpus.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"
 
@@ -70,7 +70,7 @@ Report devices_report() {
       .add(nullptr, users)
       .add("logical", "logical devices", std::move(logical));
   std::vector<std::string> refused;
-  if constexpr (kCuda) refused = cuda_refused_devices();
+  if constexpr (kCuda) refused = cuda_machine().refused;
   const std::string why = why_no_gpu();
   if (!refused.empty() || !why.empty()) report.line("");
   for (const std::string& text : refused) report.line("refused: " + text);

@@ -6,7 +6,6 @@
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/device_code.h"
-#include "tessera/runtime/cuda/launch.h"
 
 // One launch updates many tensors, each as a whole or not at all, as the flags of
 // engine/kernels_cuda.h say.

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runtime/memory_item.h"
+#include "tessera/runtime/raw_memory.h"
 
 namespace tessera {
 

@@ -13,8 +13,8 @@
 #include "tessera/models/data/images/picture.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/part_tree.h"
-#include "tessera/runtime/start_thread.h"
 #include "tessera/runtime/text/clock.h"
+#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 

@@ -12,8 +12,8 @@
 #include "tessera/models/data/formats/sealed_file.h"
 #include "tessera/models/run/record_file.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/start_thread.h"
 #include "tessera/runtime/text/clock.h"
+#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/text/html.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {

@@ -43,7 +43,7 @@ namespace tessera {
 struct DataSplit;  // models/data/dataset.h
 
 struct Config;      // config.h
-struct MemoryItem;  // runtime/memory_item.h
+struct MemoryItem;  // runtime/raw_memory.h
 
 struct Metrics {
   double epoch = 0;             // epochs done, a fraction within one

@@ -14,7 +14,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/models/run/report_parts.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/text/html.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 

@@ -27,9 +27,9 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/machine_peaks.h"
-#include "tessera/runtime/nvml.h"
 #include "tessera/runtime/shared_library.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/system_gpus.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/thread_pool.h"
@@ -204,7 +204,7 @@ void look_at_gpus(Examination& all) {
       text += fmt::format("{}{}, {}, {}", text.empty() ? "" : "; ", info.device.name(),
                           info.description, byte_text(info.memory_bytes));
   if constexpr (kCuda)
-    for (const std::string& refused : cuda_refused_devices())
+    for (const std::string& refused : cuda_machine().refused)
       text += (text.empty() ? "" : "; ") + refused;
   if (const std::string why = why_no_gpu(); !why.empty() && text != why)
     text += (text.empty() ? "none: " : "; ") + why;

@@ -14,8 +14,8 @@
 #include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/logical_devices.h"
-#include "tessera/runtime/pci.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/system_gpus.h"
 
 namespace tessera {
 

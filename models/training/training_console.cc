@@ -20,7 +20,6 @@
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/number.h"
-#include "tessera/runtime/text/status_line.h"
 #include "tessera/runtime/text/terminal.h"
 #include "tessera/runtime/thread_pool.h"
 

@@ -40,7 +40,7 @@ std::string progress_text(const ProgressState& state, double seconds_left, int c
 class Progress {
  public:
   // Draws only if `out` is a capable terminal (TERM is not "dumb") or if `always` is set; nullptr
-  // never draws. Registered as the status line (runtime/text/status_line.h), so log lines appear
+  // never draws. Registered as the status line (runtime/text/terminal.h), so log lines appear
   // above it.
   explicit Progress(std::FILE* out = stderr, bool always = false);
   ~Progress() { clear(); }

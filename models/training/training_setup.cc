@@ -32,7 +32,6 @@
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/report.h"
-#include "tessera/runtime/text/status_line.h"
 #include "tessera/runtime/text/terminal.h"
 
 namespace tessera {

@@ -7,6 +7,8 @@
 
 #include <cublasLt.h>
 
+#include "tessera/runtime/cuda/vendor_library.h"
+
 namespace tessera {
 
 // The functions used, by the vendor's names.
@@ -42,7 +44,6 @@ struct Blas {
 // VersionMismatch, naming the file, if it lacks a function or has another major version than at
 // build time. Thread-safe.
 const Blas& blas();
-// Returns the functions if blas() has loaded the library, else nullptr.
-const Blas* loaded_blas();
+const VendorLibrary& blas_library();
 
 }  // namespace tessera

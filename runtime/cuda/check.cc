@@ -12,30 +12,7 @@ namespace {
 
 std::atomic<bool> lost{false};
 
-}  // namespace
-
-std::string_view cuda_remedy(cudaError_t code) {
-  switch (code) {
-    case cudaErrorInsufficientDriver:
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorCompatNotSupportedOnDevice:
-    case cudaErrorUnsupportedPtxVersion:
-      return "install a newer NVIDIA driver, or build with an older CUDA toolkit";
-    case cudaErrorNoDevice:
-      return "no GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES";
-    case cudaErrorMemoryAllocation:
-      return "use a smaller batch, or end other programs on this GPU (nvidia-smi lists them)";
-    case cudaErrorNoKernelImageForDevice:
-      return "this build has no code for this GPU: configure with "
-             "-DCMAKE_CUDA_ARCHITECTURES=native";
-    default:
-      if (is_device_lost(code))
-        return "an earlier kernel failed; restart the process from its last checkpoint; run with "
-               "--sync to find the op, or with compute-sanitizer to find the kernel";
-      return "check the state of the driver and the GPU with nvidia-smi";
-  }
-}
-
+// Returns true if no further call can succeed.
 bool is_device_lost(cudaError_t code) {
   switch (static_cast<int>(code)) {
     case cudaErrorIllegalAddress:
@@ -57,9 +34,30 @@ bool is_device_lost(cudaError_t code) {
   }
 }
 
+}  // namespace
+
 bool is_version_mismatch(cudaError_t code) {
   return code == cudaErrorInsufficientDriver || code == cudaErrorSystemDriverMismatch ||
          code == cudaErrorCompatNotSupportedOnDevice || code == cudaErrorUnsupportedPtxVersion;
+}
+
+std::string_view cuda_remedy(cudaError_t code) {
+  if (is_version_mismatch(code))
+    return "install a newer NVIDIA driver, or build with an older CUDA toolkit";
+  if (is_device_lost(code))
+    return "an earlier kernel failed; restart the process from its last checkpoint; run with "
+           "--sync to find the op, or with compute-sanitizer to find the kernel";
+  switch (code) {
+    case cudaErrorNoDevice:
+      return "no GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES";
+    case cudaErrorMemoryAllocation:
+      return "use a smaller batch, or end other programs on this GPU (nvidia-smi lists them)";
+    case cudaErrorNoKernelImageForDevice:
+      return "this build has no code for this GPU: configure with "
+             "-DCMAKE_CUDA_ARCHITECTURES=native";
+    default:
+      return "check the state of the driver and the GPU with nvidia-smi";
+  }
 }
 
 bool device_is_lost() { return lost; }

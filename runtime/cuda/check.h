@@ -16,11 +16,8 @@ namespace tessera {
 void cuda_check(cudaError_t code, std::string_view call);
 void cuda_check(cublasStatus_t code, std::string_view call);
 
-// Classify a code: driver and toolkit do not fit together; no further call can succeed.
-// cuda_remedy() returns the user's remedy for any code.
-bool is_version_mismatch(cudaError_t code);
-bool is_device_lost(cudaError_t code);
-std::string_view cuda_remedy(cudaError_t code);
+bool is_version_mismatch(cudaError_t code);      // driver and toolkit do not fit together
+std::string_view cuda_remedy(cudaError_t code);  // for the user
 
 // Returns true if a call has reported that the device is lost. From then on only the end of the
 // process frees memory on the device.

@@ -4,7 +4,7 @@
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/cuda/dnn.h"
-#include "tessera/runtime/cuda/stream.h"
+#include "tessera/runtime/error.h"
 
 namespace tessera {
 namespace {
@@ -85,25 +85,152 @@ class PageLockedMemory final : public RawMemory {
   const int index_;
 };
 
+// Throws DeviceLost if the GPU is lost: destructors, which wait before they free memory, must not
+// wait for it.
+void require_not_lost(const char* call) {
+  if (device_is_lost())
+    throw DeviceLost(std::string(call) +
+                     ": not called, because an earlier call found that the GPU is lost");
+}
+
+class CudaGraph final : public CapturedWork {
+ public:
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    const char* call = "cudaGraphGetNodes";
+    cudaError_t code = cudaGraphGetNodes(graph, nullptr, &nodes_);
+    if (code == cudaSuccess) {
+      call = "cudaGraphInstantiate";
+      code = cudaGraphInstantiate(&graph_, graph, 0);
+    }
+    cuda_check(code, call);
+  }
+  ~CudaGraph() override {
+    cuda_try([&] { return cudaGraphExecDestroy(graph_); });
+  }
+  void launch() override { cuda_check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+  size_t nodes() const override { return nodes_; }
+
+ private:
+  const cudaStream_t stream_;
+  cudaGraphExec_t graph_ = nullptr;
+  size_t nodes_ = 0;
+};
+
+// Ends a capture in its destructor, also after an exception.
+class CaptureScope {
+ public:
+  CaptureScope(cudaStream_t stream, bool& goes_on) : stream_(stream), goes_on_(goes_on) {
+    cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
+    goes_on_ = true;
+  }
+  ~CaptureScope() {
+    goes_on_ = false;
+    if (!ended_) cuda_try([&] { return cudaStreamEndCapture(stream_, &graph_); });
+    if (graph_ != nullptr) cuda_try([&] { return cudaGraphDestroy(graph_); });
+  }
+  cudaGraph_t end() {  // still owned by the scope
+    cuda_check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
+    ended_ = true;
+    return graph_;
+  }
+
+ private:
+  const cudaStream_t stream_;
+  bool& goes_on_;
+  cudaGraph_t graph_ = nullptr;
+  bool ended_ = false;
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(int index) {
+    CudaDeviceGuard guard(index);
+    cuda_check(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming),
+               "cudaEventCreateWithFlags");
+  }
+  ~CudaEvent() override {
+    cuda_try([&] { return cudaEventDestroy(handle_); });
+  }
+  bool done() const override {
+    cudaError_t state = cudaEventQuery(handle_);
+    if (state == cudaErrorNotReady) {
+      cudaGetLastError();  // not an error: clear it for the next check
+      return false;
+    }
+    cuda_check(state, "cudaEventQuery");
+    return true;
+  }
+  void synchronize() const override {
+    require_not_lost("cudaEventSynchronize");
+    cuda_check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+  }
+  // Throws InternalError for an event that is not a CudaEvent.
+  static cudaEvent_t handle_of(const Event& event) {
+    auto* cuda = dynamic_cast<const CudaEvent*>(&event);
+    if (cuda == nullptr) throw InternalError("a GPU stream was given an event of another device");
+    return cuda->handle_;
+  }
+
+ private:
+  cudaEvent_t handle_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(int index) : index_(index) {
+    CudaDeviceGuard guard(index);
+    cuda_check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
+  }
+  ~CudaStream() override {
+    cuda_try([&] { return cudaStreamDestroy(handle_); });
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_); }
+  // In a capture the record becomes a node, so that each launch records the event for other
+  // streams.
+  void record(Event& event) override {
+    const unsigned how = captures_ ? cudaEventRecordExternal : cudaEventRecordDefault;
+    cuda_check(cudaEventRecordWithFlags(CudaEvent::handle_of(event), handle_, how),
+               "cudaEventRecordWithFlags");
+  }
+  void wait(const Event& event) override {
+    cuda_check(cudaStreamWaitEvent(handle_, CudaEvent::handle_of(event), 0), "cudaStreamWaitEvent");
+  }
+  void synchronize() override {
+    require_not_lost("cudaStreamSynchronize");
+    cuda_check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
+  }
+  // If `issue` throws, ends and discards the capture.
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
+    CudaDeviceGuard guard(index_);
+    CaptureScope scope(handle_, captures_);
+    issue();
+    return std::make_unique<CudaGraph>(scope.end(), handle_);
+  }
+  cudaStream_t handle() const { return handle_; }
+
+ private:
+  const int index_;
+  cudaStream_t handle_ = nullptr;
+  bool captures_ = false;
+};
+
 DeviceProperties properties_of(int index) {
   cudaDeviceProp about;
   cuda_check(cudaGetDeviceProperties(&about, index), "cudaGetDeviceProperties");
-  DeviceProperties properties;
-  properties.name = about.name;
-  properties.major = about.major;
-  properties.minor = about.minor;
-  properties.multiprocessors = about.multiProcessorCount;
-  properties.memory_bytes = static_cast<int64_t>(about.totalGlobalMem);
-  properties.index = index;
-  return properties;
+  return {.name = about.name,
+          .major = about.major,
+          .minor = about.minor,
+          .multiprocessors = about.multiProcessorCount,
+          .memory_bytes = static_cast<int64_t>(about.totalGlobalMem),
+          .index = index};
 }
 
 }  // namespace
 
-CudaContext::CudaContext(int index) : CudaContext(index, {DeviceKind::gpu, index}, nullptr) {}
-
-CudaContext::CudaContext(int index, Device part, RawMemory* memory)
-    : Context(part),
+CudaContext::CudaContext(int index, Device device, RawMemory* memory)
+    : Context(device),
       index_(index),
       part_memory_(memory),
       memory_(std::make_unique<CudaMemory>(index)),
@@ -138,21 +265,21 @@ cudnnContext* CudaContext::dnn() {
 
 int CudaContext::multiprocessors() const { return properties_->multiprocessors; }
 
-CUstream_st* CudaContext::cuda_stream() { return static_cast<CudaStream&>(*stream_).handle(); }
+CUstream_st* CudaContext::handle_of(Stream& stream) {
+  return static_cast<CudaStream&>(stream).handle();
+}
 
 std::unique_ptr<Stream> CudaContext::make_stream() { return std::make_unique<CudaStream>(index_); }
 
 void CudaContext::issue_to_host(void* host, const void* device, size_t bytes, Stream& on) {
   if (bytes == 0) return;
-  cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost,
-                             static_cast<CudaStream&>(on).handle()),
+  cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, handle_of(on)),
              "cudaMemcpyAsync to the host");
 }
 
 void CudaContext::issue_from_host(void* device, const void* host, size_t bytes, Stream& on) {
   if (bytes == 0) return;
-  cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice,
-                             static_cast<CudaStream&>(on).handle()),
+  cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle_of(on)),
              "cudaMemcpyAsync from the host");
 }
 

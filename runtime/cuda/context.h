@@ -18,13 +18,13 @@ namespace tessera {
 
 class CudaContext final : public Context {
  public:
-  explicit CudaContext(int index);  // throws DeviceError
-  // Makes a context for a part of the GPU (configure_devices) with memory of its own, which must
-  // outlive the context.
-  CudaContext(int index, Device part, RawMemory* memory);
+  // Makes the context of GPU `index`, or of a part of it (configure_devices) with memory of its
+  // own, which must outlive the context. Throws DeviceError.
+  CudaContext(int index, Device device, RawMemory* part_memory);
   ~CudaContext() override;
 
-  CUstream_st* cuda_stream();
+  CUstream_st* cuda_stream() { return handle_of(*stream_); }
+  static CUstream_st* handle_of(Stream& stream);  // requires a stream of a GPU
   cublasLtContext* blas() { return blas_; }
   cudnnContext* dnn();  // uses stream(); the first call makes it and loads cuDNN
   int multiprocessors() const;

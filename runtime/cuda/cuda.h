@@ -21,14 +21,17 @@ class Context;
 class CudaContext;
 class RawMemory;
 
-std::vector<DeviceInfo> cuda_devices();
-std::string cuda_unusable_reason();
-bool cuda_version_mismatch();
-// Returns a sentence for each GPU that the driver lists and that cannot be used.
-std::vector<std::string> cuda_refused_devices();
-Context& cuda_context(int index);  // throws DeviceError
-// Returns the context of a part of that GPU (configure_devices) with memory of its own.
-Context& cuda_part_context(int index, Device part, RawMemory& memory);
+// The GPUs of this computer, which do not change.
+struct CudaMachine {
+  std::vector<DeviceInfo> devices;   // those that this process can use
+  std::vector<std::string> refused;  // a sentence for each other GPU that the driver lists
+  std::string reason;                // why no GPU can be used; else empty
+  bool version_mismatch = false;     // the reason is a driver that does not fit the toolkit
+};
+const CudaMachine& cuda_machine();
+// Returns the context of a GPU, or of its part gpu:`part` (configure_devices) with memory of its
+// own. Throws DeviceError.
+Context& cuda_context(int index, int part = -1, RawMemory* memory = nullptr);
 CudaContext& as_cuda(Context& context);  // requires the context of a GPU
 
 // A vendor library that is loaded on first use. Unknown texts are empty.
@@ -65,10 +68,5 @@ CudaLibraries cuda_libraries();
 
 // Returns "13.0" for 13000 with major_at 1000, and "13.1.0" for 130100 with major_at 10000.
 std::string cuda_version_text(size_t version, size_t major_at);
-// Return the file name to load, and its folder at build time.
-std::string cuda_blas_name();
-std::string cuda_build_folder();
-std::string cuda_dnn_name();
-std::string cuda_dnn_build_folder();
 
 }  // namespace tessera

@@ -1,13 +1,15 @@
 #include "tessera/runtime/cuda/device_properties.h"
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
+#include <climits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 namespace {
@@ -36,12 +38,6 @@ const std::vector<Profile>& profiles() {
   return all;
 }
 
-bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 }  // namespace
 
 DeviceProperties properties_of_description(std::string_view text) {
@@ -57,7 +53,7 @@ DeviceProperties properties_of_description(std::string_view text) {
 
 const DeviceProperties& gpu_profile(std::string_view name) {
   for (const Profile& profile : profiles())
-    if (same_word(profile.name, name)) return profile.properties;
+    if (lower_case(profile.name) == lower_case(name)) return profile.properties;
   throw DeviceError(fmt::format("no GPU is described as '{}'; the described GPUs are {}", name,
                                 fmt::join(gpu_profile_names(), ", ")));
 }
@@ -81,6 +77,36 @@ const DeviceProperties* described_gpu(std::string_view device) {
                     "/GPU:1), or, for trainer plan, gpu: followed by one of {}",
                     device, fmt::join(gpu_profile_names(), ", ")));
   }
+}
+
+std::string architecture_fault(std::string_view built, int major, int minor) {
+  const int here = major * 10 + minor;
+  int oldest = INT_MAX;
+  while (!built.empty()) {
+    const size_t end = std::min(built.find(','), built.size());
+    const std::string_view entry = built.substr(0, end);
+    built.remove_prefix(std::min(end + 1, built.size()));
+    int number = 0;
+    const char* const last = entry.data() + entry.size();
+    const auto [stop, error] = std::from_chars(entry.data(), last, number);
+    if (error != std::errc()) return "";
+    const std::string_view word(stop, static_cast<size_t>(last - stop));
+    const bool code = word != "-virtual" && number / 10 == major && number <= here;
+    const bool translated = word != "-real" && number <= here;
+    if (code || translated) return "";
+    oldest = std::min(oldest, number);
+  }
+  if (oldest == INT_MAX) return "";
+  const std::string what = fmt::format("compute capability {}.{}", major, minor);
+  if (here < oldest)
+    return fmt::format(
+        "{} is older than any that this build has code for ({}.{} and newer); set device: cpu, or "
+        "build with an older CUDA toolkit and -DCMAKE_CUDA_ARCHITECTURES={}",
+        what, oldest / 10, oldest % 10, here);
+  return fmt::format(
+      "{}: this build has no code for it; configure with "
+      "-DCMAKE_CUDA_ARCHITECTURES={} or -DTESSERA_CUDA_ALL=ON",
+      what, here);
 }
 
 }  // namespace tessera

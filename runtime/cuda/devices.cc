@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/cuda/architectures.h"
 #include "tessera/runtime/cuda/blas.h"
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/cuda/dnn.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/shared_library.h"
@@ -16,16 +16,9 @@
 namespace tessera {
 namespace {
 
-struct Machine {
-  std::vector<DeviceInfo> devices;
-  std::vector<std::string> refused;
-  std::string reason;  // why there is no device
-  bool version_mismatch = false;
-};
-
 // Queries the driver. Allocates no memory on any GPU: only contexts do.
-Machine look() {
-  Machine found;
+CudaMachine look() {
+  CudaMachine found;
   int driver = 0, count = 0;
   const char* call = "cudaDriverGetVersion";
   cudaError_t code = cudaDriverGetVersion(&driver);
@@ -68,19 +61,10 @@ Machine look() {
   return found;
 }
 
-// Cached: the devices of a process do not change.
-const Machine& machine() {
-  static const Machine found = look();
-  return found;
-}
-
 // Loads a vendor library and returns its path and version, or why it cannot be loaded.
 template <class Library>
-CudaLibrary look_at(const Library& (*load)(), std::string name, size_t built, std::string folder) {
-  CudaLibrary found;
-  found.name = std::move(name);
-  found.built = cuda_version_text(built, 10000);
-  found.built_folder = std::move(folder);
+CudaLibrary look_at(const Library& (*load)(), const VendorLibrary& about) {
+  CudaLibrary found{about.name, cuda_version_text(about.built, 10000), about.folder, "", "", ""};
   try {
     found.file = load().file;
     found.running = cuda_version_text(load().version, 10000);
@@ -92,30 +76,21 @@ CudaLibrary look_at(const Library& (*load)(), std::string name, size_t built, st
 
 }  // namespace
 
-std::vector<DeviceInfo> cuda_devices() { return machine().devices; }
-
-std::string cuda_unusable_reason() { return machine().reason; }
-
-std::vector<std::string> cuda_refused_devices() { return machine().refused; }
-
-bool cuda_version_mismatch() { return machine().version_mismatch; }
-
-Context& cuda_context(int index) {
-  static std::mutex mutex;
-  // Never destroyed: tensors may outlive main, and the driver may be gone by then.
-  static auto* contexts = new std::map<int, std::unique_ptr<CudaContext>>;
-  std::lock_guard lock(mutex);
-  std::unique_ptr<CudaContext>& slot = (*contexts)[index];
-  if (!slot) slot = std::make_unique<CudaContext>(index);
-  return *slot;
+const CudaMachine& cuda_machine() {
+  static const CudaMachine found = look();
+  return found;
 }
 
-Context& cuda_part_context(int index, Device part, RawMemory& memory) {
+Context& cuda_context(int index, int part, RawMemory* memory) {
   static std::mutex mutex;
+  // Never destroyed: tensors may outlive main, and the driver may be gone by then.
   static auto* contexts = new std::map<std::pair<int, int>, std::unique_ptr<CudaContext>>;
   std::lock_guard lock(mutex);
-  std::unique_ptr<CudaContext>& slot = (*contexts)[{index, part.index}];
-  if (!slot) slot = std::make_unique<CudaContext>(index, part, &memory);
+  std::unique_ptr<CudaContext>& slot = (*contexts)[{index, part}];
+  if (!slot) {
+    const Device device{DeviceKind::gpu, part < 0 ? index : part};
+    slot = std::make_unique<CudaContext>(index, device, memory);
+  }
   return *slot;
 }
 
@@ -125,14 +100,6 @@ std::string cuda_version_text(size_t version, size_t major_at) {
   if (major_at == 1000) return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   return fmt::format("{}.{}.{}", version / major_at, version % major_at / 100, version % 100);
 }
-
-std::string cuda_blas_name() { return fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR); }
-
-std::string cuda_build_folder() { return TESSERA_CUDA_FOLDER; }
-
-std::string cuda_dnn_name() { return fmt::format("libcudnn.so.{}", CUDNN_MAJOR); }
-
-std::string cuda_dnn_build_folder() { return TESSERA_CUDNN_FOLDER; }
 
 CudaLibraries cuda_libraries() {
   CudaLibraries found;
@@ -145,8 +112,8 @@ CudaLibraries cuda_libraries() {
   } else {
     forget_cuda_error();
   }
-  found.blas = look_at(blas, cuda_blas_name(), CUBLAS_VERSION, cuda_build_folder());
-  found.dnn = look_at(dnn, cuda_dnn_name(), CUDNN_VERSION, cuda_dnn_build_folder());
+  found.blas = look_at(blas, blas_library());
+  found.dnn = look_at(dnn, dnn_library());
   return found;
 }
 

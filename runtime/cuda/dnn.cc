@@ -1,7 +1,6 @@
 #include "tessera/runtime/cuda/dnn.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 
 #include <dlfcn.h>
@@ -9,14 +8,11 @@
 
 #include "tessera/runtime/cuda/check.h"
 #include "tessera/runtime/cuda/cuda.h"
-#include "tessera/runtime/cuda/vendor_library.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/shared_library.h"
 
 namespace tessera {
 namespace {
-
-std::atomic<const Dnn*> dnn_if_loaded{nullptr};
 
 // The parts of cuDNN 9, and the variable in each with its version. The first call of cuDNN loads
 // the first part, which all others need. cuDNN ends the process if it cannot load the first, and
@@ -40,7 +36,7 @@ std::string file_of(const Part& part) {
 }
 
 std::vector<std::string> copies_of(const Part& part) {
-  return library_copies(file_of(part), {}, cuda_dnn_name());
+  return library_copies(file_of(part), {}, dnn_library().name);
 }
 
 bool can_load(const std::string& file) {
@@ -60,25 +56,6 @@ void require_parts_to_start() {
                                       file_of(kParts[0]), dlerror(), kRemedy));
 }
 
-const Dnn* load_dnn() {
-  LoadedLibrary library(
-      {"cuDNN", cuda_dnn_name(), cuda_dnn_build_folder(), CUDNN_VERSION,
-       fmt::format("install cuDNN of major version {}, 9.8 or newer (Debian, from "
-                   "NVIDIA's repository: libcudnn9-cuda-13; PyPI: "
-                   "nvidia-cudnn-cu13)",
-                   CUDNN_MAJOR)});
-  auto* found = new Dnn;  // never destroyed: contexts may outlive main
-#define TESSERA_DNN_FIND(name) library.find(found->name, #name);
-  TESSERA_DNN_FUNCTIONS(TESSERA_DNN_FIND)
-#undef TESSERA_DNN_FIND
-  found->file = library.file();
-  require_parts_to_start();
-  found->version = found->cudnnGetVersion();
-  library.check_version(found->version, kMinDnnVersion);
-  dnn_if_loaded = found;
-  return found;
-}
-
 bool out_of_memory(cudnnStatus_t code) {
   return code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
          code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
@@ -92,16 +69,34 @@ bool broken_library(cudnnStatus_t code) {
 
 }  // namespace
 
+const VendorLibrary& dnn_library() {
+  static const VendorLibrary about{
+      "cuDNN", fmt::format("libcudnn.so.{}", CUDNN_MAJOR), TESSERA_CUDNN_FOLDER, CUDNN_VERSION,
+      fmt::format("install cuDNN of major version {}, 9.8 or newer (Debian, from NVIDIA's "
+                  "repository: libcudnn9-cuda-13; PyPI: nvidia-cudnn-cu13)",
+                  CUDNN_MAJOR)};
+  return about;
+}
+
 const Dnn& dnn() {
-  static const Dnn* const found = load_dnn();  // if this throws, the next call tries again
+  static const Dnn* const found = [] {  // if this throws, the next call tries again
+    LoadedLibrary library(dnn_library());
+    auto* made = new Dnn;  // never destroyed: contexts may outlive main
+#define TESSERA_DNN_FIND(name) library.find(made->name, #name);
+    TESSERA_DNN_FUNCTIONS(TESSERA_DNN_FIND)
+#undef TESSERA_DNN_FIND
+    made->file = library.file();
+    require_parts_to_start();
+    made->version = made->cudnnGetVersion();
+    library.check_version(made->version, kMinDnnVersion);
+    return made;
+  }();
   return *found;
 }
 
-const Dnn* loaded_dnn() { return dnn_if_loaded; }
-
 std::vector<CudaPart> cuda_dnn_parts() {
   std::vector<CudaPart> parts;
-  if (loaded_library(cuda_dnn_name()).empty()) return parts;
+  if (loaded_library(dnn_library().name).empty()) return parts;
   std::map<std::string, int> votes;
   std::string usual;  // the version of most parts
   for (const Part& about : kParts) {
@@ -176,19 +171,6 @@ DnnDescriptor& DnnDescriptor::set(cudnnBackendAttributeName_t name,
   cuda_check(dnn().cudnnBackendSetAttribute(handle_, name, type, count, values),
              "cudnnBackendSetAttribute");
   return *this;
-}
-
-DnnDescriptor& DnnDescriptor::set(cudnnBackendAttributeName_t name, const DnnDescriptor& value) {
-  return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.handle_);
-}
-
-DnnDescriptor& DnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnDataType_t value) {
-  return set(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
-}
-
-DnnDescriptor& DnnDescriptor::set(cudnnBackendAttributeName_t name,
-                                  std::initializer_list<int64_t> values) {
-  return set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.begin());
 }
 
 int64_t DnnDescriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,

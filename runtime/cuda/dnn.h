@@ -9,6 +9,8 @@
 
 #include <cudnn_backend.h>
 
+#include "tessera/runtime/cuda/vendor_library.h"
+
 namespace tessera {
 
 // The functions used, by the vendor's names.
@@ -42,8 +44,7 @@ inline constexpr size_t kMinDnnVersion = 90800;
 // time or is older than kMinDnnVersion, or if one of its parts would end the process: a truncated
 // part, or no loadable part `graph`. Thread-safe.
 const Dnn& dnn();
-// Returns the functions if dnn() has loaded the library, else nullptr.
-const Dnn* loaded_dnn();
+const VendorLibrary& dnn_library();
 // Throws VersionMismatch if a part of cuDNN that plans need is damaged, missing or of another
 // version than the others. The first call tries all parts. Call it if a bad part would explain an
 // answer of cuDNN.
@@ -69,9 +70,15 @@ class DnnDescriptor {
 
   DnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                      int64_t count, const void* values);
-  DnnDescriptor& set(cudnnBackendAttributeName_t name, const DnnDescriptor& value);
-  DnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnDataType_t value);
-  DnnDescriptor& set(cudnnBackendAttributeName_t name, std::initializer_list<int64_t> values);
+  DnnDescriptor& set(cudnnBackendAttributeName_t name, const DnnDescriptor& value) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.handle_);
+  }
+  DnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnDataType_t value) {
+    return set(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
+  }
+  DnnDescriptor& set(cudnnBackendAttributeName_t name, std::initializer_list<int64_t> values) {
+    return set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.begin());
+  }
   // Reads up to `most` values; returns the number of existing values.
   int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
               void* values) const;

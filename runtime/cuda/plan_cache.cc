@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "tessera/runtime/files/byte_source.h"
+#include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/json.h"
@@ -111,10 +111,8 @@ void PlanCache::keep(std::string_view key, const CachedPlans& plans) {
   if (folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  const Json entry = Json::object(
-      {{"format", kFormat},
-       {"key", key},
-       {"plans", Json::list_of(plans, [](const CachedPlan& plan) { return json_of(plan); })}});
+  const Json entry =
+      Json::object({{"format", kFormat}, {"key", key}, {"plans", Json::list_of(plans, json_of)}});
   if (!write_entry(file_of(key), sealed(entry.text()), files_))
     warn_once(warned_of_folder_,
               fmt::format("cannot store plans in '{}': {}; each start queries cuDNN again", folder_,

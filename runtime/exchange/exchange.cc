@@ -2,22 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
+#include <cstdlib>
+#include <filesystem>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/start_thread.h"
+#include "tessera/runtime/text/clock.h"
+#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
-
-std::vector<int> Tickets::peers() const {
-  std::vector<int> all;
-  for (const Open& open : open_)
-    if (std::ranges::find(all, open.peer) == all.end()) all.push_back(open.peer);
-  return all;
-}
 
 namespace {
 
@@ -31,12 +27,14 @@ std::span<std::byte> bytes_of(float* values, int64_t count) {
 // Gathers texts: their sizes first.
 class GatherJob final : public ExchangeJob {
  public:
-  static constexpr int kTag = 32766;
+  static constexpr int kTag = 16383;
 
-  GatherJob(int rank, int size, const std::string& own) : rank_(rank), own_(own) {
-    sizes_.resize(static_cast<size_t>(size), own.size());
-    all.resize(static_cast<size_t>(size));
-    all[static_cast<size_t>(rank)] = own;
+  GatherJob(const Exchange& exchange, const std::string& own)
+      : ExchangeJob(exchange, kTag),
+        all(static_cast<size_t>(size_)),
+        own_(own),
+        sizes_(static_cast<size_t>(size_), own.size()) {
+    all[static_cast<size_t>(rank_)] = own;
   }
   std::vector<std::string> all;
 
@@ -44,19 +42,17 @@ class GatherJob final : public ExchangeJob {
   void start(Transport& transport) override {
     const auto own = std::as_bytes(std::span(&sizes_[static_cast<size_t>(rank_)], 1));
     for_others([&](int other, size_t i) {
-      tickets_.add(other, transport.send(other, kTag, own));
-      tickets_.add(
-          other, transport.receive(other, kTag, std::as_writable_bytes(std::span(&sizes_[i], 1))));
+      send(transport, other, own);
+      receive(transport, other, std::as_writable_bytes(std::span(&sizes_[i], 1)));
     });
   }
   bool advance(Transport& transport) override {
-    if (!tickets_.done(transport)) return false;
+    if (!messages_done(transport)) return false;
     if (std::exchange(sized_, true)) return true;
     for_others([&](int other, size_t i) {
       all[i].resize(sizes_[i]);
-      tickets_.add(other, transport.send(other, kTag + 1, std::as_bytes(std::span(own_))));
-      tickets_.add(other,
-                   transport.receive(other, kTag + 1, std::as_writable_bytes(std::span(all[i]))));
+      send(transport, other, std::as_bytes(std::span(own_)), true);
+      receive(transport, other, std::as_writable_bytes(std::span(all[i])), true);
     });
     return false;
   }
@@ -66,13 +62,47 @@ class GatherJob final : public ExchangeJob {
       if (static_cast<int>(i) != rank_) run(static_cast<int>(i), i);
   }
 
-  const int rank_;
   const std::string& own_;
   std::vector<size_t> sizes_;
   bool sized_ = false;
 };
 
+constexpr const char* kModule = "libtessera_mpi.so";
+
+// Returns the installed module of MPI, or that of a build, beside the program.
+std::filesystem::path module_path() {
+  std::error_code error;
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const auto installed = folder / "../lib/tessera" / kModule;
+  return std::filesystem::exists(installed, error) ? installed : folder / kModule;
+}
+
+// Returns the number of processes that mpirun or srun says it started; 1 if neither did.
+int started_processes() {
+  // Open MPI; MPICH, Intel MPI and srun --mpi=pmi2; srun.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* value = std::getenv(name); value != nullptr && std::atoi(value) > 0)
+      return std::atoi(value);
+  return 1;
+}
+
 }  // namespace
+
+ExchangeJob::ExchangeJob(const Exchange& exchange, int tag)
+    : rank_(exchange.rank()), size_(exchange.size()), tag_(tag) {}
+
+void ExchangeJob::send(Transport& transport, int to, std::span<const std::byte> bytes, bool reply) {
+  open_.push_back({to, transport.send(to, 2 * tag_ + reply, bytes)});
+}
+
+void ExchangeJob::receive(Transport& transport, int from, std::span<std::byte> bytes, bool reply) {
+  open_.push_back({from, transport.receive(from, 2 * tag_ + reply, bytes)});
+}
+
+bool ExchangeJob::messages_done(Transport& transport) {
+  std::erase_if(open_, [&](const Message& open) { return transport.done(open.ticket); });
+  return open_.empty();
+}
 
 Exchange::Exchange(const std::function<std::unique_ptr<Transport>()>& make, double timeout)
     : timeout_(timeout) {
@@ -172,9 +202,13 @@ bool Exchange::advance_all() {
 
 std::string Exchange::missing_text(const ExchangeJob& job) const {
   std::string text;
-  for (const int peer : job.tickets_.peers())
-    text += fmt::format("{}process {}{}", text.empty() ? "" : ", ", peer,
-                        hosts_.empty() ? "" : " on " + host(peer));
+  std::vector<int> named;
+  for (const ExchangeJob::Message& open : job.open_) {
+    if (std::ranges::find(named, open.peer) != named.end()) continue;
+    named.push_back(open.peer);
+    text += fmt::format("{}process {}{}", text.empty() ? "" : ", ", open.peer,
+                        hosts_.empty() ? "" : " on " + host(open.peer));
+  }
   return fmt::format(
       "{} of {} has not answered for {} s (distributed.timeout): it was ended, hangs, or its "
       "network is down; resume with --resume from the last checkpoint",
@@ -215,21 +249,19 @@ void Exchange::wait(ExchangeJob& job) {
   const auto began = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return !job.busy_ || !failure_.empty(); });
-  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  waited_ += seconds_since(began);
   if (job.busy_) throw PeerError(failure_);
 }
 
 std::vector<std::string> Exchange::gather(const std::string& own) {
-  GatherJob job(rank_, size_, own);
+  GatherJob job(*this, own);
   post(job);
   wait(job);
   return std::move(job.all);
 }
 
 FoldJob::FoldJob(const Exchange& exchange, int tag, int64_t parts, std::vector<int64_t> elements)
-    : rank_(exchange.rank()),
-      size_(exchange.size()),
-      tag_(tag),
+    : ExchangeJob(exchange, tag),
       owner_(tag % exchange.size()),
       tree_(parts),
       elements_(std::move(elements)) {
@@ -264,27 +296,24 @@ void FoldJob::start(Transport& transport) {
   for (size_t t = 0; t < elements_.size(); ++t) {
     if (rank_ != owner_) {
       for (size_t i = 0; i < sums; ++i)
-        tickets_.add(owner_,
-                     transport.send(owner_, 2 * tag_, bytes_of(own[t * sums + i], elements_[t])));
-      tickets_.add(owner_,
-                   transport.receive(owner_, 2 * tag_ + 1, bytes_of(result[t], elements_[t])));
+        send(transport, owner_, bytes_of(own[t * sums + i], elements_[t]));
+      receive(transport, owner_, bytes_of(result[t], elements_[t]), true);
       continue;
     }
     for (size_t rank = 0; rank < covers_.size(); ++rank)
       for (size_t i = 0; i < covers_[rank].size() && static_cast<int>(rank) != rank_; ++i)
-        tickets_.add(static_cast<int>(rank),
-                     transport.receive(static_cast<int>(rank), 2 * tag_,
-                                       bytes_of(received_sum(rank, i, t), elements_[t])));
+        receive(transport, static_cast<int>(rank),
+                bytes_of(received_sum(rank, i, t), elements_[t]));
   }
 }
 
 bool FoldJob::advance(Transport& transport) {
-  if (!tickets_.done(transport)) return false;
+  if (!messages_done(transport)) return false;
   if (std::exchange(folded_, true)) return true;
   fold();
   for (int rank = 0; rank < size_; ++rank)
     for (size_t t = 0; t < elements_.size() && rank != rank_; ++t)
-      tickets_.add(rank, transport.send(rank, 2 * tag_ + 1, bytes_of(result[t], elements_[t])));
+      send(transport, rank, bytes_of(result[t], elements_[t]), true);
   return false;
 }
 
@@ -315,11 +344,7 @@ void FoldJob::add_up(size_t tensor, int64_t first, int64_t count) {
 }
 
 SpreadJob::SpreadJob(const Exchange& exchange, int tag, int64_t parts, int64_t elements)
-    : rank_(exchange.rank()),
-      size_(exchange.size()),
-      tag_(tag),
-      parts_(parts),
-      elements_(elements) {
+    : ExchangeJob(exchange, tag), parts_(parts), elements_(elements) {
   own.resize(static_cast<size_t>(own_parts().count()));
   others.resize(static_cast<size_t>(parts - own_parts().count()));
 }
@@ -328,11 +353,43 @@ void SpreadJob::start(Transport& transport) {
   size_t next = 0;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
-    for (const float* values : own)
-      tickets_.add(rank, transport.send(rank, 2 * tag_, bytes_of(values, elements_)));
+    for (const float* values : own) send(transport, rank, bytes_of(values, elements_));
     for (int64_t k = 0; k < parts_of_rank(parts_, rank, size_).count(); ++k)
-      tickets_.add(rank, transport.receive(rank, 2 * tag_, bytes_of(others[next++], elements_)));
+      receive(transport, rank, bytes_of(others[next++], elements_));
   }
+}
+
+void require_one_process(const char* command) {
+  if (const int started = started_processes(); started > 1)
+    throw ConfigError(
+        fmt::format("{0}: {1} processes were started, but {0} runs in one; start it without mpirun "
+                    "or srun",
+                    command, started));
+}
+
+std::shared_ptr<Exchange> join_processes(double timeout) {
+  const int started = started_processes();
+  if (started == 1) return nullptr;
+  const std::string path = module_path().string();
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr)
+    throw ConfigError(
+        fmt::format("mpirun: {} processes were started, but this build cannot join them ({}); "
+                    "build where MPI is "
+                    "installed (on Debian: libopenmpi-dev), or start the program alone",
+                    started, dlerror()));
+  const auto make = reinterpret_cast<Transport* (*)()>(dlsym(library, "tessera_mpi_transport"));
+  const auto version = reinterpret_cast<const char* (*)()>(dlsym(library, "tessera_mpi_version"));
+  if (make == nullptr || version == nullptr)
+    throw ConfigError(fmt::format("mpirun: '{}' is not of this version", path));
+  auto exchange =
+      std::make_shared<Exchange>([&] { return std::unique_ptr<Transport>(make()); }, timeout);
+  if (exchange->size() != started)
+    throw ConfigError(fmt::format(
+        "mpirun: {} processes were started, but {} finds {}; start them with the mpirun of the MPI "
+        "that this program was built with ({})",
+        started, kModule, exchange->size(), version()));
+  return exchange;
 }
 
 }  // namespace tessera

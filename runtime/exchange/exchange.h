@@ -20,34 +20,26 @@
 
 namespace tessera {
 
-// The messages of a job that are under way.
-class Tickets {
- public:
-  void add(int peer, Transport::Ticket ticket) { open_.push_back({peer, ticket}); }
-  // Returns true if there are none any more.
-  bool done(Transport& transport) {
-    std::erase_if(open_, [&](const Open& open) { return transport.done(open.ticket); });
-    return open_.empty();
-  }
-  // Returns the ranks that a message is sent to or comes from.
-  std::vector<int> peers() const;
-
- private:
-  struct Open {
-    int peer;
-    Transport::Ticket ticket;
-  };
-  std::vector<Open> open_;
-};
+class Exchange;
 
 // A collective operation: every process runs one with the same tag, in the same order. May be
 // posted again when it is done.
 class ExchangeJob {
  public:
-  ExchangeJob() = default;
   virtual ~ExchangeJob() = default;
   ExchangeJob(const ExchangeJob&) = delete;
   ExchangeJob& operator=(const ExchangeJob&) = delete;
+
+ protected:
+  ExchangeJob(const Exchange& exchange, int tag);  // 0 <= tag < 16,384
+  // Begin a message to or from another rank; `reply` tells the second kind of messages of a job
+  // from the first.
+  void send(Transport& transport, int to, std::span<const std::byte> bytes, bool reply = false);
+  void receive(Transport& transport, int from, std::span<std::byte> bytes, bool reply = false);
+  // Returns true if no message is under way any more.
+  bool messages_done(Transport& transport);
+
+  const int rank_, size_, tag_;
 
  private:
   friend class Exchange;
@@ -58,11 +50,12 @@ class ExchangeJob {
   // that it has the time to name that one.
   virtual double patience() const { return 1; }
 
- protected:
-  Tickets tickets_;
-
- private:
-  bool busy_ = false;  // guarded by the exchange
+  struct Message {
+    int peer;
+    Transport::Ticket ticket;
+  };
+  std::vector<Message> open_;  // messages under way
+  bool busy_ = false;          // guarded by the exchange
   double began_ = 0;
 };
 
@@ -75,8 +68,6 @@ class Exchange {
   // An exchange that is only planned with: no job may be posted.
   Exchange(int rank, int size) : timeout_(0), rank_(rank), size_(size) {}
   ~Exchange();  // requires that no job is posted that is not done
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -164,7 +155,7 @@ class FoldJob final : public ExchangeJob {
   void add_up(size_t tensor, int64_t first, int64_t count);
   float* received_sum(size_t rank, size_t i, size_t tensor) const;
 
-  const int rank_, size_, tag_, owner_;
+  const int owner_;
   const PartTree tree_;
   const std::vector<int64_t> elements_;
   std::vector<int64_t> begins_;  // position of each tensor in a set of all; then its size
@@ -186,10 +177,18 @@ class SpreadJob final : public ExchangeJob {
 
  private:
   void start(Transport& transport) override;
-  bool advance(Transport& transport) override { return tickets_.done(transport); }
+  bool advance(Transport& transport) override { return messages_done(transport); }
 
-  const int rank_, size_, tag_;
   const int64_t parts_, elements_;
 };
+
+// Joins a training that mpirun or srun started in several processes. Returns the exchange with the
+// others; nullptr if this program was started alone. Loads libtessera_mpi.so from the folder of the
+// program or ../lib/tessera. Throws ConfigError if there is none, or if it is of another MPI than
+// the one that started the processes. `timeout`: see Exchange.
+std::shared_ptr<Exchange> join_processes(double timeout);
+
+// Throws ConfigError if mpirun or srun started several processes of a command that runs alone.
+void require_one_process(const char* command);
 
 }  // namespace tessera

@@ -8,22 +8,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace tessera {
-
-int FileSystem::open(const char* path, int flags, int mode) { return ::open(path, flags, mode); }
-ssize_t FileSystem::write(int file, const void* bytes, size_t count) {
-  return ::write(file, bytes, count);
-}
-ssize_t FileSystem::pread(int file, void* bytes, size_t count, int64_t offset) {
-  return ::pread(file, bytes, count, offset);
-}
-int FileSystem::ftruncate(int file, int64_t size) { return ::ftruncate(file, size); }
-int FileSystem::fsync(int file) { return ::fsync(file); }
-int FileSystem::close(int file) { return ::close(file); }
-int FileSystem::rename(const char* from, const char* to) { return std::rename(from, to); }
-int FileSystem::unlink(const char* path) { return ::unlink(path); }
 
 FileSystem& file_system() {
   static FileSystem files;
@@ -115,6 +103,48 @@ FileError write_durably(FileSystem& files, const char* path,
   wrong = sync_folder_of(files, path);
   wrong.in_place = true;
   return wrong;
+}
+
+void MemorySource::read(uint64_t offset, void* to, size_t count) const {
+  if (offset > bytes_.size() || count > bytes_.size() - offset)
+    throw Error(
+        fmt::format("cannot read bytes {} to {} of {}", offset, offset + count, bytes_.size()));
+  if (count > 0) std::memcpy(to, bytes_.data() + offset, count);
+}
+
+FileSource::FileSource(const std::string& path, FileSystem& files) : files_(files) {
+  // Do not block on a pipe, which is refused below.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  file_ = uninterrupted([&] { return files_.open(path.c_str(), kFlags, 0); });
+  if (file_ < 0)
+    throw Error(fmt::format("cannot be opened: {}{}", std::strerror(errno),
+                            errno == ENOENT ? relative_path_help(path) : ""));
+  struct stat properties {};
+  const bool known = fstat(file_, &properties) == 0;
+  if (!known || !S_ISREG(properties.st_mode)) {
+    const int error = errno;
+    files_.close(file_);
+    throw Error(known ? "cannot be read: it is not a regular file"
+                      : fmt::format("cannot be read: {}", std::strerror(error)));
+  }
+  size_ = static_cast<uint64_t>(properties.st_size);
+}
+
+FileSource::~FileSource() { files_.close(file_); }
+
+void FileSource::read(uint64_t offset, void* to, size_t count) const {
+  auto* at = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got =
+        uninterrupted([&] { return files_.pread(file_, at, count, static_cast<int64_t>(offset)); });
+    if (got <= 0)
+      throw Error(fmt::format(
+          "cannot be read: {}",
+          got < 0 ? std::strerror(errno) : "the file is shorter than its reported size"));
+    at += got;
+    offset += static_cast<uint64_t>(got);
+    count -= static_cast<size_t>(got);
+  }
 }
 
 }  // namespace tessera

@@ -1,13 +1,13 @@
 #include "tessera/runtime/text/bytes.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <iterator>
 
 #include <fmt/format.h>
 
 #include "tessera/runtime/text/number.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 
@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 constexpr size_t kLast = std::size(kUnits) - 1;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 }  // namespace
 
@@ -54,9 +48,9 @@ ParsedBytes parse_bytes(std::string_view text) {
   parsed.is_number = parse_number(quantity.number, count) == std::errc();
   if (!parsed.is_number) return parsed;
   if (quantity.unit.empty()) parsed.remark = "which has no unit";
-  const std::string number(quantity.number), unit = lower(quantity.unit);
+  const std::string number(quantity.number), unit = lower_case(quantity.unit);
   for (size_t i = 0; i <= kLast; ++i) {
-    const std::string whole = number + std::string(kUnits[i]), known = lower(kUnits[i]);
+    const std::string whole = number + std::string(kUnits[i]), known = lower_case(kUnits[i]);
     const std::string letter = known.substr(0, 1);
     if (text == whole) {
       const double bytes = std::ldexp(count, 10 * static_cast<int>(i));

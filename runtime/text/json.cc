@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/text/json_events.h"
 
 namespace tessera {
 
@@ -71,8 +70,13 @@ struct Json::Access {
     return Json(std::shared_ptr<const void>(whole.value_, &value));
   }
 
-  [[noreturn]] static void fail(const Json& json, const char* wanted) {
-    throw Error(fmt::format("expected {}, but got {}", wanted, of(json).type_name()));
+  // Throws Error, naming what is `wanted`, unless `is` holds for the value.
+  template <class Is>
+  static const Value& of(const Json& json, Is is, const char* wanted) {
+    const Value& value = of(json);
+    if (!std::invoke(is, value))
+      throw Error(fmt::format("expected {}, but got {}", wanted, value.type_name()));
+    return value;
   }
 };
 
@@ -117,48 +121,40 @@ std::string Json::script() const {
 }
 
 Json Json::operator[](std::string_view member) const {
-  const Value& value = Access::of(*this);
-  if (!value.is_object()) Access::fail(*this, "an object");
+  const Value& value = Access::of(*this, &Value::is_object, "an object");
   const auto found = value.find(member);
   if (found == value.end()) throw Error(fmt::format("'{}' is missing", member));
   return Access::part(*this, *found);
 }
 
 std::vector<Json> Json::items() const {
-  const Value& value = Access::of(*this);
-  if (!value.is_array()) Access::fail(*this, "a list");
   std::vector<Json> items;
-  for (const Value& item : value) items.push_back(Access::part(*this, item));
+  for (const Value& item : Access::of(*this, &Value::is_array, "a list"))
+    items.push_back(Access::part(*this, item));
   return items;
 }
 
 std::vector<Json::Member> Json::members() const {
-  const Value& value = Access::of(*this);
-  if (!value.is_object()) Access::fail(*this, "an object");
   std::vector<Member> members;
-  for (const auto& [name, member] : value.items())
+  for (const auto& [name, member] : Access::of(*this, &Value::is_object, "an object").items())
     members.emplace_back(name, Access::part(*this, member));
   return members;
 }
 
 int64_t Json::integer() const {
-  const Value& value = Access::of(*this);
-  const bool fits = value.is_number_integer() &&
-                    !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX});
-  if (!fits) Access::fail(*this, "an integer of 64 bits");
-  return value.get<int64_t>();
+  const auto fits = [](const Value& value) {
+    return value.is_number_integer() &&
+           !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX});
+  };
+  return Access::of(*this, fits, "an integer of 64 bits").get<int64_t>();
 }
 
 double Json::number() const {
-  const Value& value = Access::of(*this);
-  if (!value.is_number()) Access::fail(*this, "a number");
-  return value.get<double>();
+  return Access::of(*this, &Value::is_number, "a number").get<double>();
 }
 
 std::string Json::string() const {
-  const Value& value = Access::of(*this);
-  if (!value.is_string()) Access::fail(*this, "a string");
-  return value.get<std::string>();
+  return Access::of(*this, &Value::is_string, "a string").get<std::string>();
 }
 
 void require_format(const Json& root, std::string_view format) {

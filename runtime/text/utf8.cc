@@ -1,5 +1,7 @@
 #include "tessera/runtime/text/utf8.h"
 
+#include <cctype>
+
 namespace tessera {
 
 namespace {
@@ -33,6 +35,12 @@ size_t utf8_length(std::string_view text) {
   return count;
 }
 
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
 size_t utf8_start(std::string_view text, size_t at) {
   for (size_t back = 0; back < 4 && back <= at && at < text.size(); ++back) {
     if (continues(text[at - back])) continue;
@@ -54,6 +62,23 @@ std::string utf8_printable(std::string_view text) {
     at += character.bytes;
   }
   return shown;
+}
+
+std::string html_escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '&')
+      result += "&amp;";
+    else if (c == '"')
+      result += "&quot;";
+    else if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t')
+      result += c;
+  }
+  return result;
 }
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // The GPUs that a build has code for; needs neither CUDA nor a GPU.
-#include "tessera/runtime/cuda/architectures.h"
-
 #include <gtest/gtest.h>
+
+#include "tessera/runtime/cuda/device_properties.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 
 #if TESSERA_CUDA
 #include "tessera/runtime/cuda/check.h"
-#include "tessera/runtime/cuda/stream.h"
+#include "tessera/runtime/cuda/context.h"
 #include "tessera/tests/engine/gpu_schedule.h"
 
 namespace tessera {
@@ -44,9 +44,7 @@ class CudaStreams : public testing::Test {
     cudaFreeHost(pinned_);
   }
 
-  static cudaStream_t handle_of(Stream& stream) {
-    return static_cast<CudaStream&>(stream).handle();
-  }
+  static cudaStream_t handle_of(Stream& stream) { return CudaContext::handle_of(stream); }
   void set_pinned(unsigned char value) { std::memset(pinned_, value, kBytes); }
   void set_device(Stream& on, unsigned char value) {
     cuda_check(cudaMemsetAsync(device_, value, kBytes, handle_of(on)), "cudaMemsetAsync");

@@ -1,10 +1,10 @@
 // Runs with tests/tools/stand_in_nvml.cc's library: the state of a GPU is the driver's. Has not run
 // on a real GPU.
-#include "tessera/runtime/nvml.h"
-
 #include <cstdlib>
 
 #include <gtest/gtest.h>
+
+#include "tessera/runtime/system_gpus.h"
 
 namespace tessera {
 namespace {

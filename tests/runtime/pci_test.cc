@@ -1,10 +1,10 @@
 // GPUs of all vendors are found on the PCI bus, and unusable ones are named.
-#include "tessera/runtime/pci.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
+
+#include "tessera/runtime/system_gpus.h"
 
 namespace tessera {
 namespace {

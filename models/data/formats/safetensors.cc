@@ -12,7 +12,6 @@
 #include <fmt/ranges.h>
 
 #include "tessera/runtime/text/json.h"
-#include "tessera/runtime/text/json_events.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {

@@ -14,7 +14,7 @@
 
 #include "tessera/models/data/formats/array_spec.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/byte_source.h"
+#include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "tessera/models/data/formats/array_spec.h"
-#include "tessera/runtime/files/byte_source.h"
 #include "tessera/runtime/files/file_system.h"
 
 namespace tessera {

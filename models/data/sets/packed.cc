@@ -21,7 +21,6 @@
 #include "tessera/models/data/moments.h"
 #include "tessera/models/data/sets/image_files.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/files/byte_source.h"
 #include "tessera/runtime/files/file_system.h"
 
 namespace tessera {

@@ -1,5 +1,3 @@
-#include "tessera/runtime/text/status_line.h"
-
 #include <string>
 #include <thread>
 #include <vector>
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/terminal.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/clock.h"
-#include "tessera/runtime/text/html.h"
 #include "tessera/runtime/text/number.h"
+#include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,9 @@
-#include "tessera/runtime/nvml.h"
+#include "tessera/runtime/system_gpus.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <span>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -51,14 +54,44 @@ const Nvml& nvml() {
   return loaded;
 }
 
-std::string process_name(int64_t pid) {
-  std::ifstream in(fmt::format("/proc/{}/comm", pid));
-  std::string name;
-  std::getline(in, name);
-  return name;
+std::string line_in(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::string maker_of(const std::string& vendor) {
+  if (vendor == "0x10de") return "NVIDIA";
+  if (vendor == "0x1002") return "AMD";
+  if (vendor == "0x8086") return "Intel";
+  return "PCI vendor " + vendor;
 }
 
 }  // namespace
+
+std::vector<PciGpu> pci_gpus(const std::string& folder) {
+  std::vector<PciGpu> gpus;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string kind = line_in(at->path() / "class");
+    // Display controllers, and AMD's class of accelerators without a display.
+    if (!kind.starts_with("0x03") && !kind.starts_with("0x1200")) continue;
+    gpus.push_back({at->path().filename().string(), maker_of(line_in(at->path() / "vendor"))});
+  }
+  std::sort(gpus.begin(), gpus.end(),
+            [](const PciGpu& a, const PciGpu& b) { return a.address < b.address; });
+  return gpus;
+}
+
+std::string foreign_gpu_text(const std::vector<PciGpu>& gpus) {
+  for (const PciGpu& gpu : gpus)
+    if (gpu.maker == "AMD" || gpu.maker == "Intel")
+      return fmt::format("found an {} GPU at {}, but only NVIDIA GPUs are supported", gpu.maker,
+                         gpu.address);
+  return "";
+}
 
 std::string nvidia_driver_version() {
   char version[96] = "";
@@ -80,8 +113,8 @@ std::optional<GpuState> gpu_state(const std::string& bus) {
   for (const ProcessInfo& process : std::vector<ProcessInfo>(found, found + count)) {
     if (process.pid == static_cast<unsigned>(getpid())) continue;
     const bool told = process.bytes != ~0ull;
-    state.processes.push_back(
-        {process.pid, told ? static_cast<int64_t>(process.bytes) : -1, process_name(process.pid)});
+    state.processes.push_back({process.pid, told ? static_cast<int64_t>(process.bytes) : -1,
+                               line_in(fmt::format("/proc/{}/comm", process.pid))});
   }
   return state;
 }
