@@ -101,6 +101,11 @@ class RunFolderError : public CodedError<5> {
   using CodedError::CodedError;
 };
 
+// An output file that cannot be written: a full disk, a missing permission.
+class OutputError : public CodedError<5> {
+  using CodedError::CodedError;
+};
+
 // A training whose loss is not finite.
 class DivergedError : public CodedError<6> {
   using CodedError::CodedError;

@@ -54,7 +54,7 @@ std::vector<LogicalDevice> cut(const std::vector<DeviceParts>& wanted) {
     parts.push_back({{physical.kind, index++}, physical, limit, part, count});
   };
   std::vector<Device> named;
-  std::vector<std::vector<size_t>> limits;  // of the parts of each named device
+  std::vector<std::vector<size_t>> limits;  // bytes of each part, for each named device
   for (const DeviceParts& entry : wanted) {
     const Device device = parse_device(entry.device);
     if (std::ranges::find(whole, device, &DeviceInfo::device) == whole.end())

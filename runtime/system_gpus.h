@@ -17,8 +17,8 @@ struct PciGpu {
 
 // Returns the GPUs in order of address; empty if the system does not list them.
 std::vector<PciGpu> pci_gpus(const std::string& folder = "/sys/bus/pci/devices");
-// Returns "an AMD GPU (at 0000:03:00.0) is here, which cannot be used: only NVIDIA's can"; empty if
-// there is no AMD or Intel GPU.
+// Returns "found an AMD GPU at 0000:03:00.0, but only NVIDIA GPUs are supported"; empty if there is
+// no AMD or Intel GPU.
 std::string foreign_gpu_text(const std::vector<PciGpu>& gpus);
 
 struct GpuProcess {

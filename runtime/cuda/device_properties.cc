@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,20 +20,15 @@ constexpr const char* kProfiles[] = {
 #include TESSERA_GPU_PROFILES
 };
 
-struct Profile {
-  std::string name;
-  DeviceProperties properties;
-};
-
-const std::vector<Profile>& profiles() {
-  static const std::vector<Profile> all = [] {
-    std::vector<Profile> read;
+// The described GPUs by name.
+const std::map<std::string, DeviceProperties>& profiles() {
+  static const auto all = [] {
+    std::map<std::string, DeviceProperties> read;
     for (const char* text : kProfiles) {
       const Json json = Json::parse(text);
-      Profile profile{json["profile"].string(),
-                      properties_of_description(json["description"].text())};
-      profile.properties.origin = json["origin"].string();
-      read.push_back(std::move(profile));
+      DeviceProperties properties = properties_of_description(json["description"].text());
+      properties.origin = json["origin"].string();
+      read.emplace(json["profile"].string(), std::move(properties));
     }
     return read;
   }();
@@ -52,15 +49,15 @@ DeviceProperties properties_of_description(std::string_view text) {
 }
 
 const DeviceProperties& gpu_profile(std::string_view name) {
-  for (const Profile& profile : profiles())
-    if (lower_case(profile.name) == lower_case(name)) return profile.properties;
+  for (const auto& [known, properties] : profiles())
+    if (lower_case(known) == lower_case(name)) return properties;
   throw DeviceError(fmt::format("no GPU is described as '{}'; the described GPUs are {}", name,
                                 fmt::join(gpu_profile_names(), ", ")));
 }
 
 std::vector<std::string> gpu_profile_names() {
   std::vector<std::string> names;
-  for (const Profile& profile : profiles()) names.push_back(profile.name);
+  for (const auto& [name, properties] : profiles()) names.push_back(name);
   return names;
 }
 

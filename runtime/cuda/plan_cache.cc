@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/files/sha256.h"
 #include "tessera/runtime/log.h"

@@ -11,21 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tessera/runtime/error.h"
+
 namespace tessera {
-
-FileSystem& file_system() {
-  static FileSystem files;
-  return files;
-}
-
-std::string relative_path_help(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::path(path).is_absolute()) return "";
-  return fmt::format("; relative paths begin at the current folder '{}'",
-                     std::filesystem::current_path(error).string());
-}
-
 namespace {
+
+// Maximum interruptions of one call in a row; more are an error.
+constexpr int kMaxInterruptions = 1000;
 
 // Repeats a call that a signal interrupted.
 template <class Call>
@@ -72,6 +64,18 @@ FileError sync_folder_of(FileSystem& files, const char* path) {
 }
 
 }  // namespace
+
+FileSystem& file_system() {
+  static FileSystem files;
+  return files;
+}
+
+std::string relative_path_help(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::path(path).is_absolute()) return "";
+  return fmt::format("; relative paths begin at the current folder '{}'",
+                     std::filesystem::current_path(error).string());
+}
 
 bool write_all(FileSystem& files, int file, std::span<const std::byte> bytes) noexcept {
   for (int idle = 0; !bytes.empty();) {
@@ -129,8 +133,6 @@ FileSource::FileSource(const std::string& path, FileSystem& files) : files_(file
   }
   size_ = static_cast<uint64_t>(properties.st_size);
 }
-
-FileSource::~FileSource() { files_.close(file_); }
 
 void FileSource::read(uint64_t offset, void* to, size_t count) const {
   auto* at = static_cast<char*>(to);

@@ -11,17 +11,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "tessera/runtime/error.h"
-
 namespace tessera {
-
-// An output file that cannot be written: a full disk, a missing permission.
-class OutputError : public CodedError<5> {
-  using CodedError::CodedError;
-};
-
-// Maximum interruptions of one call in a row; more are an error.
-inline constexpr int kMaxInterruptions = 1000;
 
 // Each member is the system call of its name: returns -1 and sets errno on failure. Thread-safe.
 class FileSystem {
@@ -93,7 +83,7 @@ class MemorySource final : public ByteSource {
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::string& path, FileSystem& files = file_system());
-  ~FileSource() override;
+  ~FileSource() override { files_.close(file_); }
   FileSource(const FileSource&) = delete;
   FileSource& operator=(const FileSource&) = delete;
 

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 TEST(CudaBlas, IsLoadedOnFirstUseAndIsTheOneItWasBuiltWith) {
-  if (testing::UnitTest::GetInstance()->test_to_run_count() == 1) {  // as ctest runs it
+  if (testing::UnitTest::GetInstance()->test_to_run_count() == 1) {  // ctest runs it alone
     EXPECT_EQ(loaded_library(blas_library().name), "");
   }
   EXPECT_EQ(blas().version / 10000, static_cast<size_t>(CUBLAS_VER_MAJOR));

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/utf8.h"
 
