@@ -4,20 +4,25 @@
 // Nothing here throws. Thread-safe.
 #pragma once
 
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "tessera/memory/plan.h"
 
 namespace tessera {
 
+namespace planning {
+struct Inferences;
+}
+
 struct Ablation {
   std::string_view name;         // "duplicates"
   std::string_view explanation;  // one sentence on the inference
+  bool planning::Inferences::*use;
 };
 
 // Returns all inferences that can be switched off.
-const std::vector<Ablation>& ablations();
+std::span<const Ablation> ablations();
 
 // Runs `optimal` without the inference of that name, or with all of them if there is none of that
 // name. Compare the nodes, the time and the status with those of `optimal`.

@@ -7,6 +7,14 @@
 
 namespace tessera {
 
+// Returns the addresses of objects of a derived class.
+template <class Named, class Derived, size_t N>
+std::vector<const Named*> pointers_to(const Derived (&objects)[N]) {
+  std::vector<const Named*> all;
+  for (const Named& one : objects) all.push_back(&one);
+  return all;
+}
+
 // Returns the object of that name, or nullptr.
 template <class Named>
 const Named* find_by_name(const std::vector<const Named*>& all, std::string_view name) {

@@ -121,7 +121,7 @@ int bench(const Arguments& arguments) {
   Report report = results.report(arguments.columns);
   if (arguments.ablation) {
     Table table({{nullptr, "", true}, {nullptr, "", true}});
-    for (const auto& [name, explanation] : ablations()) table.add({name, explanation});
+    for (const Ablation& one : ablations()) table.add({one.name, one.explanation});
     report.add(nullptr, "", std::move(table));
   }
   print_report(report, arguments.json);

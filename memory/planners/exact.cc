@@ -4,19 +4,114 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "tessera/memory/plan_check.h"
-#include "tessera/memory/planners/deadline.h"
-#include "tessera/memory/planners/peel.h"
-#include "tessera/memory/planners/placement.h"
 #include "tessera/memory/planners/search.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera::planning {
 
 namespace {
+
+// Returns the unit of offsets: if no buffer of a plan can be pushed further down, all offsets and
+// ends are multiples of it.
+int64_t step_of(const Problem& problem) {
+  int64_t step = 0;
+  for (const Interval& b : problem.buffers) {
+    step = std::gcd(step, b.size);
+    if (b.alignment > 1) step = std::gcd(step, b.alignment);
+    if (b.offset > 0) step = std::gcd(step, b.offset);
+  }
+  return std::max<int64_t>(step, 1);
+}
+
+// --- peeling: leaves out buffers that can be placed whatever the others do ---
+//
+// A buffer overlaps others in time; wherever one of these is placed, it forbids as many offsets as
+// both sizes allow. If all of them cannot forbid every offset within the capacity, the buffer may
+// be placed last; without it, others may be placed last as well. Chaitin's allocator (1981) takes
+// nodes with few neighbours out of a graph in the same way before it colours the rest.
+//
+//   capacity  +-----------------+    o forbids b all offsets in (o - b, o + o): a few small
+//             |   bbb     ooo   |    neighbours always leave a free place
+//             +-----------------+
+struct Peeled {
+  std::vector<int> core;  // the remaining buffers, in the order given
+  std::vector<int> rest;  // the others, in an order in which each finds a place
+};
+
+// The number and bytes of buffers that begin before a time, or have ended by then.
+struct Sum {
+  int64_t count = 0;
+  int64_t bytes = 0;
+};
+
+class Company {
+ public:
+  Company(const PreparedProblem& prepared, const std::vector<int>& core)
+      : begun_(prepared.load.size() + 1), ended_(prepared.load.size() + 1) {
+    for (int i : core) {
+      const Item& item = prepared.items[i];
+      add(begun_[item.lower + 1], item.size);
+      add(ended_[item.upper], item.size);
+    }
+    for (size_t t = 1; t < begun_.size(); ++t) {
+      begun_[t] = {begun_[t - 1].count + begun_[t].count, begun_[t - 1].bytes + begun_[t].bytes};
+      ended_[t] = {ended_[t - 1].count + ended_[t].count, ended_[t - 1].bytes + ended_[t].bytes};
+    }
+  }
+
+  // Returns the sum of all other buffers that overlap the item in time; gaps count as live.
+  Sum of(const Item& item) const {
+    const Sum begun = begun_[item.upper], ended = ended_[item.lower];
+    return {begun.count - ended.count - 1, begun.bytes - ended.bytes - item.size};
+  }
+
+ private:
+  static void add(Sum& sum, int64_t bytes) {
+    ++sum.count;
+    sum.bytes += bytes;
+  }
+
+  std::vector<Sum> begun_, ended_;
+};
+
+// Returns whether the item can be placed last. Computes in double, because counts times sizes may
+// not fit an integer.
+bool can_wait(const Item& item, const Sum& others, int64_t step, int64_t capacity) {
+  if (item.fixed >= 0 || item.size > capacity) return false;
+  const bool coarse = item.alignment > step;
+  const double unit = static_cast<double>(coarse ? item.alignment : step);
+  const double count = static_cast<double>(others.count);
+  const double reach =
+      (static_cast<double>(others.bytes) + count * static_cast<double>(item.size)) / unit;
+  // An open interval of n units contains n - 1 multiples of the unit if it begins at one, else n or
+  // fewer, and one more if n is not whole.
+  const double forbidden = coarse ? reach + count : reach - count;
+  const double offsets = static_cast<double>(capacity - item.size) / unit;
+  return forbidden * (1 + 1e-9) < offsets;
+}
+
+// Peels the chosen buffers. Requires offsets that are multiples of `step`, as all sizes and
+// alignments above 1 are.
+Peeled peel(const PreparedProblem& prepared, std::vector<int> chosen, int64_t step,
+            int64_t capacity) {
+  Peeled peeled{std::move(chosen), {}};
+  std::vector<int>& core = peeled.core;
+  for (size_t before = core.size() + 1; core.size() < before;) {
+    before = core.size();
+    const Company company(prepared, core);
+    const auto waits = [&](int i) {
+      return can_wait(prepared.items[i], company.of(prepared.items[i]), step, capacity);
+    };
+    const auto from =
+        std::stable_partition(core.begin(), core.end(), [&](int i) { return !waits(i); });
+    peeled.rest.insert(peeled.rest.end(), from, core.end());
+    core.erase(from, core.end());
+  }
+  std::reverse(peeled.rest.begin(), peeled.rest.end());
+  return peeled;
+}
 
 // --- conflicts: small sets of buffers that cannot be planned together ---
 // Returns two fixed buffers that are live at one time and share bytes, or an empty vector.
@@ -38,8 +133,9 @@ std::vector<int> clash_of(const Problem& problem) {
 }
 
 // Returns the suspects if the lower bound is above the capacity: the buffers live at one time.
-std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prepared,
-                             int64_t capacity, const Deadline& deadline) {
+std::vector<int> crowd_above_capacity(const PreparedProblem& prepared) {
+  const Problem& problem = prepared.problem;
+  const int64_t capacity = problem.capacity;
   std::vector<int> all;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Interval& b = problem.buffers[i];
@@ -54,7 +150,7 @@ std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prep
     return all;
   }
   // Otherwise only the rounding of sizes exceeds the capacity.
-  const Sections sections(problem, all, deadline);
+  const Sections sections(prepared, all);
   for (int s = 0; s < sections.count(); ++s) {
     std::vector<int> live;
     int64_t padded = 0, spare = 0;
@@ -69,27 +165,26 @@ std::vector<int> crowd_above(const Problem& problem, const PreparedProblem& prep
   return all;
 }
 
-// Returns a minimal infeasible subset of `suspects`: its buffers cannot be placed within the
-// capacity, but without any one of them they can. Empty if finding it takes more decisions or time
-// than allowed.
-std::vector<int> conflict_of(const Problem& problem, const PreparedProblem& prepared,
-                             std::vector<int> suspects, int64_t capacity, int64_t nodes,
-                             const Deadline& deadline) {
-  const int64_t step = step_of(problem);
-  capacity = capacity / step * step;
-  std::vector<int>& kept = suspects;
+// Returns a minimal infeasible subset of `kept`: its buffers cannot be placed within the capacity,
+// but without any one of them they can. Empty if finding it takes too much time, or too many
+// decisions in proportion to the `nodes` of a search.
+std::vector<int> conflict_of(const PreparedProblem& prepared, std::vector<int> kept,
+                             int64_t nodes) {
+  nodes = 16 * std::min<int64_t>(nodes, 6'000);
+  const int64_t step = step_of(prepared.problem);
+  const int64_t capacity = prepared.problem.capacity / step * step;
   for (size_t chunk = std::max<size_t>(kept.size() / 2, 1);; chunk /= 2) {
     for (size_t from = 0; from < kept.size();) {
-      if (deadline.passed()) return {};
+      if (prepared.deadline.passed()) return {};
       const auto begin = kept.begin() + static_cast<std::ptrdiff_t>(from);
       const auto end =
           kept.begin() + static_cast<std::ptrdiff_t>(std::min(from + chunk, kept.size()));
       std::vector<int> others(kept.begin(), begin);
       others.insert(others.end(), end, kept.end());
       const Peeled peeled = peel(prepared, std::move(others), step, capacity);
-      const Sections sections(problem, peeled.core, deadline);
+      const Sections sections(prepared, peeled.core);
       if (!sections.complete) return {};
-      Search search(sections, capacity, {}, deadline);
+      Search search(sections, capacity, {}, prepared.deadline);
       const Outcome outcome = search.run(std::max<int64_t>(chunk > 1 ? nodes / 8 : nodes, 1));
       nodes -= search.nodes();
       if (outcome == Outcome::kNone) {
@@ -105,9 +200,6 @@ std::vector<int> conflict_of(const Problem& problem, const PreparedProblem& prep
   std::sort(kept.begin(), kept.end());
   return kept;
 }
-
-// Returns the decisions for finding a conflict, in addition to a search of `nodes` decisions.
-int64_t conflict_nodes(int64_t nodes) { return 16 * std::min<int64_t>(nodes, 6'000); }
 
 constexpr int64_t kMaxNodes = int64_t{1} << 50;
 
@@ -136,23 +228,21 @@ std::vector<std::vector<int>> apart_in_time(const Problem& problem, std::vector<
 // A search for a plan within a capacity, which can be resumed.
 class Question {
  public:
-  Question(const Problem& problem, const PreparedProblem& prepared, int64_t step, int64_t capacity,
-           const Inferences& inferences, const Deadline& deadline)
-      : problem_(problem),
-        prepared_(prepared),
-        deadline_(deadline),
+  Question(const PreparedProblem& prepared, int64_t step, int64_t capacity,
+           const Inferences& inferences)
+      : prepared_(prepared),
         capacity_(capacity / step * step),
         peeled_(inferences.peeling ? peel(prepared, all_of(prepared), step, capacity_)
                                    : Peeled{all_of(prepared), {}}) {
     const Stopwatch watch;
     add_parts();
     // Building the searches takes about twice as long as building the parts.
-    if (!deadline.leaves(3 * watch.seconds())) return;
+    if (!prepared.deadline.leaves(3 * watch.seconds())) return;
     for (const auto& part : parts_) {
       if (!part->sections.complete) return;
     }
     for (const auto& part : parts_) {
-      part->search.emplace(part->sections, capacity_, inferences, deadline);
+      part->search.emplace(part->sections, capacity_, inferences, prepared.deadline);
     }
     hopeless_ = false;
   }
@@ -189,8 +279,6 @@ class Question {
 
  private:
   struct Part {
-    Part(const Problem& problem, std::span<const int> chosen, const Deadline& deadline)
-        : sections(problem, chosen, deadline) {}
     Sections sections;
     std::optional<Search> search;
     bool found = false;
@@ -199,11 +287,11 @@ class Question {
   // Splits the core in time only if it is too large as a whole: the search itself splits, too.
   void add_parts() {
     const auto add = [&](std::span<const int> buffers) {
-      parts_.push_back(std::make_unique<Part>(problem_, buffers, deadline_));
+      parts_.push_back(std::make_unique<Part>(Sections(prepared_, buffers)));
     };
     add(peeled_.core);
     if (parts_[0]->sections.complete) return;
-    const std::vector<std::vector<int>> apart = apart_in_time(problem_, peeled_.core);
+    const std::vector<std::vector<int>> apart = apart_in_time(prepared_.problem, peeled_.core);
     if (apart.size() < 2) return;
     parts_.clear();
     for (const std::vector<int>& part : apart) add(part);
@@ -211,7 +299,7 @@ class Question {
 
   Plan full_plan() const {
     Plan plan;
-    for (const Interval& b : problem_.buffers) {
+    for (const Interval& b : prepared_.problem.buffers) {
       plan.offsets.push_back(std::max<int64_t>(b.offset, 0));
     }
     for (const auto& part : parts_) {
@@ -220,12 +308,10 @@ class Question {
         plan.offsets[blocks[i].buffer] = part->search->offsets()[i];
       }
     }
-    return place_around(prepared_, peeled_.core, std::move(plan), peeled_.rest, deadline_);
+    return place_around(prepared_, peeled_.core, std::move(plan), peeled_.rest);
   }
 
-  const Problem& problem_;
   const PreparedProblem& prepared_;
-  const Deadline& deadline_;
   const int64_t capacity_;
   const Peeled peeled_;
   std::vector<std::unique_ptr<Part>> parts_;
@@ -236,14 +322,13 @@ class Question {
 
 class Refinement {
  public:
-  Refinement(const Problem& problem, const PreparedProblem& prepared, Solution judged,
-             int64_t nodes, const Deadline& deadline, const Inferences& inferences)
-      : problem_(problem),
+  Refinement(const PreparedProblem& prepared, Solution judged, int64_t nodes,
+             const Inferences& inferences)
+      : problem_(prepared.problem),
         prepared_(prepared),
         budget_(std::min(nodes, kMaxNodes)),
-        deadline_(deadline),
         inferences_(inferences),
-        step_(step_of(problem)),
+        step_(step_of(problem_)),
         solution_(std::move(judged)) {}
 
   Solution run() {
@@ -252,10 +337,10 @@ class Refinement {
   }
 
  private:
-  bool spent() const { return solution_.nodes >= budget_ || deadline_.passed(); }
+  bool spent() const { return solution_.nodes >= budget_ || prepared_.deadline.passed(); }
 
   std::unique_ptr<Question> question(int64_t capacity) const {
-    return std::make_unique<Question>(problem_, prepared_, step_, capacity, inferences_, deadline_);
+    return std::make_unique<Question>(prepared_, step_, capacity, inferences_);
   }
 
   Outcome ask(Question& question, int64_t nodes) {
@@ -274,8 +359,7 @@ class Refinement {
     if (outcome == Outcome::kNone) {
       solution_.status = SolveStatus::kInfeasible;
       solution_.bound = std::max(solution_.bound, problem_.capacity + 1);
-      solution_.conflict = conflict_of(problem_, prepared_, fits->core(), problem_.capacity,
-                                       conflict_nodes(budget_), deadline_);
+      solution_.conflict = conflict_of(prepared_, fits->core(), budget_);
     }
   }
 
@@ -313,23 +397,12 @@ class Refinement {
   const Problem& problem_;
   const PreparedProblem& prepared_;
   const int64_t budget_;
-  const Deadline& deadline_;
   const Inferences inferences_;
   const int64_t step_;
   Solution solution_;
 };
 
 }  // namespace
-
-int64_t step_of(const Problem& problem) {
-  int64_t step = 0;
-  for (const Interval& b : problem.buffers) {
-    step = std::gcd(step, b.size);
-    if (b.alignment > 1) step = std::gcd(step, b.alignment);
-    if (b.offset > 0) step = std::gcd(step, b.offset);
-  }
-  return std::max<int64_t>(step, 1);
-}
 
 int64_t judge_nodes(const Limits& limits) { return limits.nodes > 0 ? limits.nodes : 10'000; }
 
@@ -339,8 +412,8 @@ SolveStatus status_of(const Problem& problem, const Solution& solution) {
   return bytes == solution.bound ? SolveStatus::kOptimal : SolveStatus::kFeasible;
 }
 
-Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan plan, int64_t nodes,
-               const Deadline& deadline) {
+Solution judge(const PreparedProblem& prepared, Plan plan, int64_t nodes) {
+  const Problem& problem = prepared.problem;
   Solution solution{std::move(plan), SolveStatus::kFeasible, prepared.bound, 0, {}};
   solution.status = status_of(problem, solution);
   solution.conflict = clash_of(problem);
@@ -348,19 +421,19 @@ Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan pla
     solution.status = SolveStatus::kInfeasible;
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
     solution.status = SolveStatus::kInfeasible;
-    solution.conflict =
-        conflict_of(problem, prepared, crowd_above(problem, prepared, problem.capacity, deadline),
-                    problem.capacity, conflict_nodes(nodes), deadline);
+    solution.conflict = conflict_of(prepared, crowd_above_capacity(prepared), nodes);
   }
   return solution;
 }
 
-Solution refine(const Problem& problem, const PreparedProblem& prepared, Solution judged,
-                int64_t nodes, const Deadline& deadline, const Inferences& inferences) {
-  const bool fits = problem.capacity >= 0 && judged.plan.bytes <= problem.capacity;
-  if (judged.status == SolveStatus::kOptimal || fits) return judged;
-  if (judged.status == SolveStatus::kInfeasible || deadline.passed()) return judged;
-  return Refinement(problem, prepared, std::move(judged), nodes, deadline, inferences).run();
+Solution refine(const PreparedProblem& prepared, Solution judged, int64_t nodes,
+                const Inferences& inferences) {
+  const int64_t capacity = prepared.problem.capacity;
+  const bool fits = capacity >= 0 && judged.plan.bytes <= capacity;
+  if (judged.status == SolveStatus::kOptimal || judged.status == SolveStatus::kInfeasible || fits ||
+      prepared.deadline.passed())
+    return judged;
+  return Refinement(prepared, std::move(judged), nodes, inferences).run();
 }
 
 }  // namespace tessera::planning
@@ -373,9 +446,8 @@ double Solution::gap() const {
 }
 
 Solution Planner::prove(const Problem& problem, const Limits& limits) const {
-  const planning::Deadline deadline(limits.seconds);
-  return planning::judge(problem, planning::PreparedProblem(problem), solve(problem),
-                         planning::judge_nodes(limits), deadline);
+  const planning::PreparedProblem prepared(problem, planning::Deadline(limits.seconds));
+  return planning::judge(prepared, solve(problem), planning::judge_nodes(limits));
 }
 
 }  // namespace tessera

@@ -1,31 +1,35 @@
 // The exact search as `optimal` and `best` use it, with proofs. Private to memory/planners.
 #pragma once
 
-#include "tessera/memory/plan.h"
-#include "tessera/memory/planners/deadline.h"
 #include "tessera/memory/planners/placement.h"
-#include "tessera/memory/planners/search.h"
 
 namespace tessera::planning {
 
-// Returns the unit of offsets: if no buffer of a plan can be pushed further down, all offsets and
-// ends are multiples of it.
-int64_t step_of(const Problem& problem);
+// Inferences, which can be switched off to measure their worth. None changes what can be proved.
+struct Inferences {
+  bool peeling = true;     // leaves out buffers that fit in any case (exact.cc)
+  bool sums = true;        // requires that a section's unplaced blocks fit above its floor
+  bool splits = true;      // solves separately the parts of time that no block links
+  bool ceiling = true;     // places a block as long as its part at the top of the part
+  bool duplicates = true;  // places the first of equal blocks lowest (symmetry breaking)
+  bool hatless = true;     // prunes alternatives to a block that lifts no other (MiniMalloc)
+  bool nogoods = true;     // prunes states that have failed before
+  bool restarts = true;    // alternates several strategies, for longer and longer
+};
 
 // Returns the decisions that a planner without a search spends on finding a conflict.
 int64_t judge_nodes(const Limits& limits);
 
 // Judges a plan by the lower bound alone. If the problem is infeasible, adds a conflict, unless
 // finding one takes too many decisions in proportion to `nodes`.
-Solution judge(const Problem& problem, const PreparedProblem& prepared, Plan plan, int64_t nodes,
-               const Deadline& deadline);
+Solution judge(const PreparedProblem& prepared, Plan plan, int64_t nodes);
 
 // Returns the status of a solution with a valid plan, from its bytes and bound.
 SolveStatus status_of(const Problem& problem, const Solution& solution);
 
 // Searches below the judged plan until a plan is proved lowest, fits the capacity if there is one,
 // or `nodes` decisions are made.
-Solution refine(const Problem& problem, const PreparedProblem& prepared, Solution judged,
-                int64_t nodes, const Deadline& deadline, const Inferences& inferences = {});
+Solution refine(const PreparedProblem& prepared, Solution judged, int64_t nodes,
+                const Inferences& inferences = {});
 
 }  // namespace tessera::planning

@@ -1,40 +1,24 @@
 // Greedy planners: place the buffers one after another in a fixed order.
 #include <tuple>
-#include <utility>
 
-#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
 
-namespace tessera {
-namespace {
+namespace tessera::planning {
 
-using namespace planning;
-
-// Places by descending key; equal keys keep the problem's order.
-template <class Key>
-class Greedy final : public Placer {
- public:
-  Greedy(std::string_view name, std::string_view explanation, Fit fit, Key key)
-      : name_(name), explanation_(explanation), fit_(fit), key_(key) {}
-
-  std::string_view name() const override { return name_; }
-  std::string_view explanation() const override { return explanation_; }
-  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
-    return place(prepared,
-                 order_by(prepared, [&](const Item& item) { return key_(prepared, item); }), fit_,
-                 deadline);
-  }
-
- private:
-  const std::string_view name_, explanation_;
-  const Fit fit_;
-  const Key key_;
-};
-
-constexpr auto size_then_lifetime = [](const PreparedProblem&, const Item& item) {
-  return std::pair(item.size, item.upper - item.lower);
-};
-
-}  // namespace
+// none shares nothing: every buffer is placed above all earlier ones in the list, live or not. No
+// plan needs more, so it is the baseline for what planning saves. Every byte has one meaning for
+// the whole run, which exposes a wrong lifetime.
+//
+//   address
+//     |             cc        three buffers, one after another in time
+//     |       bbbbbb
+//     | aaaaaa
+//     +-----------------> time
+Plan none(const PreparedProblem& prepared) {
+  Plan plan = place(prepared, {}, Fit::kLowest);
+  stack(prepared, prepared.movable, 0, plan);
+  return plan;
+}
 
 // in_order is the result of an eager allocator that always takes the lowest free address: buffers
 // are placed in the order in which they become live, without regard to later ones. Short-lived
@@ -46,12 +30,9 @@ constexpr auto size_then_lifetime = [](const PreparedProblem&, const Item& item)
 //     |    bbbbbbbbbbbb       a, before c was known
 //     | aaaaaa
 //     +-----------------> time
-const Planner& in_order_planner() {
-  static const Greedy planner(
-      "in_order",
-      "in the order of allocation, each at the lowest free address, as an eager allocator would",
-      Fit::kLowest, [](const PreparedProblem&, const Item& item) { return -item.lower; });
-  return planner;
+Plan in_order(const PreparedProblem& prepared) {
+  return place(prepared, order_by(prepared, [](const Item& item) { return -item.lower; }),
+               Fit::kLowest);
 }
 
 // first_fit places by size, the largest first: the common greedy planner of inference engines,
@@ -66,11 +47,8 @@ const Planner& in_order_planner() {
 //     | 11111
 //     | 11111  3333
 //     +-----------------> time
-const Planner& first_fit_planner() {
-  static const Greedy planner("first_fit",
-                              "the largest first, each at the lowest address at which it fits",
-                              Fit::kLowest, size_then_lifetime);
-  return planner;
+Plan first_fit(const PreparedProblem& prepared) {
+  return place(prepared, order_by(prepared, size_first), Fit::kLowest);
 }
 
 // first_fit_area places by area, size times lifetime, the largest first, each at the lowest address
@@ -85,15 +63,9 @@ const Planner& first_fit_planner() {
 //     | 111111111111
 //     | 111111111111
 //     +-----------------> time
-const Planner& first_fit_area_planner() {
-  static const Greedy planner(
-      "first_fit_area",
-      "the largest size x lifetime first, each at the lowest address at which it fits",
-      Fit::kLowest, [](const PreparedProblem&, const Item& item) {
-        // A size times a time may not fit an integer.
-        return static_cast<double>(item.size) * (item.upper - item.lower);
-      });
-  return planner;
+Plan first_fit_area(const PreparedProblem& prepared) {
+  return place(prepared, order_by(prepared, [](const Item& item) { return item.area(); }),
+               Fit::kLowest);
 }
 
 // first_fit_lifetime places by lifetime, the longest first, each at the lowest address at which it
@@ -107,13 +79,8 @@ const Planner& first_fit_area_planner() {
 //     | 2222222222222
 //     | 1111111111111111
 //     +-----------------> time
-const Planner& first_fit_lifetime_planner() {
-  static const Greedy planner(
-      "first_fit_lifetime", "the longest-lived first, each at the lowest address at which it fits",
-      Fit::kLowest, [](const PreparedProblem&, const Item& item) {
-        return std::pair(item.upper - item.lower, item.size);
-      });
-  return planner;
+Plan first_fit_lifetime(const PreparedProblem& prepared) {
+  return place(prepared, order_by(prepared, lifetime_first), Fit::kLowest);
 }
 
 // best_fit places by size, the largest first, each in the tightest hole: the free range between
@@ -128,10 +95,8 @@ const Planner& first_fit_lifetime_planner() {
 //     |
 //     | #####
 //     +-----------------> time
-const Planner& best_fit_planner() {
-  static const Greedy planner("best_fit", "the largest first, each in the hole that it fills best",
-                              Fit::kTightest, size_then_lifetime);
-  return planner;
+Plan best_fit(const PreparedProblem& prepared) {
+  return place(prepared, order_by(prepared, size_first), Fit::kTightest);
 }
 
 // tflite does what TensorFlow Lite's arena planner does (tensorflow/lite/arena_planner.cc and
@@ -145,17 +110,13 @@ const Planner& best_fit_planner() {
 //     | 3333 222  444         is larger than 1
 //     | 1111111111111111
 //     +-----------------> time
-const planning::Placer& tflite_planner() {
-  static const Greedy planner(
-      "tflite",
-      "TensorFlow Lite's: buffers that live throughout first, then by size in the tightest gap",
-      Fit::kTightest, [](const PreparedProblem& prepared, const Item& item) {
-        const auto last = static_cast<int32_t>(prepared.load.size()) - 1;
-        const bool throughout = item.lower == 0 && item.upper == last;
-        return throughout ? std::tuple(true, int64_t{0}, 0)
-                          : std::tuple(false, item.size, -item.lower);
-      });
-  return planner;
+Plan tflite(const PreparedProblem& prepared) {
+  const auto last = static_cast<int32_t>(prepared.load.size()) - 1;
+  const auto key = [&](const Item& item) {
+    const bool throughout = item.lower == 0 && item.upper == last;
+    return throughout ? std::tuple(true, int64_t{0}, 0) : std::tuple(false, item.size, -item.lower);
+  };
+  return place(prepared, order_by(prepared, key), Fit::kTightest);
 }
 
-}  // namespace tessera
+}  // namespace tessera::planning

@@ -15,14 +15,11 @@
 //           +---------> time        +---------> time
 #include <array>
 #include <random>
-#include <utility>
 
-#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
 
-namespace tessera {
+namespace tessera::planning {
 namespace {
-
-using namespace planning;
 
 constexpr Effort kBudget = 4'000'000;  // comparisons: some 5 to 10 ms
 constexpr size_t kLate = 32;           // a plan may be as high as this many changes ago
@@ -39,53 +36,39 @@ size_t to_blame(const PreparedProblem& prepared, const std::vector<int>& order, 
   return chosen;
 }
 
-class LocalSearch : public Placer {
- public:
-  std::string_view name() const override { return "local_search"; }
-  std::string_view explanation() const override {
-    return "starts with the order by size, then moves buffers at the top to earlier positions";
-  }
-
-  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
-    Effort effort = 0;
-    std::mt19937 random(1);  // fixed seed: the plan is deterministic
-    std::vector<int> order = order_by(
-        prepared, [](const Item& item) { return std::pair(item.size, item.upper - item.lower); });
-    Plan current = place(prepared, order, Fit::kLowest, INT64_MAX, &effort, deadline);
-    Plan best = current;
-    std::array<int64_t, kLate> late;
-    late.fill(current.bytes);
-    size_t give_up = kPatience;
-    const auto done = [&] {
-      return best.bytes <= prepared.good_enough || effort >= kBudget || deadline.passed();
-    };
-    for (size_t round = 0; round < give_up && !done(); ++round) {
-      const size_t from = to_blame(prepared, order, current, random);
-      if (from == 0) break;  // a fixed buffer or the first one: it has no earlier place
-      const size_t to = random() % from;
-      std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
-      const int64_t allowed = std::max(current.bytes, late[round % kLate]);
-      Plan plan = place(prepared, order, Fit::kLowest, allowed + 1, &effort, deadline);
-      if (plan.bytes <= allowed) {
-        current = std::move(plan);
-        if (current.bytes < best.bytes) {
-          best = current;
-          give_up = round + kPatience;
-        }
-      } else {
-        std::rotate(order.begin() + to, order.begin() + to + 1, order.begin() + from + 1);
-      }
-      late[round % kLate] = current.bytes;
-    }
-    return best;
-  }
-};
-
 }  // namespace
 
-const planning::Placer& local_search_planner() {
-  static const LocalSearch planner;
-  return planner;
+Plan local_search(const PreparedProblem& prepared) {
+  Effort effort = 0;
+  std::mt19937 random(1);  // fixed seed: the plan is deterministic
+  std::vector<int> order = order_by(prepared, size_first);
+  Plan current = place(prepared, order, Fit::kLowest, INT64_MAX, &effort);
+  Plan best = current;
+  std::array<int64_t, kLate> late;
+  late.fill(current.bytes);
+  size_t give_up = kPatience;
+  const auto done = [&] {
+    return best.bytes <= prepared.good_enough || effort >= kBudget || prepared.deadline.passed();
+  };
+  for (size_t round = 0; round < give_up && !done(); ++round) {
+    const size_t from = to_blame(prepared, order, current, random);
+    if (from == 0) break;  // a fixed buffer or the first one: it has no earlier place
+    const size_t to = random() % from;
+    std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
+    const int64_t allowed = std::max(current.bytes, late[round % kLate]);
+    Plan plan = place(prepared, order, Fit::kLowest, allowed + 1, &effort);
+    if (plan.bytes <= allowed) {
+      current = std::move(plan);
+      if (current.bytes < best.bytes) {
+        best = current;
+        give_up = round + kPatience;
+      }
+    } else {
+      std::rotate(order.begin() + to, order.begin() + to + 1, order.begin() + from + 1);
+    }
+    late[round % kLate] = current.bytes;
+  }
+  return best;
 }
 
-}  // namespace tessera
+}  // namespace tessera::planning

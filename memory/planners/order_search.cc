@@ -12,9 +12,8 @@ constexpr Effort kMuch = 4'000'000;  // comparisons after which `few` allows no 
 
 class OrderSearch {
  public:
-  OrderSearch(const Problem& problem, const PreparedProblem& prepared, Effort limit,
-              const Deadline& deadline, bool few)
-      : problem_(problem), prepared_(prepared), limit_(limit), deadline_(deadline), few_(few) {}
+  OrderSearch(const PreparedProblem& prepared, Effort limit, bool few)
+      : prepared_(prepared), limit_(limit), few_(few) {}
 
   Plan run() {
     try_hints();
@@ -25,18 +24,19 @@ class OrderSearch {
  private:
   // Returns true if there is a plan and no lower one is possible or wanted, or time is out.
   bool done() const {
-    return best_.bytes < INT64_MAX && (best_.bytes <= prepared_.good_enough || deadline_.passed());
+    return best_.bytes < INT64_MAX &&
+           (best_.bytes <= prepared_.good_enough || prepared_.deadline.passed());
   }
 
   void attempt(const std::vector<int>& order, Fit fit) {
-    Plan plan = place(prepared_, order, fit, best_.bytes, &effort_, deadline_);
+    Plan plan = place(prepared_, order, fit, best_.bytes, &effort_);
     if (plan.bytes < best_.bytes) best_ = std::move(plan);
   }
 
   // Tries the order of the hints: a plan that was good before often still is.
   void try_hints() {
     std::vector<int> order = prepared_.movable;
-    const auto hint = [&](int i) { return problem_.buffers[i].hint; };
+    const auto hint = [&](int i) { return prepared_.problem.buffers[i].hint; };
     if (std::none_of(order.begin(), order.end(), [&](int i) { return hint(i) >= 0; })) return;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       // Buffers without a hint, -1, come last.
@@ -46,20 +46,22 @@ class OrderSearch {
   }
 
   void try_orders() {
-    const auto life = [](const Item& item) { return item.upper - item.lower; };
-    const auto size = [&](const Item& item) { return std::pair(item.size, life(item)); };
-    const auto longest = [&](const Item& item) { return std::pair(life(item), item.size); };
-    const auto area = [&](const Item& item) { return static_cast<double>(item.size) * life(item); };
+    const auto life = [](const Item& item) { return item.lifetime(); };
+    const auto area = [](const Item& item) { return item.area(); };
+    const auto begin = [](const Item& item) { return -item.lower; };
+    const auto end = [](const Item& item) { return item.upper; };
     // At the highest load no byte may be lost: the buffers live then go first.
     const auto peak_load = [&](const Item& item) {
       return prepared_.peak_load[&item - prepared_.items.data()];
     };
-    const auto crowded = [&](const Item& item) { return std::pair(peak_load(item), size(item)); };
+    const auto crowded = [&](const Item& item) {
+      return std::pair(peak_load(item), size_first(item));
+    };
     const auto crowded_long = [&](const Item& item) {
-      return std::pair(peak_load(item), life(item));
+      return std::pair(peak_load(item), item.lifetime());
     };
     const auto crowded_area = [&](const Item& item) {
-      return std::pair(peak_load(item), area(item));
+      return std::pair(peak_load(item), item.area());
     };
 
     using Order = std::function<std::vector<int>()>;
@@ -67,7 +69,7 @@ class OrderSearch {
       return [=, this] { return order_by(prepared_, key); };
     };
     const auto skyline = [&](SkylineRule rule) -> Order {
-      return [=, this] { return skyline_order(prepared_, rule, &effort_, deadline_); };
+      return [=, this] { return skyline_order(prepared_, rule, &effort_); };
     };
     struct Way {
       Order order;
@@ -77,19 +79,19 @@ class OrderSearch {
     const Way ways[] = {
         {skyline(SkylineRule::kMaxArea), Fit::kLowest, true},
         {by(crowded), Fit::kTightest, true},
-        {by(size), Fit::kLowest, true},
-        {by(size), Fit::kTightest, true},
-        {by([](const Item& item) { return -item.lower; }), Fit::kLowest, true},
+        {by(size_first), Fit::kLowest, true},
+        {by(size_first), Fit::kTightest, true},
+        {by(begin), Fit::kLowest, true},
         {by(area), Fit::kLowest, true},
-        {by(longest), Fit::kLowest, true},
+        {by(lifetime_first), Fit::kLowest, true},
         {skyline(SkylineRule::kLargest), Fit::kLowest, false},
         {skyline(SkylineRule::kLongest), Fit::kLowest, false},
         {by(crowded_long), Fit::kTightest, false},
         {by(crowded), Fit::kLowest, false},
         {by(crowded_area), Fit::kLowest, false},
         {by(life), Fit::kTightest, false},
-        {by([](const Item& item) { return item.upper; }), Fit::kTightest, false},
-        {by([](const Item& item) { return -item.lower; }), Fit::kTightest, false},
+        {by(end), Fit::kTightest, false},
+        {by(begin), Fit::kTightest, false},
     };
     for (const Way& way : ways) {
       if (done() || (few_ && (&way == ways + kFew || effort_ > kMuch))) return;
@@ -97,10 +99,8 @@ class OrderSearch {
     }
   }
 
-  const Problem& problem_;
   const PreparedProblem& prepared_;
   const Effort limit_;
-  const Deadline& deadline_;
   const bool few_;
   Effort effort_ = 0;
   Plan best_{{}, INT64_MAX};
@@ -108,9 +108,8 @@ class OrderSearch {
 
 }  // namespace
 
-Plan best_of_orders(const Problem& problem, const PreparedProblem& prepared, Effort limit,
-                    const Deadline& deadline, bool few) {
-  return OrderSearch(problem, prepared, limit, deadline, few).run();
+Plan best_of_orders(const PreparedProblem& prepared, Effort limit, bool few) {
+  return OrderSearch(prepared, limit, few).run();
 }
 
 }  // namespace tessera::planning

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/runtime/integers.h"
+
 namespace tessera::planning {
 namespace {
 
@@ -15,7 +17,7 @@ struct Placed {
 };
 
 int64_t aligned_to(int64_t value, int64_t unit) {
-  return unit == 1 ? value : (value + unit - 1) / unit * unit;
+  return unit == 1 ? value : round_up(value, unit);
 }
 
 constexpr Effort kEffortToPlace = 64;
@@ -156,11 +158,26 @@ class RangeMaximum {
   std::vector<std::vector<int64_t>> levels_;
 };
 
+void fill(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit, int64_t stop_at,
+          Shelf& shelf, Plan& plan) {
+  size_t i = 0;
+  for (; i < order.size() && shelf.top() < stop_at; ++i) {
+    if (i % kPlacedPerLook == 0 && prepared.deadline.passed()) break;
+    plan.offsets[order[i]] = shelf.find(order[i], fit);
+    shelf.put(order[i], plan.offsets[order[i]]);
+  }
+  plan.bytes = shelf.top();
+  if (plan.bytes < stop_at) stack(prepared, order, i, plan);
+}
+
 }  // namespace
 
-PreparedProblem::PreparedProblem(const Problem& problem)
-    : bound(lower_bound(problem)), good_enough(std::max(bound, problem.capacity)) {
-  rank_times(problem);
+PreparedProblem::PreparedProblem(const Problem& planned, const Deadline& until)
+    : problem(planned),
+      deadline(until),
+      bound(lower_bound(problem)),
+      good_enough(std::max(bound, problem.capacity)) {
+  rank_times();
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].size == 0 || items[i].lower >= items[i].upper) continue;
     (items[i].fixed >= 0 ? fixed : movable).push_back(static_cast<int>(i));
@@ -168,7 +185,7 @@ PreparedProblem::PreparedProblem(const Problem& problem)
   measure_load();
 }
 
-void PreparedProblem::rank_times(const Problem& problem) {
+void PreparedProblem::rank_times() {
   std::vector<int64_t> times;
   for (const Interval& buffer : problem.buffers) {
     times.push_back(buffer.lower);
@@ -241,22 +258,6 @@ bool PreparedProblem::meet_outside_gaps(const Item& a, const Item& b) const {
   return time < end;
 }
 
-namespace {
-
-void fill(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit, int64_t stop_at,
-          const Deadline& deadline, Shelf& shelf, Plan& plan) {
-  size_t i = 0;
-  for (; i < order.size() && shelf.top() < stop_at; ++i) {
-    if (i % kPlacedPerLook == 0 && deadline.passed()) break;
-    plan.offsets[order[i]] = shelf.find(order[i], fit);
-    shelf.put(order[i], plan.offsets[order[i]]);
-  }
-  plan.bytes = shelf.top();
-  if (plan.bytes < stop_at) stack(prepared, order, i, plan);
-}
-
-}  // namespace
-
 void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_t first,
            Plan& plan) {
   for (size_t i = first; i < order.size(); ++i) {
@@ -267,7 +268,7 @@ void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_
 }
 
 Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit, int64_t stop_at,
-           Effort* effort, const Deadline& deadline) {
+           Effort* effort) {
   Plan plan;
   plan.offsets.resize(prepared.items.size());
   for (size_t i = 0; i < prepared.items.size(); ++i) {
@@ -275,16 +276,16 @@ Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit f
   }
   Shelf shelf(prepared);
   for (int index : prepared.fixed) shelf.put(index, prepared.items[index].fixed);
-  fill(prepared, order, fit, stop_at, deadline, shelf, plan);
+  fill(prepared, order, fit, stop_at, shelf, plan);
   if (effort != nullptr) *effort += shelf.effort();
   return plan;
 }
 
 Plan place_around(const PreparedProblem& prepared, const std::vector<int>& there, Plan plan,
-                  const std::vector<int>& order, const Deadline& deadline) {
+                  const std::vector<int>& order) {
   Shelf shelf(prepared);
   for (int index : there) shelf.put(index, plan.offsets[index]);
-  fill(prepared, order, Fit::kLowest, INT64_MAX, deadline, shelf, plan);
+  fill(prepared, order, Fit::kLowest, INT64_MAX, shelf, plan);
   return plan;
 }
 

@@ -1,9 +1,10 @@
-// PreparedProblem, a problem prepared for planners, and functions that place its buffers one after
-// another in a given order. Private to memory/planners.
+// PreparedProblem, a problem prepared for planners, functions that place its buffers one after
+// another in a given order, and the planners that are made of these. Private to memory/planners.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tessera/memory/plan.h"
@@ -20,6 +21,10 @@ struct Item {
   int32_t upper;
   int32_t first_gap;  // index in PreparedProblem::gaps
   int32_t gap_count;
+
+  int32_t lifetime() const { return upper - lower; }
+  // A float, because a size times a time may not fit an integer.
+  double area() const { return static_cast<double>(size) * lifetime(); }
 };
 
 struct RankedGap {
@@ -27,9 +32,12 @@ struct RankedGap {
   int32_t upper;
 };
 
+// Keeps a reference to the problem.
 struct PreparedProblem {
-  explicit PreparedProblem(const Problem& problem);
+  explicit PreparedProblem(const Problem& problem, const Deadline& deadline = {});
 
+  const Problem& problem;
+  const Deadline deadline;         // of all that is done with the problem
   std::vector<Item> items;         // one per buffer
   std::vector<RankedGap> gaps;     // gaps of all items
   std::vector<int> movable;        // need memory and are not fixed, in the problem's order
@@ -45,7 +53,7 @@ struct PreparedProblem {
   bool lives(const Item& item, int32_t time) const;
 
  private:
-  void rank_times(const Problem& problem);
+  void rank_times();
   void measure_load();
   bool meet_outside_gaps(const Item& a, const Item& b) const;
 };
@@ -62,12 +70,7 @@ using Effort = int64_t;
 // `stop_at` bytes or more; the plan is then incomplete, with bytes >= stop_at. Past the deadline,
 // looks for no more holes and stacks the rest on top.
 Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit,
-           int64_t stop_at = INT64_MAX, Effort* effort = nullptr, const Deadline& deadline = {});
-
-inline Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit fit,
-                  const Deadline& deadline) {
-  return place(prepared, order, fit, INT64_MAX, nullptr, deadline);
-}
+           int64_t stop_at = INT64_MAX, Effort* effort = nullptr);
 
 // Stacks order[first], order[first + 1], ... on top of the plan.
 void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_t first,
@@ -75,7 +78,7 @@ void stack(const PreparedProblem& prepared, const std::vector<int>& order, size_
 
 // Places the buffers of `order`, each as low as it fits, around the buffers of `there`.
 Plan place_around(const PreparedProblem& prepared, const std::vector<int>& there, Plan plan,
-                  const std::vector<int>& order, const Deadline& deadline = {});
+                  const std::vector<int>& order);
 
 // Returns the movable buffers, sorted by descending key; equal keys keep the problem's order.
 template <class Key>
@@ -86,17 +89,40 @@ std::vector<int> order_by(const PreparedProblem& prepared, Key key) {
   return order;
 }
 
+// Keys of order_by(): by size, equal sizes by lifetime; and by lifetime, equal ones by size.
+inline constexpr auto size_first = [](const Item& item) {
+  return std::pair(item.size, item.lifetime());
+};
+inline constexpr auto lifetime_first = [](const Item& item) {
+  return std::pair(item.lifetime(), item.size);
+};
+
 // Returns the order in which a rising skyline takes the buffers (skyline.cc); past the deadline,
 // the rest by the rule alone.
 enum class SkylineRule { kLongest, kLargest, kMaxArea };
 std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule,
-                               Effort* effort = nullptr, const Deadline& deadline = {});
+                               Effort* effort = nullptr);
 
 // Returns the lowest of many cheap plans (order_search.cc). Places the buffers in a number of
 // orders, the likeliest first, until the plan is as low as the lower bound or fits the capacity.
 // Orders of other planners are tried in any case, the others while the effort is below `limit`; if
 // `few`, at most the first two.
-Plan best_of_orders(const Problem& problem, const PreparedProblem& prepared, Effort limit,
-                    const Deadline& deadline, bool few = false);
+Plan best_of_orders(const PreparedProblem& prepared, Effort limit, bool few = false);
+
+// The planners of these names. They return a plan even past the deadline, then without further
+// optimization.
+Plan none(const PreparedProblem& prepared);
+Plan in_order(const PreparedProblem& prepared);
+Plan first_fit(const PreparedProblem& prepared);
+Plan first_fit_area(const PreparedProblem& prepared);
+Plan first_fit_lifetime(const PreparedProblem& prepared);
+Plan best_fit(const PreparedProblem& prepared);
+Plan skyline(const PreparedProblem& prepared);
+Plan xla(const PreparedProblem& prepared);
+Plan tflite(const PreparedProblem& prepared);
+Plan local_search(const PreparedProblem& prepared);
+// Planners with proofs; `nodes` as in Limits.
+Solution optimal(const PreparedProblem& prepared, int64_t nodes);
+Solution best(const PreparedProblem& prepared, int64_t nodes);
 
 }  // namespace tessera::planning

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "tessera/runtime/integers.h"
+
 namespace tessera::planning {
 namespace {
 
@@ -17,13 +19,6 @@ struct Event {
   int32_t block;
 };
 
-void add_events(const Interval& buffer, int32_t block, std::vector<Event>& events) {
-  for (const Gap& part : live_parts(buffer)) {
-    events.push_back({part.lower, true, block});
-    events.push_back({part.upper, false, block});
-  }
-}
-
 void add_span(Span span, std::vector<Span>& spans) {
   if (!spans.empty() && spans.back().upper == span.lower) {
     spans.back().upper = span.upper;  // no section was in the gap between them
@@ -34,11 +29,11 @@ void add_span(Span span, std::vector<Span>& spans) {
 
 }  // namespace
 
-Sections::Sections(const Problem& problem, std::span<const int> chosen, const Deadline& deadline) {
+Sections::Sections(const PreparedProblem& prepared, std::span<const int> chosen) {
   int64_t shared = 0;
   int64_t widest = 1;
   for (int i : chosen) {
-    const Interval& buffer = problem.buffers[i];
+    const Interval& buffer = prepared.problem.buffers[i];
     // A buffer that is never live outside its gaps needs no bytes.
     int64_t live = buffer.upper - buffer.lower;
     for (const Gap& gap : buffer.gaps) live -= gap.upper - gap.lower;
@@ -50,8 +45,8 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen, const De
   }
   unit = std::max<int64_t>(shared, 1);
   uniform = widest == unit;
-  for (Block& block : blocks) block.padded_size = (block.size + unit - 1) / unit * unit;
-  sweep(problem, deadline);
+  for (Block& block : blocks) block.padded_size = round_up(block.size, unit);
+  sweep(prepared);
   if (!complete) {
     blocks.clear();
     members_.clear();
@@ -61,10 +56,14 @@ Sections::Sections(const Problem& problem, std::span<const int> chosen, const De
   find_duplicates();
 }
 
-void Sections::sweep(const Problem& problem, const Deadline& deadline) {
+void Sections::sweep(const PreparedProblem& prepared) {
   std::vector<Event> events;
   for (size_t b = 0; b < blocks.size(); ++b) {
-    add_events(problem.buffers[blocks[b].buffer], static_cast<int32_t>(b), events);
+    const auto block = static_cast<int32_t>(b);
+    for (const Gap& part : live_parts(prepared.problem.buffers[blocks[b].buffer])) {
+      events.push_back({part.lower, true, block});
+      events.push_back({part.upper, false, block});
+    }
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return std::tuple(a.time, a.takes, a.block) < std::tuple(b.time, b.takes, b.block);
@@ -88,7 +87,7 @@ void Sections::sweep(const Problem& problem, const Deadline& deadline) {
       begun = true;
       continue;
     }
-    if (begun && (members_.size() + meetings > kMaxPairs || deadline.passed())) {
+    if (begun && (members_.size() + meetings > kMaxPairs || prepared.deadline.passed())) {
       complete = false;
       break;
     }

@@ -13,8 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "tessera/memory/plan.h"
-#include "tessera/memory/planners/deadline.h"
+#include "tessera/memory/planners/placement.h"
 
 namespace tessera::planning {
 
@@ -37,7 +36,7 @@ struct Block {
 
 struct Sections {
   // Makes blocks of the chosen buffers, except of those that need no memory.
-  Sections(const Problem& problem, std::span<const int> chosen, const Deadline& deadline = {});
+  Sections(const PreparedProblem& prepared, std::span<const int> chosen);
 
   std::span<const Span> spans(int block) const {
     return {spans_.data() + first_span_[block], spans_.data() + first_span_[block + 1]};
@@ -67,7 +66,7 @@ struct Sections {
   bool uniform = false;  // no block is fixed or aligned to more than the unit
 
  private:
-  void sweep(const Problem& problem, const Deadline& deadline);
+  void sweep(const PreparedProblem& prepared);
   void find_duplicates();
 
   std::vector<Span> spans_;

@@ -19,10 +19,9 @@
 #include <set>
 #include <tuple>
 
-#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
 
-namespace tessera {
-namespace planning {
+namespace tessera::planning {
 namespace {
 
 constexpr size_t kTurnsPerLook = 64;  // between looks at the clock
@@ -183,25 +182,22 @@ class Skyline {
 
 std::vector<int> ranked_by(const PreparedProblem& prepared, SkylineRule rule) {
   return order_by(prepared, [rule](const Item& item) {
-    const int64_t time = item.upper - item.lower;
-    // A float, because a size times a time may not fit an integer.
-    const double area = static_cast<double>(time) * static_cast<double>(item.size);
+    const int64_t time = item.lifetime();
     if (rule == SkylineRule::kLongest) return std::tuple<double, int64_t>(time, item.size);
     if (rule == SkylineRule::kLargest) return std::tuple<double, int64_t>(item.size, time);
-    return std::tuple<double, int64_t>(area, time);
+    return std::tuple<double, int64_t>(item.area(), time);
   });
 }
 
 }  // namespace
 
-std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule, Effort* effort,
-                               const Deadline& deadline) {
+std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule, Effort* effort) {
   std::vector<int> order;
   order.reserve(prepared.movable.size());
   Candidates candidates(prepared, ranked_by(prepared, rule));
   Skyline skyline(static_cast<int32_t>(prepared.load.size()));
   for (size_t turn = 0; order.size() < prepared.movable.size(); ++turn) {
-    if (turn % kTurnsPerLook == 0 && deadline.passed()) {
+    if (turn % kTurnsPerLook == 0 && prepared.deadline.passed()) {
       candidates.take_all(order);
       break;
     }
@@ -220,30 +216,8 @@ std::vector<int> skyline_order(const PreparedProblem& prepared, SkylineRule rule
   return order;
 }
 
-}  // namespace planning
-
-namespace {
-
-using namespace planning;
-
-class SkylinePlanner : public Placer {
- public:
-  std::string_view name() const override { return "skyline"; }
-  std::string_view explanation() const override {
-    return "fills memory from the bottom, by area (size x lifetime)";
-  }
-
-  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
-    return place(prepared, skyline_order(prepared, SkylineRule::kMaxArea, nullptr, deadline),
-                 Fit::kLowest, deadline);
-  }
-};
-
-}  // namespace
-
-const Planner& skyline_planner() {
-  static const SkylinePlanner planner;
-  return planner;
+Plan skyline(const PreparedProblem& prepared) {
+  return place(prepared, skyline_order(prepared, SkylineRule::kMaxArea), Fit::kLowest);
 }
 
-}  // namespace tessera
+}  // namespace tessera::planning

@@ -15,12 +15,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "tessera/memory/planners/list.h"
+#include "tessera/memory/planners/placement.h"
+#include "tessera/runtime/integers.h"
 
-namespace tessera {
+namespace tessera::planning {
 namespace {
-
-using namespace planning;
 
 class Heap {
  public:
@@ -31,9 +30,9 @@ class Heap {
       plan_.offsets[i] = std::max<int64_t>(prepared.items[i].fixed, 0);
   }
 
-  Plan fill(const std::vector<int>& order, const Deadline& deadline) && {
+  Plan fill(const std::vector<int>& order) && {
     size_t i = 0;
-    for (; i < order.size() && !deadline.passed(); ++i) {
+    for (; i < order.size() && !prepared_.deadline.passed(); ++i) {
       put(order[i], smallest_chunk(prepared_.items[order[i]]));
     }
     stack(prepared_, order, i, plan_);
@@ -61,13 +60,10 @@ class Heap {
   }
 
   int64_t smallest_chunk(const Item& item) const {
-    const auto aligned = [&](int64_t at) {
-      return (at + item.alignment - 1) / item.alignment * item.alignment;
-    };
     int64_t free = 0, chosen = -1, smallest = INT64_MAX;
     const auto consider = [&](int64_t end) {
       if (end - free < item.size) return;
-      const int64_t begin = aligned(free);
+      const int64_t begin = round_up(free, item.alignment);
       if (end - begin < item.size || end - begin >= smallest) return;
       smallest = end - begin;
       chosen = begin;
@@ -79,7 +75,7 @@ class Heap {
       free = std::max(free, block.end);
     }
     consider(plan_.bytes);
-    return chosen >= 0 ? chosen : aligned(free);
+    return chosen >= 0 ? chosen : round_up(free, item.alignment);
   }
 
   const PreparedProblem& prepared_;
@@ -87,31 +83,12 @@ class Heap {
   Plan plan_;
 };
 
-class Xla : public Placer {
- public:
-  std::string_view name() const override { return "xla"; }
-  std::string_view explanation() const override {
-    return "XLA's: best fit by size and by lifetime, the lower of the two";
-  }
-
-  Plan plan_until(const PreparedProblem& prepared, const Deadline& deadline) const override {
-    const auto spatial = [](const Item& i) {
-      return std::pair<int64_t, int64_t>(i.size, i.upper - i.lower);
-    };
-    const auto temporal = [](const Item& i) {
-      return std::pair<int64_t, int64_t>(i.upper - i.lower, i.size);
-    };
-    Plan by_size = Heap(prepared).fill(order_by(prepared, spatial), deadline);
-    Plan by_time = Heap(prepared).fill(order_by(prepared, temporal), deadline);
-    return by_time.bytes < by_size.bytes ? by_time : by_size;
-  }
-};
-
 }  // namespace
 
-const planning::Placer& xla_planner() {
-  static const Xla planner;
-  return planner;
+Plan xla(const PreparedProblem& prepared) {
+  Plan by_size = Heap(prepared).fill(order_by(prepared, size_first));
+  Plan by_time = Heap(prepared).fill(order_by(prepared, lifetime_first));
+  return by_time.bytes < by_size.bytes ? by_time : by_size;
 }
 
-}  // namespace tessera
+}  // namespace tessera::planning
