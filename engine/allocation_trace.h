@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tessera/memory/plan_html.h"
+#include "tessera/memory/plan_draw.h"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/memory/plan_html.h"
+#include "tessera/memory/plan_draw.h"
 
 namespace tessera {
 

@@ -1,23 +1,11 @@
 #include "tessera/memory/allocator.h"
 
-#include <algorithm>
-#include <mutex>
-#include <unordered_map>
-#include <utility>
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tessera/memory/caching_allocator.h"
-#include "tessera/runtime/error.h"
-#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
-
-[[noreturn]] void not_ours(const void* block) {
-  throw InternalError(fmt::format("direct allocator: {} was released but is not live", block));
-}
 
 // Allocates every block from the system: the baseline for other allocators, and best understood by
 // memory checkers.
@@ -52,7 +40,7 @@ class DirectAllocator : public Allocator {
     if (block == nullptr) return;
     std::lock_guard lock(mutex_);
     const auto found = blocks_.find(block);
-    if (found == blocks_.end()) not_ours(block);
+    if (found == blocks_.end()) not_live("direct", block);
     memory_.release(block, found->second);
     ++statistics_.releases;
     set_live(statistics_.live_bytes - found->second);
@@ -85,16 +73,6 @@ class DirectAllocator : public Allocator {
   std::unordered_map<void*, size_t> blocks_;
   AllocatorStatistics statistics_;
 };
-
-}  // namespace
-
-double AllocatorStatistics::fragmentation() const {
-  const size_t free_bytes = reserved_bytes - held_bytes;
-  if (free_bytes == 0) return 0.0;
-  return 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
-}
-
-namespace {
 
 struct Named {
   std::string name;

@@ -24,10 +24,6 @@ struct AllocatorStatistics {
   uint64_t allocations = 0;
   uint64_t releases = 0;
   uint64_t cache_hits = 0;  // allocations served from memory already reserved
-
-  // Returns the share of the free reserved bytes that a single request could not use, in [0, 1]:
-  // 1 - largest_free / (reserved - held); 0 if nothing is free.
-  double fragmentation() const;
 };
 
 // The tag under which a RawMemory reports the bytes of eager allocators.

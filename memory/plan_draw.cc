@@ -8,28 +8,37 @@
 #include <fmt/format.h>
 
 #include "tessera/runtime/text/bytes.h"
+#include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {
+
+extern const char* const kPlanPage;  // plan_page.html
+
 namespace {
 
 struct Frame {
   int64_t first_time = 0;
   int64_t last_time = 1;
   int64_t bytes = 1;
+  bool empty = true;  // no buffer needs room
 };
 
 Frame frame_of(const Problem& problem, const Plan& plan) {
   Frame frame;
-  bool first = true;
   for (const Interval& buffer : problem.buffers) {
     if (!buffer.takes_room()) continue;
-    frame.first_time = first ? buffer.lower : std::min(frame.first_time, buffer.lower);
-    frame.last_time = first ? buffer.upper : std::max(frame.last_time, buffer.upper);
-    first = false;
+    frame.first_time = frame.empty ? buffer.lower : std::min(frame.first_time, buffer.lower);
+    frame.last_time = frame.empty ? buffer.upper : std::max(frame.last_time, buffer.upper);
+    frame.empty = false;
   }
   frame.bytes = std::max<int64_t>(plan.bytes, 1);
   return frame;
+}
+
+std::string name_of(const Problem& problem, size_t i) {
+  const std::string& id = problem.buffers[i].id;
+  return id.empty() ? std::to_string(i) : id;
 }
 
 // Returns the first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
@@ -116,13 +125,43 @@ std::string legend_of(const Problem& problem, const std::string& letters,
   for (size_t rank = 0; rank < shown; ++rank) {
     const Interval& b = problem.buffers[order[rank]];
     text += fmt::format("  {}  {:>12}  time {:>4} to {:<4}  {}\n", letters[order[rank]],
-                        byte_text(b.size), b.lower, b.upper,
-                        b.id.empty() ? std::to_string(order[rank]) : b.id);
+                        byte_text(b.size), b.lower, b.upper, name_of(problem, order[rank]));
   }
   if (shown > 0 && letters.find('+') != letters.npos)
     text += fmt::format("  +  one of the {} smaller buffers\n",
                         std::count(letters.begin(), letters.end(), '+'));
   return text;
+}
+
+std::string script(const std::string& text) { return Json(text).script(); }
+
+// Passes a picture to `piece` as an object of the page's script.
+void write(const PlanPicture& picture, const std::function<void(std::string_view)>& piece) {
+  const Problem& problem = picture.problem;
+  const Frame frame = frame_of(problem, picture.plan);
+  piece(fmt::format("{{title:{},bytes:{},bound:{},first:{},last:{},forward:{},boxes:[\n",
+                    script(picture.title), picture.plan.bytes, lower_bound(problem),
+                    frame.first_time, frame.last_time, picture.forward_ends));
+  std::vector<std::string> groups;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Interval& b = problem.buffers[i];
+    if (!b.takes_room()) continue;
+    const BufferLabel label = i < picture.labels.size() ? picture.labels[i] : BufferLabel();
+    const auto group = std::find(groups.begin(), groups.end(), label.group) - groups.begin();
+    if (group == std::ssize(groups)) groups.push_back(label.group);
+    std::string spans;  // the lifetime without its gaps: "0,4,6,9"
+    for (const Gap& part : live_parts(b))
+      spans += fmt::format("{}{},{}", spans.empty() ? "" : ",", part.lower, part.upper);
+    piece(fmt::format("[{},{},{},[{}],{},{}],\n", picture.plan.offsets[i], b.size, group, spans,
+                      script(label.name.empty() ? name_of(problem, i) : label.name),
+                      script(label.details)));
+  }
+  std::string names, nodes;
+  for (const std::string& group : groups) names += script(group) + ",";
+  for (int64_t t = frame.first_time;
+       !frame.empty && t < frame.last_time && t >= 0 && t < std::ssize(picture.nodes); ++t)
+    nodes += script(picture.nodes[static_cast<size_t>(t)]) + ",";
+  piece(fmt::format("],groups:[{}],nodes:[{}]}},\n", names, nodes));
 }
 
 }  // namespace
@@ -203,8 +242,7 @@ void draw_plan_svg(const Problem& problem, const Plan& plan, int width, int heig
           axes.left + (part.lower - frame.first_time) * axes.per_time,
           y_of(static_cast<double>(plan.offsets[i] + buffer.size)),
           (part.upper - part.lower) * axes.per_time, buffer.size * axes.per_byte, hue,
-          buffer.id.empty() ? std::to_string(i) : html_escaped(buffer.id), buffer.size,
-          plan.offsets[i], part.lower, part.upper);
+          html_escaped(name_of(problem, i)), buffer.size, plan.offsets[i], part.lower, part.upper);
     }
   }
   const auto mark = [&](double address, std::string_view colour) {
@@ -216,6 +254,22 @@ void draw_plan_svg(const Problem& problem, const Plan& plan, int width, int heig
   mark(static_cast<double>(plan.bytes), "#c00");
   mark(bound, "#06c");
   piece(svg + "</svg>\n");
+}
+
+void draw_plan_html(std::span<const PlanPicture> pictures,
+                    const std::function<void(std::string_view)>& piece) {
+  constexpr std::string_view kMark = "/*PICTURES*/";
+  const std::string_view page = kPlanPage;
+  const size_t mark = page.find(kMark);
+  piece(page.substr(0, mark));
+  for (const PlanPicture& picture : pictures) write(picture, piece);
+  piece(page.substr(mark + kMark.size()));
+}
+
+std::string draw_plan_html(std::span<const PlanPicture> pictures) {
+  std::string text;
+  draw_plan_html(pictures, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 }  // namespace tessera

@@ -9,7 +9,6 @@
 #include "tessera/memory/plan_check.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/memory/plan_draw.h"
-#include "tessera/memory/plan_html.h"
 #include "tessera/memory/plan_why.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"

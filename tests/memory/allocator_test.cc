@@ -242,16 +242,6 @@ TEST(CachingAllocator, TakesTheSmallestHoleThatHolds) {
   static_cast<void>(wall2);
 }
 
-TEST(CachingAllocator, FragmentationIsANumber) {
-  CachingAllocator allocator(cpu_memory(), {.reserve = 8 * kMiB});
-  EXPECT_EQ(allocator.statistics().fragmentation(), 0.0);
-  void* blocks[8];
-  for (void*& block : blocks) block = allocator.allocate(kMiB);
-  EXPECT_EQ(allocator.statistics().fragmentation(), 0.0);  // nothing is free
-  for (int i = 0; i < 8; i += 2) allocator.release(blocks[i]);
-  EXPECT_DOUBLE_EQ(allocator.statistics().fragmentation(), 0.75);
-}
-
 TEST(CachingAllocator, ReserveServesAllSizesAndGrowthFollows) {
   FailingMemory memory;
   CachingAllocator allocator(memory, {.limit = 80 * kMiB, .reserve = 16 * kMiB});

@@ -1,7 +1,7 @@
 // The HTML page of a plan: tests its data, not its looks.
-#include "tessera/memory/plan_html.h"
-
 #include <gtest/gtest.h>
+
+#include "tessera/memory/plan_draw.h"
 
 namespace tessera {
 namespace {
