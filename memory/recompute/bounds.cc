@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tessera/memory/recompute/tables.h"
+#include "tessera/memory/recompute/live_bytes.h"
 
 namespace tessera {
 namespace {

@@ -6,15 +6,14 @@
 // freed. Values that no step can need any more are dropped. States are taken in the order of the
 // recomputation cost, so the first one that has run all steps and has the results is the cheapest
 // (Dijkstra).
+#include "tessera/memory/recompute/exact_search.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <queue>
 #include <unordered_map>
-
-#include "tessera/memory/recompute/explore.h"
-#include "tessera/memory/recompute/live_bytes.h"
 
 namespace tessera::recomputing {
 namespace {
