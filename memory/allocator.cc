@@ -74,11 +74,6 @@ class DirectAllocator : public Allocator {
   AllocatorStatistics statistics_;
 };
 
-struct Named {
-  std::string name;
-  AllocatorFactory make;
-};
-
 template <class A>
 std::unique_ptr<Allocator> make(RawMemory& memory, const AllocatorSettings& settings) {
   return std::make_unique<A>(memory, settings);
@@ -86,7 +81,8 @@ std::unique_ptr<Allocator> make(RawMemory& memory, const AllocatorSettings& sett
 
 struct Known {
   std::mutex mutex;
-  std::vector<Named> all = {{"caching", make<CachingAllocator>}, {"direct", make<DirectAllocator>}};
+  std::vector<std::pair<std::string, AllocatorFactory>> all = {{"caching", make<CachingAllocator>},
+                                                               {"direct", make<DirectAllocator>}};
 };
 
 Known& known() {
@@ -96,8 +92,8 @@ Known& known() {
 
 AllocatorFactory find(std::string_view name) {
   const std::lock_guard lock(known().mutex);
-  for (const Named& allocator : known().all)
-    if (allocator.name == name) return allocator.make;
+  for (const auto& [known_name, make] : known().all)
+    if (known_name == name) return make;
   return nullptr;
 }
 
@@ -119,7 +115,7 @@ bool add_allocator(const std::string& name, AllocatorFactory make) {
 std::vector<std::string> known_allocators() {
   const std::lock_guard lock(known().mutex);
   std::vector<std::string> names;
-  for (const Named& allocator : known().all) names.push_back(allocator.name);
+  for (const auto& [name, make] : known().all) names.push_back(name);
   return names;
 }
 

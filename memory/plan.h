@@ -71,7 +71,9 @@ struct Solution {
   std::vector<int>
       conflict;  // if infeasible: a minimal set that does not fit; empty: none was found
   // Returns plan.bytes / bound - 1: 0.01 means that the plan is within 1 % of the bound.
-  double gap() const;
+  double gap() const {
+    return bound <= 0 ? 0 : static_cast<double>(plan.bytes) / static_cast<double>(bound) - 1;
+  }
 };
 
 // The limits of a search.

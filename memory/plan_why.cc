@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/memory/planners/placement.h"
+
 namespace tessera {
 namespace {
 
@@ -13,17 +15,6 @@ bool live_at(const Interval& buffer, int64_t time) {
   const std::vector<Gap> parts = live_parts(buffer);
   return std::any_of(parts.begin(), parts.end(),
                      [&](const Gap& part) { return part.lower <= time && time < part.upper; });
-}
-
-bool meet(const Interval& a, const Interval& b) {
-  if (a.size == 0 || b.size == 0) return false;
-  const std::vector<Gap> others = live_parts(b);
-  for (const Gap& x : live_parts(a)) {
-    for (const Gap& y : others) {
-      if (x.lower < y.upper && y.lower < x.upper) return true;
-    }
-  }
-  return false;
 }
 
 // Returns the live bytes from each time on at which they change.
@@ -59,8 +50,8 @@ void find_fullest(const Problem& problem, int buffer, BufferExplanation& story) 
 
 void find_neighbours(const Problem& problem, const Plan& plan, int buffer,
                      BufferExplanation& story) {
-  const Interval& own = problem.buffers[buffer];
-  const int64_t bottom = plan.offsets[buffer], top = bottom + own.size;
+  const planning::PreparedProblem prepared(problem);
+  const int64_t bottom = plan.offsets[buffer], top = bottom + problem.buffers[buffer].size;
   story.hole_below = bottom;
   story.hole_above = plan.bytes - top;
   const auto note = [](std::vector<int>& nearest, int64_t& hole, int64_t distance, int i) {
@@ -71,7 +62,8 @@ void find_neighbours(const Problem& problem, const Plan& plan, int buffer,
   };
   for (int i = 0; i < std::ssize(problem.buffers); ++i) {
     const Interval& other = problem.buffers[i];
-    if (i == buffer || !meet(own, other)) continue;
+    if (i == buffer || !other.takes_room()) continue;
+    if (!prepared.meet(prepared.items[buffer], prepared.items[i])) continue;
     note(story.below, story.hole_below, bottom - (plan.offsets[i] + other.size), i);
     note(story.above, story.hole_above, plan.offsets[i] - top, i);
   }

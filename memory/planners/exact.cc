@@ -234,10 +234,10 @@ class Question {
         capacity_(capacity / step * step),
         peeled_(inferences.peeling ? peel(prepared, all_of(prepared), step, capacity_)
                                    : Peeled{all_of(prepared), {}}) {
-    const Stopwatch watch;
+    const auto begin = Clock::now();
     add_parts();
     // Building the searches takes about twice as long as building the parts.
-    if (!prepared.deadline.leaves(3 * watch.seconds())) return;
+    if (!prepared.deadline.leaves(3 * (Clock::now() - begin))) return;
     for (const auto& part : parts_) {
       if (!part->sections.complete) return;
     }
@@ -439,11 +439,6 @@ Solution refine(const PreparedProblem& prepared, Solution judged, int64_t nodes,
 }  // namespace tessera::planning
 
 namespace tessera {
-
-double Solution::gap() const {
-  if (bound <= 0) return 0;
-  return static_cast<double>(plan.bytes) / static_cast<double>(bound) - 1;
-}
 
 Solution Planner::prove(const Problem& problem, const Limits& limits) const {
   const planning::PreparedProblem prepared(problem, planning::Deadline(limits.seconds));

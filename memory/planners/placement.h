@@ -3,14 +3,36 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "tessera/memory/plan.h"
-#include "tessera/memory/planners/deadline.h"
 
 namespace tessera::planning {
+
+using Clock = std::chrono::steady_clock;
+
+// A time limit in seconds.
+class Deadline {
+ public:
+  Deadline() = default;  // never
+  explicit Deadline(double seconds) {
+    if (seconds <= 0) return;
+    seconds *= 0.95;  // the rest is for work in progress at the end
+    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                              std::chrono::duration<double>(std::min(seconds, 1e6)));
+  }
+
+  bool passed() const { return end_ && Clock::now() >= *end_; }
+  // Returns whether work that takes `time` would end before the deadline.
+  bool leaves(Clock::duration time) const { return !end_ || Clock::now() + time < *end_; }
+
+ private:
+  std::optional<Clock::time_point> end_;
+};
 
 // A buffer with its times as ranks among all times, which are small and dense.
 struct Item {

@@ -78,6 +78,7 @@ class ExactSearch {
     return sum;
   }
 
+  // Returns the cheapest sequence; stops at `most` states. Requires a finite number of states.
   ExactAnswer answer() {
     reach({0, 0}, 0, -1, -1);
     while (!open_.empty()) {
@@ -213,11 +214,6 @@ class ExactSearch {
   std::vector<int> taken_;
 };
 
-// Returns the cheapest sequence; stops at `max_states` states. Requires a finite number of states.
-ExactAnswer cheapest_within(const Tables& tables, int64_t budget, size_t max_states) {
-  return ExactSearch(tables, budget, max_states).answer();
-}
-
 }  // namespace
 
 double max_states(const Tables& tables) {
@@ -239,7 +235,7 @@ void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t max_s
     plan.extra = plan.cost - base_cost(problem);
     plan.live_values = measured.live_values;
   };
-  const ExactAnswer answer = cheapest_within(tables, budget, max_states);
+  const ExactAnswer answer = ExactSearch(tables, budget, max_states).answer();
   if (!answer.complete) {
     plan.bound = std::max(plan.bound, base_cost(problem) + answer.extra);
     return;
@@ -255,7 +251,7 @@ void prove_exactly(const RecomputeProblem& problem, int64_t budget, size_t max_s
   plan.lowest = std::max(plan.lowest, budget + 1);
   while (plan.lowest < plan.peak) {
     const int64_t middle = plan.lowest + (plan.peak - plan.lowest) / 2;
-    const ExactAnswer lower = cheapest_within(tables, middle, max_states / 8);
+    const ExactAnswer lower = ExactSearch(tables, middle, max_states / 8).answer();
     if (!lower.complete) return;
     if (lower.found)
       take(lower);
