@@ -1,8 +1,10 @@
 #include "tessera/memory/allocator.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tessera/memory/caching_allocator.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
@@ -98,6 +100,30 @@ AllocatorFactory find(std::string_view name) {
 }
 
 }  // namespace
+
+void not_live(std::string_view allocator, const void* block) {
+  throw InternalError(
+      fmt::format("{} allocator: {} was released but is not live", allocator, block));
+}
+
+void CachingAllocator::refuse(size_t bytes) const {
+  const size_t most = limit();
+  const std::string under = most == RawMemory::kNoLimit ? "" : fmt::format(", limit {}", most);
+  throw OutOfMemory(
+      fmt::format("{}: out of memory: {} bytes requested, {} live, {} reserved{}, largest free "
+                  "block {}; {}use a smaller batch or raise the limit",
+                  memory_.name(), bytes, statistics_.live_bytes, statistics_.reserved_bytes, under,
+                  largest_free(), what_fits()));
+}
+
+std::string CachingAllocator::what_fits() const {
+  size_t from_machine =
+      std::min(limit() - std::min(limit(), statistics_.reserved_bytes), memory_.available());
+  if (from_machine == RawMemory::kNoLimit) return "";
+  if (in_range_ != nullptr) from_machine = from_machine / range_.page * range_.page;
+  const size_t most = std::max(largest_free(), from_machine);
+  return fmt::format("at most {} would fit; ", byte_text(static_cast<int64_t>(most)));
+}
 
 std::unique_ptr<Allocator> make_allocator(std::string_view name, RawMemory& memory,
                                           const AllocatorSettings& settings) {

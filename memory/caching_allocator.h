@@ -17,22 +17,19 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "tessera/memory/allocator.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 
-[[noreturn]] inline void not_live(std::string_view allocator, const void* block) {
-  throw InternalError(
-      fmt::format("{} allocator: {} was released but is not live", allocator, block));
-}
+// Ends the program: `block` was released but is not live. allocator.cc has all messages.
+[[noreturn]] void not_live(std::string_view allocator, const void* block);
 
 class CachingAllocator : public Allocator {
  public:
@@ -475,25 +472,9 @@ class CachingAllocator : public Allocator {
     delete next;
   }
 
-  [[noreturn]] void refuse(size_t bytes) const {
-    const size_t most = limit();
-    const std::string under = most == RawMemory::kNoLimit ? "" : fmt::format(", limit {}", most);
-    throw OutOfMemory(
-        fmt::format("{}: out of memory: {} bytes requested, {} live, {} reserved{}, largest free "
-                    "block {}; {}use a smaller batch or raise the limit",
-                    memory_.name(), bytes, statistics_.live_bytes, statistics_.reserved_bytes,
-                    under, largest_free(), what_fits()));
-  }
-
+  [[noreturn]] void refuse(size_t bytes) const;  // throws OutOfMemory
   // Returns the size of the largest request that would succeed now, as text; empty if unlimited.
-  std::string what_fits() const {
-    size_t from_machine =
-        std::min(limit() - std::min(limit(), statistics_.reserved_bytes), memory_.available());
-    if (from_machine == RawMemory::kNoLimit) return "";
-    if (in_range_ != nullptr) from_machine = from_machine / range_.page * range_.page;
-    const size_t most = std::max(largest_free(), from_machine);
-    return fmt::format("at most {} would fit; ", byte_text(static_cast<int64_t>(most)));
-  }
+  std::string what_fits() const;
 
   RawMemory& memory_;
   const AllocatorSettings settings_;

@@ -33,8 +33,7 @@ std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
   if (buffer.offset >= 0 && offset != buffer.offset) {
     return fmt::format("must start at its fixed offset {}", buffer.offset);
   }
-  const bool takes_room = buffer.size > 0 && buffer.lower < buffer.upper;
-  if (takes_room && (buffer.size > plan.bytes || offset > plan.bytes - buffer.size)) {
+  if (buffer.takes_room() && (buffer.size > plan.bytes || offset > plan.bytes - buffer.size)) {
     return fmt::format("must end within the plan's {} bytes", plan.bytes);
   }
   return {};

@@ -16,21 +16,21 @@ constexpr std::array<std::string_view, kColumns> kNames = {"id",        "lower",
 
 using Field = TextPiece;
 
-class Reader {
+class Reader : TextLines {
  public:
   Reader(std::string_view text, std::string_view file)
-      : lines_(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text, file) {}
+      : TextLines(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text, file) {}
 
   Problem read() {
     if (!next_line()) {
-      lines_.number = 1;
+      line_number = 1;
       fail({"", 1}, "the file must begin with a header line (id,lower,upper,size), but is empty");
     }
     read_header();
     Problem problem;
     while (next_line()) {
       problem.buffers.push_back(read_buffer());
-      buffer_lines_.push_back(lines_.number);
+      buffer_lines_.push_back(line_number);
       // Names a nameless buffer by its number, as write_plan_csv() does.
       std::string& id = problem.buffers.back().id;
       if (id.empty()) id = std::to_string(problem.buffers.size() - 1);
@@ -49,15 +49,13 @@ class Reader {
       const Problem part{{first, first + static_cast<std::ptrdiff_t>(middle)}};
       (malformed(part) ? bad : good) = middle;
     }
-    lines_.number = buffer_lines_[bad - 1];
+    line_number = buffer_lines_[bad - 1];
     fail({"", 1}, fault);
   }
 
-  [[noreturn]] void fail(const Field& at, const std::string& what) const { lines_.fail(at, what); }
-
   // Moves to the next line that is not blank and splits it into fields.
   bool next_line() {
-    for (std::string_view line; lines_.next(line);) {
+    for (std::string_view line; next(line);) {
       if (line.find_first_not_of(" \t") == line.npos) continue;
       fields_ = split(line, ',', 1);
       return true;
@@ -97,11 +95,9 @@ class Reader {
       if (where >= 0) fail(fields_[i], fmt::format("the column '{}' appears twice", name));
       where = static_cast<int>(i);
     }
-    for (Column needed : {kId, kLower, kUpper, kSize}) {
-      if (where_[needed] < 0) {
+    for (Column needed : {kId, kLower, kUpper, kSize})
+      if (where_[needed] < 0)
         fail(fields_[0], fmt::format("the column '{}' is missing", kNames[needed]));
-      }
-    }
     columns_ = fields_.size();
   }
 
@@ -118,19 +114,16 @@ class Reader {
     buffer.alignment = number(kAlignment, 1);
     buffer.hint = std::max<int64_t>(number(kHint, -1), -1);
     buffer.offset = number(kOffset, -1);
-    if (buffer.size < 0) fail(fields_[where_[kSize]], "a size must not be below 0");
-    if (buffer.alignment < 1) fail(fields_[where_[kAlignment]], "an alignment must be at least 1");
-    if (buffer.offset < -1) {
-      fail(fields_[where_[kOffset]],
-           "an offset must not be below 0; write -1 or nothing for no offset");
-    }
-    if (buffer.offset > 0 && buffer.offset % buffer.alignment != 0) {
-      fail(fields_[where_[kOffset]],
-           fmt::format("an offset must be a multiple of its alignment, {}", buffer.alignment));
-    }
-    if (buffer.lower > buffer.upper) {
-      fail(fields_[where_[kUpper]], "a buffer must not end before it begins");
-    }
+    const auto require = [&](bool holds, Column column, const std::string& rule) {
+      if (!holds) fail(fields_[where_[column]], rule);
+    };
+    require(buffer.size >= 0, kSize, "a size must not be below 0");
+    require(buffer.alignment >= 1, kAlignment, "an alignment must be at least 1");
+    require(buffer.offset >= -1, kOffset,
+            "an offset must not be below 0; write -1 or nothing for no offset");
+    require(buffer.offset <= 0 || buffer.offset % buffer.alignment == 0, kOffset,
+            fmt::format("an offset must be a multiple of its alignment, {}", buffer.alignment));
+    require(buffer.lower <= buffer.upper, kUpper, "a buffer must not end before it begins");
     if (where_[kGaps] >= 0) read_gaps(fields_[where_[kGaps]], buffer);
     return buffer;
   }
@@ -166,12 +159,11 @@ class Reader {
   // Parses a number below 2^62, so that two of them can be added.
   int64_t parse(const Field& field) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 2;
-    return lines_.whole_number(field, -kLargest, kLargest);
+    return whole_number(field, -kLargest, kLargest);
   }
 
   int64_t add_inclusive(int64_t last) const { return last + inclusive_; }
 
-  TextLines lines_;
   std::vector<size_t> buffer_lines_;
   std::vector<Field> fields_;
   std::array<int, kColumns> where_{};

@@ -1,7 +1,6 @@
 #include "tessera/memory/plan_why.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -10,48 +9,34 @@
 namespace tessera {
 namespace {
 
-bool live_at(const Interval& buffer, int64_t time) {
-  if (buffer.size == 0) return false;
-  const std::vector<Gap> parts = live_parts(buffer);
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const Gap& part) { return part.lower <= time && time < part.upper; });
-}
+using planning::PreparedProblem;
 
-// Returns the live bytes from each time on at which they change.
-std::map<int64_t, int64_t> loads_of(const Problem& problem) {
-  std::map<int64_t, int64_t> loads;
-  for (const Interval& buffer : problem.buffers) {
-    if (buffer.size == 0) continue;
-    for (const Gap& part : live_parts(buffer)) {
-      loads[part.lower] += buffer.size;
-      loads[part.upper] -= buffer.size;
-    }
-  }
-  int64_t live = 0;
-  for (auto& [time, load] : loads) load = live += load;
-  return loads;
-}
-
-void find_fullest(const Problem& problem, int buffer, BufferExplanation& story) {
+void find_fullest(const PreparedProblem& prepared, int buffer, BufferExplanation& story) {
+  const auto live_at = [&](int i, int32_t rank) {
+    return prepared.items[i].size > 0 && prepared.lives(prepared.items[i], rank);
+  };
   int64_t most = 0;
-  for (const auto& [time, load] : loads_of(problem)) {
+  for (int32_t rank = 0; rank < std::ssize(prepared.load); ++rank) {
+    const int64_t load = prepared.load[rank];
     most = std::max(most, load);
-    if (load <= story.load || !live_at(problem.buffers[buffer], time)) continue;
+    if (load <= story.load || !live_at(buffer, rank)) continue;
     story.load = load;
-    story.peak_time = time;
+    story.peak_time = prepared.times[rank];
   }
   story.makes_bound = story.load == most;
-  for (int i = 0; i < std::ssize(problem.buffers); ++i) {
-    if (i != buffer && live_at(problem.buffers[i], story.peak_time)) story.beside.push_back(i);
+  const std::vector<int64_t>& times = prepared.times;
+  const auto after = std::upper_bound(times.begin(), times.end(), story.peak_time);
+  const auto peak = static_cast<int32_t>(after - times.begin()) - 1;
+  for (int i = 0; i < std::ssize(prepared.items); ++i) {
+    if (i != buffer && live_at(i, peak)) story.beside.push_back(i);
   }
   std::stable_sort(story.beside.begin(), story.beside.end(),
-                   [&](int a, int b) { return problem.buffers[a].size > problem.buffers[b].size; });
+                   [&](int a, int b) { return prepared.items[a].size > prepared.items[b].size; });
 }
 
-void find_neighbours(const Problem& problem, const Plan& plan, int buffer,
+void find_neighbours(const PreparedProblem& prepared, const Plan& plan, int buffer,
                      BufferExplanation& story) {
-  const planning::PreparedProblem prepared(problem);
-  const int64_t bottom = plan.offsets[buffer], top = bottom + problem.buffers[buffer].size;
+  const int64_t bottom = plan.offsets[buffer], top = bottom + prepared.items[buffer].size;
   story.hole_below = bottom;
   story.hole_above = plan.bytes - top;
   const auto note = [](std::vector<int>& nearest, int64_t& hole, int64_t distance, int i) {
@@ -60,8 +45,8 @@ void find_neighbours(const Problem& problem, const Plan& plan, int buffer,
     hole = distance;
     nearest.push_back(i);
   };
-  for (int i = 0; i < std::ssize(problem.buffers); ++i) {
-    const Interval& other = problem.buffers[i];
+  for (int i = 0; i < std::ssize(prepared.items); ++i) {
+    const Interval& other = prepared.problem.buffers[i];
     if (i == buffer || !other.takes_room()) continue;
     if (!prepared.meet(prepared.items[buffer], prepared.items[i])) continue;
     note(story.below, story.hole_below, bottom - (plan.offsets[i] + other.size), i);
@@ -91,8 +76,9 @@ std::string neighbour_text(const Problem& problem, const std::vector<int>& neare
 BufferExplanation why(const Problem& problem, const Plan& plan, int buffer,
                       const Planner& planner) {
   BufferExplanation story;
-  find_fullest(problem, buffer, story);
-  find_neighbours(problem, plan, buffer, story);
+  const PreparedProblem prepared(problem);
+  find_fullest(prepared, buffer, story);
+  find_neighbours(prepared, plan, buffer, story);
   Problem without = problem;
   without.buffers.erase(without.buffers.begin() + buffer);
   story.bytes_without = planner.solve(without).bytes;

@@ -1,6 +1,7 @@
 #include "tessera/memory/regions.h"
 
 #include <cstdint>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -8,17 +9,16 @@
 
 namespace tessera {
 
-Region::Region(std::string label, size_t bytes, RawMemory& memory)
-    : label_(std::move(label)), bytes_(bytes), memory_(&memory) {
+Region::Region(std::string label, size_t bytes, RawMemory& memory) : label_(std::move(label)) {
   try {
-    data_ = static_cast<std::byte*>(memory.allocate(bytes, label_));
+    data_ = {static_cast<std::byte*>(memory.allocate(bytes, label_)), Release{bytes, &memory}};
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(fmt::format("{} region: {}", label_, error.what()));
   }
 }
 
 Region::Region(std::string label, size_t bytes, ExternalMemory external, size_t alignment)
-    : label_(std::move(label)), bytes_(bytes) {
+    : label_(std::move(label)) {
   if (bytes == 0) return;
   if (external.data == nullptr || external.bytes < bytes) {
     throw ConfigError(fmt::format(
@@ -32,18 +32,7 @@ Region::Region(std::string label, size_t bytes, ExternalMemory external, size_t 
         "one; align it",
         label_, alignment, address, address % alignment));
   }
-  data_ = static_cast<std::byte*>(external.data);
-}
-
-Region::~Region() {
-  if (memory_ != nullptr) memory_->release(data_, bytes_);
-}
-
-void Region::swap(Region& other) noexcept {
-  std::swap(label_, other.label_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(memory_, other.memory_);
+  data_ = {static_cast<std::byte*>(external.data), Release{bytes, nullptr}};
 }
 
 }  // namespace tessera

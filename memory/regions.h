@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
-#include <utility>
 
 #include "tessera/runtime/raw_memory.h"
 
@@ -26,25 +26,22 @@ class Region {
   // does not start at a multiple of `alignment`: that of the device's memory.
   Region(std::string label, size_t bytes, ExternalMemory external,
          size_t alignment = kMemoryAlignment);
-  ~Region();
-  Region(Region&& other) noexcept { swap(other); }
-  Region& operator=(Region&& other) noexcept {
-    Region(std::move(other)).swap(*this);
-    return *this;
-  }
 
   const std::string& label() const { return label_; }
-  std::byte* data() const { return data_; }  // nullptr if bytes() is 0
-  size_t bytes() const { return bytes_; }
-  bool external() const { return bytes_ > 0 && memory_ == nullptr; }
+  std::byte* data() const { return data_.get(); }  // nullptr if bytes() is 0
+  size_t bytes() const { return data_ ? data_.get_deleter().bytes : 0; }
 
  private:
-  void swap(Region& other) noexcept;
+  struct Release {
+    size_t bytes;
+    RawMemory* memory;  // owner of the bytes; nullptr: external
+    void operator()(std::byte* data) const {
+      if (memory != nullptr) memory->release(data, bytes);
+    }
+  };
 
   std::string label_;
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
-  RawMemory* memory_ = nullptr;  // owner of the bytes; nullptr: external
+  std::unique_ptr<std::byte, Release> data_;
 };
 
 }  // namespace tessera

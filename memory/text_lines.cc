@@ -27,7 +27,7 @@ std::string read_text_file(const std::string& path) {
 
 bool TextLines::next(std::string_view& line) {
   if (rest_.empty()) return false;
-  ++number;
+  ++line_number;
   const size_t end = std::min(rest_.find('\n'), rest_.size());
   line = rest_.substr(0, end);
   rest_.remove_prefix(std::min(end + 1, rest_.size()));
@@ -43,7 +43,7 @@ bool TextLines::next(std::string_view& line) {
 }
 
 void TextLines::fail(const TextPiece& at, const std::string& what) const {
-  throw DataError(fmt::format("{}:{}:{}: {}", file_, number, at.column, what));
+  throw DataError(fmt::format("{}:{}:{}: {}", file_, line_number, at.column, what));
 }
 
 int64_t TextLines::whole_number(const TextPiece& at, int64_t lowest, int64_t largest) const {

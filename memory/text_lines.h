@@ -29,7 +29,7 @@ class TextLines {
   bool next(std::string_view& line);
   // The number of the last line read, counted from 1; 0 before the first. A caller may set it to
   // change the line that fail() reports.
-  size_t number = 0;
+  size_t line_number = 0;
 
   // Throws DataError: "file:line:column: what".
   [[noreturn]] void fail(const TextPiece& at, const std::string& what) const;

@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "tessera/memory/plan_csv.h"
-#include "tessera/memory/random_problem.h"
 #include "tessera/memory/recompute/recompute_text.h"
-#include "tessera/memory/recompute/training_recompute.h"
+#include "tessera/memory/sample_problems.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/planner_commands.h"

@@ -404,8 +404,6 @@ class Refinement {
 
 }  // namespace
 
-int64_t judge_nodes(const Limits& limits) { return limits.nodes > 0 ? limits.nodes : 10'000; }
-
 SolveStatus status_of(const Problem& problem, const Solution& solution) {
   const int64_t bytes = solution.plan.bytes;
   if (problem.capacity >= 0 && bytes > problem.capacity) return SolveStatus::kUnknown;
@@ -421,7 +419,8 @@ Solution judge(const PreparedProblem& prepared, Plan plan, int64_t nodes) {
     solution.status = SolveStatus::kInfeasible;
   } else if (problem.capacity >= 0 && solution.bound > problem.capacity) {
     solution.status = SolveStatus::kInfeasible;
-    solution.conflict = conflict_of(prepared, crowd_above_capacity(prepared), nodes);
+    solution.conflict =
+        conflict_of(prepared, crowd_above_capacity(prepared), nodes > 0 ? nodes : 10'000);
   }
   return solution;
 }
@@ -442,7 +441,7 @@ namespace tessera {
 
 Solution Planner::prove(const Problem& problem, const Limits& limits) const {
   const planning::PreparedProblem prepared(problem, planning::Deadline(limits.seconds));
-  return planning::judge(prepared, solve(problem), planning::judge_nodes(limits));
+  return planning::judge(prepared, solve(problem), limits.nodes);
 }
 
 }  // namespace tessera

@@ -17,11 +17,8 @@ struct Inferences {
   bool restarts = true;    // alternates several strategies, for longer and longer
 };
 
-// Returns the decisions that a planner without a search spends on finding a conflict.
-int64_t judge_nodes(const Limits& limits);
-
 // Judges a plan by the lower bound alone. If the problem is infeasible, adds a conflict, unless
-// finding one takes too many decisions in proportion to `nodes`.
+// finding one takes too many decisions in proportion to `nodes` (0: a default).
 Solution judge(const PreparedProblem& prepared, Plan plan, int64_t nodes);
 
 // Returns the status of a solution with a valid plan, from its bytes and bound.

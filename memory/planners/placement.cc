@@ -186,7 +186,6 @@ PreparedProblem::PreparedProblem(const Problem& planned, const Deadline& until)
 }
 
 void PreparedProblem::rank_times() {
-  std::vector<int64_t> times;
   for (const Interval& buffer : problem.buffers) {
     times.push_back(buffer.lower);
     times.push_back(buffer.upper);

@@ -59,7 +59,8 @@ struct PreparedProblem {
   explicit PreparedProblem(const Problem& problem, const Deadline& deadline = {});
 
   const Problem& problem;
-  const Deadline deadline;         // of all that is done with the problem
+  const Deadline deadline;
+  std::vector<int64_t> times;      // by rank, ascending
   std::vector<Item> items;         // one per buffer
   std::vector<RankedGap> gaps;     // gaps of all items
   std::vector<int> movable;        // need memory and are not fixed, in the problem's order

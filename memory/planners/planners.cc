@@ -24,7 +24,7 @@ class FunctionPlanner final : public Planner {
   Solution prove(const Problem& problem, const Limits& limits = {}) const override {
     const PreparedProblem prepared(problem, planning::Deadline(limits.seconds));
     if (prove_ != nullptr) return prove_(prepared, limits.nodes);
-    return judge(prepared, place_(prepared), planning::judge_nodes(limits));
+    return judge(prepared, place_(prepared), limits.nodes);
   }
 
  private:

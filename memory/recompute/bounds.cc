@@ -134,10 +134,9 @@ PeakBound peak_bound(const RecomputeProblem& problem) {
     const bool needed = tables.producer[v] < 0 || tables.producer[v] == s ||
                         std::find(reads.begin(), reads.end(), v) != reads.end() ||
                         (stages.pinned_from(v) <= s && s < stages.last_of(v));
-    if (needed && tables.bytes[v] > 0) bound.live_values.push_back(v);
+    if (needed) bound.live_values.push_back(v);
   }
-  std::stable_sort(bound.live_values.begin(), bound.live_values.end(),
-                   [&](int a, int b) { return tables.bytes[a] > tables.bytes[b]; });
+  bound.live_values = tables.largest_first(std::move(bound.live_values));
   return bound;
 }
 

@@ -1,6 +1,8 @@
 #include "tessera/memory/recompute/live_bytes.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace tessera::recomputing {
 
@@ -43,6 +45,12 @@ Tables::Tables(const RecomputeProblem& p)
 
 std::vector<int> Tables::counted(std::vector<int> list) const {
   std::erase_if(list, [&](int v) { return producer[v] < 0 || problem.values[v].bytes == 0; });
+  return list;
+}
+
+std::vector<int> Tables::largest_first(std::vector<int> list) const {
+  std::erase_if(list, [&](int v) { return bytes[v] == 0; });
+  std::stable_sort(list.begin(), list.end(), [&](int a, int b) { return bytes[a] > bytes[b]; });
   return list;
 }
 
@@ -141,15 +149,13 @@ std::optional<RunsMeasure> measure(const RecomputeProblem& problem, const StepSe
       result.live_values.push_back(copy.value);
   for (int v = 0; v < tables.values; ++v)
     if (tables.producer[v] < 0) result.live_values.push_back(v);
-  std::erase_if(result.live_values, [&](int v) { return tables.bytes[v] == 0; });
-  std::stable_sort(result.live_values.begin(), result.live_values.end(),
-                   [&](int a, int b) { return tables.bytes[a] > tables.bytes[b]; });
+  result.live_values = tables.largest_first(std::move(result.live_values));
   return result;
 }
 
 StepSequence once_each(const RecomputeProblem& problem) {
-  StepSequence runs;
-  for (size_t s = 0; s < problem.steps.size(); ++s) runs.push_back(static_cast<int>(s));
+  StepSequence runs(problem.steps.size());
+  std::iota(runs.begin(), runs.end(), 0);
   return runs;
 }
 

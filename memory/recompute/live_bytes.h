@@ -38,6 +38,8 @@ struct Tables {
 
   // Returns whether a value is in the lists.
   bool is_counted(int value) const { return producer[value] >= 0 && bytes[value] > 0; }
+  // Returns the values that have bytes, the largest first.
+  std::vector<int> largest_first(std::vector<int> list) const;
 
   const RecomputeProblem& problem;
   int steps, values;

@@ -14,9 +14,9 @@ namespace {
 
 using Word = TextPiece;
 
-class Reader {
+class Reader : TextLines {
  public:
-  Reader(std::string_view text, std::string_view file) : lines_(text, file) {}
+  Reader(std::string_view text, std::string_view file) : TextLines(text, file) {}
 
   RecomputeProblem read() {
     while (next_line()) {
@@ -33,27 +33,25 @@ class Reader {
       }
     }
     for (const auto& [value, at, line] : takes_) {
-      lines_.number = line;
+      line_number = line;
       problem_.values[value].may_reuse = values_of(at);
     }
     if (problem_.steps.empty()) {
-      ++lines_.number;
+      ++line_number;
       fail({{}, 1}, "the file has no step");
     }
     if (const auto fault = malformed(problem_)) {
-      if (fault->step >= 0) lines_.number = step_lines_[fault->step];
-      if (fault->value >= 0) lines_.number = value_lines_[fault->value];
+      if (fault->step >= 0) line_number = step_lines_[fault->step];
+      if (fault->value >= 0) line_number = value_lines_[fault->value];
       fail({{}, 1}, fault->text);
     }
     return std::move(problem_);
   }
 
  private:
-  [[noreturn]] void fail(const Word& at, const std::string& what) const { lines_.fail(at, what); }
-
   // Moves to the next line that is neither blank nor a comment and splits it into words.
   bool next_line() {
-    for (std::string_view line; lines_.next(line);) {
+    for (std::string_view line; next(line);) {
       cut(line);
       if (!words_.empty() && words_[0].text[0] != '#') return true;
     }
@@ -85,7 +83,7 @@ class Reader {
 
   int64_t number(const Word& at) const {
     constexpr int64_t kLargest = (int64_t{1} << 62) - 1;
-    const int64_t value = lines_.whole_number(at, INT64_MIN, kLargest);
+    const int64_t value = whole_number(at, INT64_MIN, kLargest);
     if (value < 0) fail(at, "a number must not be below 0, but is " + in_quotes(at.text));
     return value;
   }
@@ -127,13 +125,13 @@ class Reader {
     read_options("may_reuse=A,B and result", [&](std::string_view key, const Word& at) {
       if (key == "result") return value.result = true;
       if (key != "may_reuse=") return false;
-      takes_.push_back({index, at, lines_.number});
+      takes_.push_back({index, at, line_number});
       return true;
     });
     if (!value_named_.emplace(value.id, index).second)
       fail(words_[1], fmt::format("value {} already exists", in_quotes(value.id)));
     problem_.values.push_back(std::move(value));
-    value_lines_.push_back(lines_.number);
+    value_lines_.push_back(line_number);
   }
 
   void read_step() {
@@ -151,7 +149,7 @@ class Reader {
                    return false;
                  });
     problem_.steps.push_back(std::move(step));
-    step_lines_.push_back(lines_.number);
+    step_lines_.push_back(line_number);
   }
 
   void read_budget() {
@@ -160,7 +158,6 @@ class Reader {
     if (words_.size() > 2) fail(words_[2], "nothing may follow a budget");
   }
 
-  TextLines lines_;
   std::vector<Word> words_;
   RecomputeProblem problem_;
   std::vector<size_t> value_lines_, step_lines_;

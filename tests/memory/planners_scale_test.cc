@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/memory/plan_check.h"
-#include "tessera/memory/random_problem.h"
+#include "tessera/memory/sample_problems.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>  // for tests that draw more numbers
 
-#include "tessera/memory/random_problem.h"
+#include "tessera/memory/sample_problems.h"
 
 namespace tessera::testing {
 

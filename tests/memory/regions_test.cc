@@ -15,7 +15,6 @@ TEST(Region, TakesExactlyItsBytesAndGivesThemBack) {
     Region arena("arena", 700, memory);
     EXPECT_EQ(arena.label(), "arena");
     EXPECT_EQ(arena.bytes(), 700u);
-    EXPECT_FALSE(arena.external());
     std::memset(arena.data(), 1, 700);
     EXPECT_EQ(memory.statistics().live_bytes, 700u);
     try {
@@ -47,7 +46,6 @@ TEST(Region, StandsOnMemoryThatIsBrought) {
   alignas(64) static std::byte bytes[512];
   Region region("persistent", 200, ExternalMemory{bytes, 256});
   EXPECT_EQ(region.data(), bytes);
-  EXPECT_TRUE(region.external());
   EXPECT_THROW(Region("x", 257, ExternalMemory{bytes, 256}), ConfigError);
   EXPECT_THROW(Region("x", 64, ExternalMemory{bytes + 8, 128}), ConfigError);
   EXPECT_THROW(Region("x", 64, ExternalMemory{}), ConfigError);

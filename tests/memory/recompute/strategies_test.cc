@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/memory/recompute/recompute.h"
-#include "tessera/memory/recompute/training_recompute.h"
+#include "tessera/memory/sample_problems.h"
 #include "tessera/tests/memory/recompute/random_recompute.h"
 
 namespace tessera {

@@ -1,9 +1,12 @@
-// Random problems, the same for the same settings on every machine: for tests and experiments.
+// Problems for tests and experiments, the same for the same settings on every machine: random ones,
+// and the recomputation of a training step.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tessera/memory/plan.h"
+#include "tessera/memory/recompute/recompute.h"
 
 namespace tessera {
 
@@ -25,5 +28,17 @@ struct RandomProblem {
 // Returns a problem with ids from 0. Requires that `times`, `largest` and `largest_alignment` are
 // at least 1, and that buffers * (largest + largest_alignment) fits 62 bits.
 Problem random_problem(const RandomProblem& settings);
+
+// One training step of a residual network of bottleneck blocks, as the compiler makes it:
+// convolutions, each followed by batch norm of several steps with addition and ReLU in the last,
+// then the backward pass in reverse, and updates. Costs are nanoseconds counted from shapes.
+struct TrainingNetwork {
+  int batch = 32;
+  int image = 224;
+  std::vector<int> blocks = {3, 4, 6, 3};  // per stage; these are ResNet-50
+  double flops_per_ns = 100;
+  double bytes_per_ns = 10;
+};
+RecomputeProblem training_recompute(const TrainingNetwork& network);
 
 }  // namespace tessera

@@ -1,13 +1,34 @@
-#include "tessera/memory/recompute/training_recompute.h"
+#include "tessera/memory/sample_problems.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <random>
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/integers.h"
+
 namespace tessera {
 namespace {
+
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : numbers_(seed) {}
+  int64_t below(int64_t n) { return static_cast<int64_t>(numbers_() % static_cast<uint64_t>(n)); }
+  bool chance(double share) { return static_cast<double>(below(1 << 20)) < share * (1 << 20); }
+
+ private:
+  std::mt19937_64 numbers_;  // unlike distributions, its output is the same everywhere
+};
+
+void add_gaps(Interval& buffer, Numbers& numbers) {
+  for (int64_t time = buffer.lower + numbers.below(3); time < buffer.upper;) {
+    const int64_t end = std::min(buffer.upper, time + 1 + numbers.below(4));
+    buffer.gaps.push_back({time, end});
+    time = end + numbers.below(5);
+  }
+}
 
 class Training {
  public:
@@ -41,13 +62,17 @@ class Training {
   int64_t bytes_of(const Image& x) const {
     return round(int64_t{4} * n_.batch * x.side * x.side * x.channels);
   }
-  static int64_t round(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  static int64_t round(int64_t bytes) { return round_up(bytes, 64); }
 
   int add_value(const std::string& id, int64_t bytes) {
     problem_.values.push_back({bytes, false, {}, id});
     moved_.push_back(bytes);
     gradient_.push_back(-1);
     return static_cast<int>(problem_.values.size()) - 1;
+  }
+
+  Image add_image(const std::string& id, int channels, int side) {
+    return {add_value(id, bytes_of({0, channels, side})), channels, side};
   }
 
   // Adds a gradient: the last user of a value makes it, the others add to it.
@@ -77,11 +102,11 @@ class Training {
   }
 
   Image conv(const Image& x, int channels, int k, int stride, const std::string& id) {
-    const Image y{0, channels, x.side / stride};
-    const double flops = 2.0 * n_.batch * y.side * y.side * channels * x.channels * k * k;
+    const int side = x.side / stride;
+    const double flops = 2.0 * n_.batch * side * side * channels * x.channels * k * k;
     const int64_t weights = int64_t{4} * channels * x.channels * k * k;
     const int w = parameter(id + ".weight", weights);
-    const Image made{add_value(id, bytes_of(y)), channels, y.side};
+    const Image made = add_image(id, channels, side);
     add_step("conv." + id, {flops, false}, {x.value, w}, {made.value});
     backward_.push_back([=, this] {
       const int dy = gradient_[made.value];
@@ -119,7 +144,7 @@ class Training {
     add_step("moments." + id, {}, {y.value}, {parts});
     add_step("merge." + id, {}, {parts}, {moments});
     add_step("running." + id, {}, {moments, statistics}, {}, {statistics});
-    const Image z{add_value(id + ".out", bytes_of(y)), y.channels, y.side};
+    const Image z = add_image(id + ".out", y.channels, y.side);
     std::vector<int> reads = {y.value, moments, scale};
     if (shortcut >= 0) reads.push_back(shortcut);
     add_step("norm." + id, {}, reads, {z.value});
@@ -143,7 +168,7 @@ class Training {
   }
 
   Image pool(const Image& x) {
-    const Image p{add_value("pool", bytes_of({0, x.channels, x.side / 2})), x.channels, x.side / 2};
+    const Image p = add_image("pool", x.channels, x.side / 2);
     add_step("pool", {}, {x.value}, {p.value});
     backward_.push_back([=, this] {
       const int dx = gradient(x, -1);
@@ -192,6 +217,35 @@ class Training {
 };
 
 }  // namespace
+
+Problem random_problem(const RandomProblem& settings) {
+  Numbers numbers(settings.seed);
+  Problem problem;
+  int64_t next_fixed = 0;
+  for (int64_t i = 0; i < settings.buffers; ++i) {
+    Interval buffer;
+    buffer.id = std::to_string(i);
+    buffer.lower = numbers.below(settings.times);
+    const bool long_lived = numbers.chance(settings.long_lived);
+    const int64_t longest = long_lived ? settings.times : 1 + settings.times / 8;
+    buffer.upper = buffer.lower + 1 + numbers.below(longest);
+    buffer.size = 1 + numbers.below(settings.largest);
+    if (numbers.chance(settings.empty)) buffer.size = 0;
+    if (numbers.chance(settings.empty)) buffer.upper = buffer.lower;
+    if (numbers.chance(settings.aligned)) {
+      const int powers = std::bit_width(static_cast<uint64_t>(settings.largest_alignment));
+      buffer.alignment = int64_t{1} << numbers.below(powers);
+    }
+    if (numbers.chance(settings.gaps)) add_gaps(buffer, numbers);
+    if (numbers.chance(settings.fixed)) {
+      buffer.offset = round_up(next_fixed, buffer.alignment);
+      next_fixed = buffer.offset + buffer.size;
+    }
+    if (numbers.chance(settings.hints)) buffer.hint = numbers.below(settings.largest);
+    problem.buffers.push_back(std::move(buffer));
+  }
+  return problem;
+}
 
 RecomputeProblem training_recompute(const TrainingNetwork& network) {
   return Training(network).problem();
