@@ -114,6 +114,7 @@ Peeled peel(const PreparedProblem& prepared, std::vector<int> chosen, int64_t st
 }
 
 // --- conflicts: small sets of buffers that cannot be planned together ---
+
 // Returns two fixed buffers that are live at one time and share bytes, or an empty vector.
 std::vector<int> clash_of(const Problem& problem) {
   Problem fixed;
@@ -279,6 +280,7 @@ class Question {
 
  private:
   struct Part {
+    explicit Part(Sections made) : sections(std::move(made)) {}
     Sections sections;
     std::optional<Search> search;
     bool found = false;

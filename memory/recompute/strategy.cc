@@ -164,7 +164,7 @@ void fill_best(const Tables& tables, Frontier& frontier) {
 //     (2, ab) -- c --> (3, abc) -- d, free a --> (4, bcd)      only the steps that have run and
 //          \                                     /             the live values matter, not the
 //           free b, c --> (3, ac) -- b, free a --              path to them
-//
+
 // A strategy that is a function: it fills a frontier, from which the candidates are taken. Problems
 // of at most `most` states are also searched exactly, `states` of them. All budgets are searched or
 // none, so that a larger budget never costs more.
