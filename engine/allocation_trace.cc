@@ -1,23 +1,38 @@
 #include "tessera/engine/allocation_trace.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "tessera/engine/scope.h"
+#include "tessera/engine/storage.h"
 #include "tessera/engine/tape.h"
+#include "tessera/runtime/error.h"
 #include "tessera/runtime/raw_memory.h"
+#include "tessera/runtime/text/bytes.h"
 
 namespace tessera {
 namespace {
 
 thread_local AllocationTrace* trace = nullptr;
+thread_local std::string_view running;
+
+struct AllocationLog {
+  std::mutex mutex;
+  std::unordered_map<const Storage*, std::string> of;
+};
+
+// Never destroyed: tensors may be destroyed after main().
+AllocationLog& log() {
+  static auto* all = new AllocationLog;
+  return *all;
+}
 
 }  // namespace
 
-AllocationTrace::AllocationTrace() : outer_(trace) { trace = this; }
-AllocationTrace::~AllocationTrace() { trace = outer_; }
+AllocationTrace::AllocationTrace() : ValueScope(trace, this) {}
 AllocationTrace* AllocationTrace::current() { return trace; }
 
 void AllocationTrace::begin_op(std::string_view name) {
@@ -77,7 +92,7 @@ PlanPicture AllocationTrace::picture(const std::string& title) const {
   const auto now = static_cast<int64_t>(steps_.size());
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
-    const std::string& step = steps_[static_cast<size_t>(block.lower)];
+    const std::string& step = steps_[block.lower];
     const int64_t upper = block.upper < 0 ? now : block.upper;
     picture.problem.buffers.push_back({.lower = block.lower,
                                        .upper = upper,
@@ -92,6 +107,48 @@ PlanPicture AllocationTrace::picture(const std::string& title) const {
          block.upper < 0 ? "never released" : fmt::format("released after {}", steps_[upper - 1])});
   }
   return picture;
+}
+
+CurrentOpScope::CurrentOpScope(std::string_view name) : ValueScope(running, name) {}
+std::string_view current_op() { return running; }
+
+void record_allocation(const Storage& storage, bool scratch) {
+  std::string tag = op_at(running.empty() ? "creation" : running, current_module_path());
+  if (scratch) tag += " (scratch)";
+  {
+    const std::lock_guard lock(log().mutex);
+    log().of[&storage] = std::move(tag);
+  }
+  if (trace != nullptr) trace->allocated(storage.pointer, storage.bytes, scratch);
+}
+
+void record_release(const Storage& storage) noexcept {
+  if (trace != nullptr) trace->released(storage.pointer);
+  const std::lock_guard lock(log().mutex);
+  log().of.erase(&storage);
+}
+
+std::string largest_allocations(Device device, size_t count) {
+  struct Sum {
+    size_t bytes = 0, tensors = 0;
+  };
+  std::map<std::string, Sum> sums;
+  {
+    const std::lock_guard lock(log().mutex);
+    for (const auto& [storage, tag] : log().of) {
+      if (storage->device != device) continue;
+      sums[tag].bytes += storage->bytes;
+      ++sums[tag].tensors;
+    }
+  }
+  std::vector<std::pair<std::string, Sum>> order(sums.begin(), sums.end());
+  std::ranges::stable_sort(order, std::greater(), [](const auto& of) { return of.second.bytes; });
+  if (order.size() > count) order.resize(count);
+  std::string text;
+  for (const auto& [tag, sum] : order)
+    text += fmt::format("\n  {:>12}  {}{}", byte_text(static_cast<int64_t>(sum.bytes)), tag,
+                        sum.tensors == 1 ? "" : fmt::format(", {} tensors", sum.tensors));
+  return text;
 }
 
 }  // namespace tessera

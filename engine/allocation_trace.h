@@ -1,6 +1,6 @@
-// AllocationTrace records the allocations of eager mode: op, module path, lifetime and address.
-//
-// A recording can be drawn like a plan and compared with one.
+// AllocationTrace records the allocations of eager mode: op, module path, lifetime and address. A
+// recording can be drawn like a plan and compared with one. The log of live allocations by op is
+// for out-of-memory errors.
 //
 //   AllocationTrace trace;  // of this thread's ops, from here on
 //   train_step(images, labels);
@@ -17,16 +17,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/engine/scope.h"
 #include "tessera/memory/plan_draw.h"
+#include "tessera/runtime/device.h"
 
 namespace tessera {
 
-class AllocationTrace {
+struct Storage;  // storage.h
+
+class AllocationTrace : ValueScope<AllocationTrace*> {
  public:
   AllocationTrace();
-  ~AllocationTrace();
-  AllocationTrace(const AllocationTrace&) = delete;
-  AllocationTrace& operator=(const AllocationTrace&) = delete;
 
   // Returns the recording so far. Time counts ops. An offset is the address, without the ranges
   // that no block ever used. Groups are as in a plan: activations, gradients, workspace.
@@ -48,7 +49,6 @@ class AllocationTrace {
   };
   std::vector<int64_t> offsets() const;
 
-  AllocationTrace* outer_;
   std::vector<std::string> steps_;  // "conv2d layer1.0.conv1"
   std::vector<Block> blocks_;
   std::unordered_map<const void*, size_t> live_;  // blocks by address
@@ -72,5 +72,21 @@ class TracedOp {
  private:
   AllocationTrace* trace_;
 };
+
+// Record the allocation and release of a block of eager memory, in the trace of this thread and in
+// the log: under the op that runs in this thread and the module path, "conv2d at block.conv1";
+// "creation" outside of ops. Thread-safe.
+void record_allocation(const Storage& storage, bool scratch);
+void record_release(const Storage& storage) noexcept;
+
+// Returns the largest allocations in the log by op, one a line: "\n    12.00 MiB  conv2d at
+// block.conv1, 2 tensors"; empty if there are none.
+std::string largest_allocations(Device device, size_t count = 5);
+
+// Sets the op that runs in this thread; the innermost scope counts.
+struct CurrentOpScope : ValueScope<std::string_view> {
+  explicit CurrentOpScope(std::string_view name);
+};
+std::string_view current_op();  // empty outside of ops
 
 }  // namespace tessera

@@ -1,11 +1,10 @@
 // apply(), the single entry point of ops, and the eager interpreter.
 #include <fmt/format.h>
 
-#include "tessera/engine/allocation_log.h"
 #include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/eager.h"
-#include "tessera/engine/kernel_cache.h"
 #include "tessera/engine/op.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/tape.h"
@@ -92,51 +91,6 @@ Tensors run_now(const OpPtr& called, std::span<const Tensor> inputs, const Specs
   return outputs;
 }
 
-}  // namespace
-
-bool Op::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
-
-std::vector<Algorithm> Op::algorithms(SpecView, const Target&) const { return {Algorithm{}}; }
-
-std::unique_ptr<Kernel> Op::prepare(SpecView, Context&, const Algorithm&) const {
-  return std::make_unique<RunKernel>(*this);
-}
-
-constexpr char kNoKernel[] =
-    "{}: runs_on() returns true, but this op has no kernel; override run({}&, ...) or prepare()";
-
-void Op::run(CpuContext&, Buffers, Buffers, Buffer) const {
-  throw DeviceError(fmt::format(kNoKernel, name(), "CpuContext"));
-}
-
-void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
-  throw DeviceError(fmt::format(kNoKernel, name(), "CudaContext"));
-}
-
-Tensors Op::grad(const GradArgs&) const {
-  throw Error(fmt::format("{}: this op has no gradient; use detach() on its result", name()));
-}
-
-std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
-  auto storage = std::make_shared<Storage>(bytes, device);
-  if (bytes == 0) return storage;
-  Allocator& allocator = eager_allocator(device);
-  try {
-    storage->pointer = allocator.allocate(bytes);
-  } catch (OutOfMemory& error) {
-    error.locate(current_module_path(), current_op());
-    if (const std::string held = largest_allocations(device); !held.empty())
-      error.append("\nmemory of eager tensors, largest first:" + held);
-    throw;
-  }
-  storage->owner = &allocator;
-  record_allocation(*storage, scratch);
-  if (auto* trace = AllocationTrace::current()) trace->allocated(storage->pointer, bytes, scratch);
-  return storage;
-}
-
-namespace {
-
 // Puts an update on the list of the DeferUpdatesScope, if there is one. Returns the tensors that
 // it would update, or nothing.
 Tensors deferred(const OpPtr& op, const Tensors& inputs, size_t outputs) {
@@ -178,7 +132,47 @@ Tensors call(const OpPtr& op, const Tensors& inputs) {
   return outputs;
 }
 
+constexpr char kNoKernel[] =
+    "{}: runs_on() returns true, but this op has no kernel; override run({}&, ...) or prepare()";
+
 }  // namespace
+
+bool Op::runs_on(DeviceKind kind) const { return kind == DeviceKind::cpu || kCuda; }
+
+std::vector<Algorithm> Op::algorithms(SpecView, const Target&) const { return {Algorithm{}}; }
+
+std::unique_ptr<Kernel> Op::prepare(SpecView, Context&, const Algorithm&) const {
+  return std::make_unique<RunKernel>(*this);
+}
+
+void Op::run(CpuContext&, Buffers, Buffers, Buffer) const {
+  throw DeviceError(fmt::format(kNoKernel, name(), "CpuContext"));
+}
+
+void Op::run(CudaContext&, Buffers, Buffers, Buffer) const {
+  throw DeviceError(fmt::format(kNoKernel, name(), "CudaContext"));
+}
+
+Tensors Op::grad(const GradArgs&) const {
+  throw Error(fmt::format("{}: this op has no gradient; use detach() on its result", name()));
+}
+
+std::shared_ptr<Storage> allocate_storage(size_t bytes, Device device, bool scratch) {
+  auto storage = std::make_shared<Storage>(bytes, device);
+  if (bytes == 0) return storage;
+  Allocator& allocator = eager_allocator(device);
+  try {
+    storage->pointer = allocator.allocate(bytes);
+  } catch (OutOfMemory& error) {
+    error.locate(current_module_path(), current_op());
+    if (const std::string held = largest_allocations(device); !held.empty())
+      error.append("\nmemory of eager tensors, largest first:" + held);
+    throw;
+  }
+  storage->owner = &allocator;
+  record_allocation(*storage, scratch);
+  return storage;
+}
 
 Tensors apply(const OpPtr& op, Tensors inputs) {
   try {

@@ -339,8 +339,7 @@ std::shared_ptr<const GradientStop> make_gradient_stop(std::string reason) {
   return std::make_shared<GradientStop>(GradientStop{std::move(reason)});
 }
 
-NoGradScope::NoGradScope() : outer_(no_grad) { no_grad = true; }
-NoGradScope::~NoGradScope() { no_grad = outer_; }
+NoGradScope::NoGradScope() : ValueScope(no_grad, true) {}
 
 bool should_record(std::span<const Tensor> inputs) {
   if (no_grad) return false;
@@ -439,10 +438,7 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
   std::optional<NoGradScope> no_tape;
   const bool differentiated = create_graph == CreateGraph::yes;
   if (!differentiated) no_tape.emplace();
-  struct Flag {
-    bool outer = std::exchange(backward_now, true);
-    ~Flag() { backward_now = outer; }
-  } flag;
+  const ValueScope<bool> flag(backward_now, true);
   Backward backward(wrt, differentiated, sink);
   backward.start(outputs, upstream);
   backward.run();

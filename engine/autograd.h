@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "tessera/engine/scope.h"
 #include "tessera/engine/tensor.h"
 
 namespace tessera {
@@ -40,15 +41,8 @@ Tensor requires_grad(const Tensor& x);
 Tensor detach(const Tensor& tensor);
 
 // While this scope exists, ops of this thread are not recorded on the tape.
-class NoGradScope {
- public:
+struct NoGradScope : ValueScope<bool> {
   NoGradScope();
-  ~NoGradScope();
-  NoGradScope(const NoGradScope&) = delete;
-  NoGradScope& operator=(const NoGradScope&) = delete;
-
- private:
-  bool outer_;
 };
 
 }  // namespace tessera

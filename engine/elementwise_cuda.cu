@@ -43,17 +43,10 @@ struct Choice {
   }
 };
 
-template <size_t N>
-std::array<Strides, N> all_strides(Buffers in, const Shape& out) {
-  std::array<Strides, N> strides;
-  for (size_t k = 0; k < N; ++k) strides[k] = broadcast_strides(in[k].spec.shape, out);
-  return strides;
-}
-
 template <class Y, class T, class Op>
 void launch_binary(CudaContext& ctx, const char* name, Op op, Buffers in, const Buffer& out) {
   const Binary<Op, T, Y> binary{op, in[0].as<const T>(), in[1].as<const T>(), out.as<Y>()};
-  launch_strided(ctx, name, binary, out.spec.shape, all_strides<2>(in, out.spec.shape));
+  launch_strided(ctx, name, binary, out.spec.shape, broadcast_strides<2>(in, out.spec.shape));
 }
 
 }  // namespace
@@ -77,7 +70,7 @@ void where_cuda(CudaContext& ctx, Buffers in, const Buffer& out) {
     using T = decltype(zero);
     const Choice<T> choice{in[0].as<const uint8_t>(), in[1].as<const T>(), in[2].as<const T>(),
                            out.as<T>()};
-    launch_strided(ctx, "where", choice, out.spec.shape, all_strides<3>(in, out.spec.shape));
+    launch_strided(ctx, "where", choice, out.spec.shape, broadcast_strides<3>(in, out.spec.shape));
   });
 }
 

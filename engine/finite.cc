@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "tessera/engine/lines.h"
 #include "tessera/engine/reduce_simd.h"
 
 namespace tessera {
@@ -36,11 +37,8 @@ bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers) {
   for (const Buffer& buffer : buffers) {
     visit_float(buffer.spec.dtype, [&](auto zero) {
       const auto* x = buffer.as<decltype(zero)>();
-      const int64_t count = buffer.elements();
-      ctx.pool().parallel_for((count + kBlock - 1) / kBlock, [&](int64_t block) {
-        const int64_t first = block * kBlock;
-        if (!are_finite(x + first, std::min(kBlock, count - first)))
-          finite.store(false, std::memory_order_relaxed);
+      for_chunks(ctx.pool(), buffer.elements(), kBlock, [&](int64_t first, int64_t count) {
+        if (!are_finite(x + first, count)) finite.store(false, std::memory_order_relaxed);
       });
     });
   }

@@ -1,5 +1,5 @@
-// Index ops: permute, gather and its gradient, one_hot.
-
+// Ops that read their input by strides or indices: expand, permute, gather and its gradient,
+// one_hot.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -8,7 +8,6 @@
 
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -23,38 +22,61 @@ int positive_axis(std::string_view op_name, int axis, int rank, const TensorSpec
   return axis < 0 ? axis + rank : axis;
 }
 
-struct PermuteParams {
-  std::vector<int> axes;  // for each axis of the output: the input axis
-  bool operator==(const PermuteParams&) const = default;
+// Copies every element of the output, in order, from the input at these strides.
+void copy_strided(CpuContext& ctx, const Buffer& in, const Strides& strides, const Buffer& out) {
+  visit_dtype(in.spec.dtype, [&]<class T>(T) {
+    for_lines(ctx.pool(), out.spec.shape, std::array<Strides, 1>{strides}, [&](const Line<1>& l) {
+      const T* x = in.as<T>() + l.from[0];
+      T* y = out.as<T>() + l.first;
+      for (int64_t i = 0; i < l.size; ++i) y[i] = x[i * l.step[0]];
+    });
+  });
+}
+
+class Expand final : public OpBase<Expand, Shape> {
+ public:
+  using OpBase::OpBase;
+  std::string_view name() const override { return "expand"; }
+  Specs infer(SpecView in) const override {
+    if (in[0].shape.rank() > params.rank() || broadcast(in[0].shape, params, "expand") != params)
+      throw ShapeError(
+          fmt::format("expand: {} cannot be expanded to {}", in[0].shape.text(), params.text()));
+    return {{in[0].dtype, params, {}}};
+  }
+  bool differentiable() const override { return true; }
+  Tensors grad(const GradArgs& args) const override {
+    return {sum_to(args.grad_outputs[0], args.input_specs[0].shape)};
+  }
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    copy_strided(ctx, in[0], broadcast_strides(in[0].spec.shape, params), out[0]);
+  }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      copy_strided_cuda(ctx, in[0], broadcast_strides(in[0].spec.shape, params), out[0]);
+  }
 };
 
-class Permute final : public OpBase<Permute, PermuteParams>, public HasAttributes {
+// The parameter is the input axis of each axis of the output.
+class Permute final : public OpBase<Permute, std::vector<int>> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "permute"; }
   std::vector<OpAttribute> attributes() const override {
-    return {{"axes", {params.axes.begin(), params.axes.end()}}};
+    return {{"axes", {params.begin(), params.end()}}};
   }
   Specs infer(SpecView in) const override {
     Shape shape = in[0].shape;
-    for (int i = 0; i < shape.rank(); ++i) shape[i] = in[0].shape[params.axes.at(size_t(i))];
+    for (int i = 0; i < shape.rank(); ++i) shape[i] = in[0].shape[params.at(size_t(i))];
     return {{in[0].dtype, shape, {}}};
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    const std::array<Strides, 1> strides{input_strides(in[0].spec.shape)};
-    visit_dtype(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      for_lines(ctx.pool(), out[0].spec.shape, strides, [&](const Line<1>& l) {
-        const T* a = in[0].as<T>() + l.from[0];
-        T* b = out[0].as<T>() + l.first;
-        for (int64_t i = 0; i < l.size; ++i) b[i] = a[i * l.step[0]];
-      });
-    });
+    copy_strided(ctx, in[0], input_strides(in[0].spec.shape), out[0]);
   }
   // Drops the op if the axes that are not 1 keep their order: no element moves.
   std::optional<FusedOp> simplified(SpecView in) const override {
     int last = -1;
-    for (const int axis : params.axes) {
+    for (const int axis : params) {
       if (in[0].shape[axis] == 1) continue;
       if (axis < last) return std::nullopt;
       last = axis;
@@ -65,14 +87,14 @@ class Permute final : public OpBase<Permute, PermuteParams>, public HasAttribute
   std::optional<FusedOp> fuse_producer(const Op& producer, int, SpecView, SpecView) const override {
     auto* first = dynamic_cast<const Permute*>(&producer);
     if (first == nullptr) return std::nullopt;
-    PermuteParams both;
-    for (const int axis : params.axes) both.axes.push_back(first->params.axes[size_t(axis)]);
+    std::vector<int> both;
+    for (const int axis : params) both.push_back(first->params[axis]);
     return FusedOp{std::make_shared<Permute>(std::move(both)), {-1}};
   }
   bool differentiable() const override { return true; }
   Tensors grad(const GradArgs& args) const override {
-    std::vector<int> back(params.axes.size());
-    for (size_t i = 0; i < back.size(); ++i) back[size_t(params.axes[i])] = static_cast<int>(i);
+    std::vector<int> back(params.size());
+    for (size_t i = 0; i < back.size(); ++i) back[params[i]] = static_cast<int>(i);
     return {permute(args.grad_outputs[0], back)};
   }
   bool takes_half(DeviceKind, SpecView) const override { return true; }
@@ -83,8 +105,7 @@ class Permute final : public OpBase<Permute, PermuteParams>, public HasAttribute
  private:
   Strides input_strides(const Shape& x) const {
     Strides strides{};
-    for (size_t i = 0; i < params.axes.size(); ++i)
-      strides[i] = x.elements(params.axes[i] + 1, x.rank());
+    for (size_t i = 0; i < params.size(); ++i) strides[i] = x.elements(params[i] + 1, x.rank());
     return strides;
   }
 };
@@ -116,46 +137,6 @@ void check_indices(std::string_view op_name, SpecView in, int axis) {
         "{}: the indices must be integers, shaped like x except on axis {} (x {}, indices {})",
         op_name, axis, x.text(), index.text()));
 }
-
-Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size);
-
-// y[o, j, i] = x[o, index[o, j, i], i]
-class Gather final : public OpBase<Gather, AxisParams> {
- public:
-  using OpBase::OpBase;
-  std::string_view name() const override { return "gather"; }
-  Specs infer(SpecView in) const override {
-    check_indices(name(), in, params.axis);
-    return {{in[0].dtype, in[1].shape, {}}};
-  }
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    const IndexGeometry g(in[1].spec.shape, params.axis);
-    visit_dtype(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      ctx.pool().parallel_for(g.outer, [&](int64_t o) {
-        const T* x = in[0].as<T>() + o * params.size * g.inner;
-        T* y = out[0].as<T>() + o * g.count * g.inner;
-        for_indices(in[1], g, params.size, o, [&](int64_t i, int64_t at) {
-          y[i] = at < 0 ? std::numeric_limits<T>::quiet_NaN() : x[at * g.inner + i % g.inner];
-        });
-      });
-    });
-  }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      gather_cuda(ctx, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
-                  out[0]);
-  }
-  bool differentiable() const override { return true; }
-  Saved saved() const override { return {.inputs = 0b10}; }
-  Tensors grad(const GradArgs& args) const override {
-    return {scatter_add(args.grad_outputs[0], args.inputs[1], params.axis, params.size), {}};
-  }
-  Cost cost(SpecView in) const override {
-    const auto taken = static_cast<int64_t>(infer(in)[0].bytes());
-    return {.bytes_read = taken + static_cast<int64_t>(in[1].bytes()), .bytes_written = taken};
-  }
-};
 
 // dx[o, index[o, j, i], i] += dy[o, j, i], in the order of j
 class ScatterAdd final : public OpBase<ScatterAdd, AxisParams> {
@@ -194,9 +175,44 @@ class ScatterAdd final : public OpBase<ScatterAdd, AxisParams> {
   Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
 };
 
-Tensor scatter_add(const Tensor& values, const Tensor& index, int axis, int64_t size) {
-  return apply1(std::make_shared<ScatterAdd>(AxisParams{axis, size}), {values, index});
-}
+// y[o, j, i] = x[o, index[o, j, i], i]
+class Gather final : public OpBase<Gather, AxisParams> {
+ public:
+  using OpBase::OpBase;
+  std::string_view name() const override { return "gather"; }
+  Specs infer(SpecView in) const override {
+    check_indices(name(), in, params.axis);
+    return {{in[0].dtype, in[1].shape, {}}};
+  }
+  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    const IndexGeometry g(in[1].spec.shape, params.axis);
+    visit_dtype(in[0].spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      ctx.pool().parallel_for(g.outer, [&](int64_t o) {
+        const T* x = in[0].as<T>() + o * params.size * g.inner;
+        T* y = out[0].as<T>() + o * g.count * g.inner;
+        for_indices(in[1], g, params.size, o, [&](int64_t i, int64_t at) {
+          y[i] = at < 0 ? std::numeric_limits<T>::quiet_NaN() : x[at * g.inner + i % g.inner];
+        });
+      });
+    });
+  }
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda)
+      gather_cuda(ctx, in[0], in[1], IndexGeometry(in[1].spec.shape, params.axis), params.size,
+                  out[0]);
+  }
+  bool differentiable() const override { return true; }
+  Saved saved() const override { return {.inputs = 0b10}; }
+  Tensors grad(const GradArgs& args) const override {
+    return {apply1(std::make_shared<ScatterAdd>(params), {args.grad_outputs[0], args.inputs[1]}),
+            {}};
+  }
+  Cost cost(SpecView in) const override {
+    const auto taken = static_cast<int64_t>(infer(in)[0].bytes());
+    return {.bytes_read = taken + static_cast<int64_t>(in[1].bytes()), .bytes_written = taken};
+  }
+};
 
 struct OneHotParams {
   int64_t classes;
@@ -248,19 +264,24 @@ void check_values(std::string_view op_name, const Tensor& index, int64_t size) {
 
 }  // namespace
 
+Tensor expand(const Tensor& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  return apply1(std::make_shared<Expand>(shape), {x});
+}
+
 Tensor permute(const Tensor& x, const std::vector<int>& axes) {
   const int rank = x.shape().rank();
-  PermuteParams params;
+  std::vector<int> params;
   std::vector<bool> seen(static_cast<size_t>(rank));
   for (int axis : axes) {
     const int positive = positive_axis("permute", axis, rank, x.spec());
-    if (seen[static_cast<size_t>(positive)])
+    if (seen[positive])
       throw ShapeError(
           fmt::format("permute: axis {} is named twice (x {})", axis, x.spec().text()));
-    seen[static_cast<size_t>(positive)] = true;
-    params.axes.push_back(positive);
+    seen[positive] = true;
+    params.push_back(positive);
   }
-  if (std::ssize(params.axes) != rank)
+  if (std::ssize(params) != rank)
     throw ShapeError(fmt::format("permute: {} axes are named, but x has {} ({})", axes.size(), rank,
                                  x.spec().text()));
   return apply1(std::make_shared<Permute>(std::move(params)), {x});

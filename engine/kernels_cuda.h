@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
-#include "tessera/engine/integer_arithmetic.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/op.h"
 #include "tessera/engine/shape.h"
@@ -21,7 +21,67 @@ void cast_cuda(CudaContext& ctx, const Buffer& in, const Buffer& out);
 void copy_strided_cuda(CudaContext& ctx, const Buffer& in, const Strides& strides,
                        const Buffer& out);
 
-// Element-wise ops of any dtype.
+// Element-wise ops of any dtype. Integers wrap around; division rounds down, and division by 0
+// gives 0.
+
+enum class IntegerOp : uint8_t {
+  add,
+  subtract,
+  multiply,
+  floor_divide,
+  remainder,
+  maximum,
+  minimum,
+};
+
+// Applies op to one pair of elements.
+template <class T>
+TESSERA_HOST_DEVICE T evaluate(IntegerOp op, T a, T b) {
+  using U = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int32_t, T>>;
+  const U x = static_cast<U>(a), y = static_cast<U>(b);
+  switch (op) {
+    case IntegerOp::add:
+      return static_cast<T>(x + y);
+    case IntegerOp::subtract:
+      return static_cast<T>(x - y);
+    case IntegerOp::multiply:
+      return static_cast<T>(x * y);
+    case IntegerOp::maximum:
+      return a < b ? b : a;
+    case IntegerOp::minimum:
+      return b < a ? b : a;
+    case IntegerOp::floor_divide:
+    case IntegerOp::remainder:
+      break;
+  }
+  const bool quotient = op == IntegerOp::floor_divide;
+  if (b == 0) return 0;
+  if constexpr (std::is_signed_v<T>)
+    if (b == -1)
+      return quotient ? static_cast<T>(U{0} - x) : 0;  // the smallest number has no negative
+  const T rest = static_cast<T>(a % b);
+  const bool down = rest != 0 && (rest ^ b) < 0;  // the signs differ
+  if (quotient) return static_cast<T>(a / b - (down ? 1 : 0));
+  return static_cast<T>(down ? rest + b : rest);
+}
+
+// The comparison operators, applied to each pair of elements.
+enum class ComparisonDirection : uint8_t { equal, not_equal, less, less_equal };
+
+template <class T>
+TESSERA_HOST_DEVICE bool evaluate(ComparisonDirection relation, T a, T b) {
+  switch (relation) {
+    case ComparisonDirection::equal:
+      return a == b;
+    case ComparisonDirection::not_equal:
+      return a != b;
+    case ComparisonDirection::less:
+      return a < b;
+    case ComparisonDirection::less_equal:
+      return a <= b;
+  }
+  return false;
+}
 
 void integer_arithmetic_cuda(CudaContext& ctx, IntegerOp op, Buffers in, const Buffer& out);
 void comparison_cuda(CudaContext& ctx, ComparisonDirection relation, Buffers in, const Buffer& out);

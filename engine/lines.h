@@ -1,5 +1,5 @@
-// Loops over an output line by line, along its last axis, that read each input with its own
-// strides.
+// Loops over the elements of an output on the pool: in chunks, or line by line along its last axis,
+// reading each input with its own strides.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,13 @@ namespace tessera {
 // The strides of an input, in elements, for each axis of the output.
 using Strides = std::array<int64_t, kMaxRank>;
 
+// Calls fn(first, count) for chunks of [0, total) on the pool.
+template <class F>
+void for_chunks(ThreadPool& pool, int64_t total, int64_t size, F&& fn) {
+  pool.parallel_for((total + size - 1) / size,
+                    [&](int64_t chunk) { fn(chunk * size, std::min(size, total - chunk * size)); });
+}
+
 // Returns the strides of x, 0 along the axes that are broadcast to `out`.
 inline Strides broadcast_strides(const Shape& x, const Shape& out) {
   Strides strides{};
@@ -21,6 +28,13 @@ inline Strides broadcast_strides(const Shape& x, const Shape& out) {
     strides[static_cast<size_t>(out.rank() - i)] = x[-i] == 1 ? 0 : stride;
     stride *= x[-i];
   }
+  return strides;
+}
+
+template <size_t N>
+std::array<Strides, N> broadcast_strides(const auto& in, const Shape& out) {
+  std::array<Strides, N> strides;
+  for (size_t k = 0; k < N; ++k) strides[k] = broadcast_strides(in[k].spec.shape, out);
   return strides;
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "tessera/engine/scalar_program.h"
@@ -89,10 +90,20 @@ struct PackedInput {
   OpPtr pack, op;  // pack: one input, one output
 };
 
+// An attribute of an op that its shapes do not show, for export to ONNX: "stride" {2, 2}.
+// Attributes of images have rows and columns; axes are one number each; a range of axes is {first,
+// end}.
+struct OpAttribute {
+  std::string_view name;
+  std::vector<double> values;
+};
+
 class Op {
  public:
   virtual ~Op() = default;
   virtual std::string_view name() const = 0;
+  // Pointwise programs, and ops that their shapes define, have no attributes.
+  virtual std::vector<OpAttribute> attributes() const { return {}; }
   // Returns true if `other` is the same kind of op with equal attributes: equal inputs give equal
   // results. Common subexpression elimination relies on it.
   virtual bool is_equivalent(const Op& other) const = 0;
@@ -178,6 +189,10 @@ class Op {
   }
   // Returns true for copies between devices: their inputs may be on another device.
   virtual bool crosses_devices() const { return false; }
+  // Returns true for ops whose inputs and outputs are used while later nodes run, until another op
+  // waits (layers/ops/exchange.h). These values keep their place until then, and the op runs once:
+  // neither it nor the producers of its inputs are recomputed.
+  virtual bool is_asynchronous() const { return false; }
   // Returns the work of one run. The default reads every input once, writes every output once,
   // except views, and runs the operations of pointwise(), if any, per element.
   virtual Cost cost(SpecView in) const;
@@ -187,13 +202,8 @@ class Op {
   Cost cost_with(SpecView in, int64_t flops) const;
 };
 
-// The attributes of an op that has none.
-struct NoParams {
-  bool operator==(const NoParams&) const = default;
-};
-
 // An op with attributes: implements is_equivalent() by their operator==.
-template <class Derived, class Params = NoParams>
+template <class Derived, class Params = std::monostate>
 class OpBase : public Op {
  public:
   explicit OpBase(Params p = {}) : params(std::move(p)) {}

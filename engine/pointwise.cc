@@ -10,7 +10,6 @@
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/scalar_program.h"
-#include "tessera/engine/scalar_simplify.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -32,6 +31,11 @@ Tensor select(const Tensor& condition, const Tensor& then, const Tensor& otherwi
   return apply_one(ScalarOp::select, {condition, then, otherwise});
 }
 
+// Derives the gradient of y = program(inputs) with the upstream gradient dy: one tensor, shaped
+// like dy, for each input for which `needed` is set. The program is replayed backwards as
+// element-wise ops, one per instruction, which are differentiable. If max or min has two equal
+// operands, the first receives the gradient. greater has no gradient, as it is constant wherever it
+// is smooth.
 class Replay {
  public:
   Replay(const ScalarProgram& program, const Tensors& inputs, const std::vector<bool>& needed)
@@ -39,9 +43,11 @@ class Replay {
     for (Tensor& value : values_) value = cast(value, compute_type(value.dtype()));
     for (const Instruction& in : program.code) {
       Tensors operands;
-      for (int r : operands_of(in)) operands.push_back(values_[static_cast<size_t>(r)]);
       bool any = false;
-      for (int r : operands_of(in)) any = any || needed_[static_cast<size_t>(r)];
+      for (int k = 0; k < operand_count(in.op); ++k) {
+        operands.push_back(values_[in.operand(k)]);
+        any = any || needed_[in.operand(k)];
+      }
       values_.push_back(in.op == ScalarOp::constant ? full({}, in.value, values_[0].dtype())
                                                     : apply_instruction(in.op, operands));
       needed_.push_back(any && in.op != ScalarOp::greater && in.op != ScalarOp::less_equal);
@@ -56,6 +62,9 @@ class Replay {
       if (needed_[r] && grads_[r].defined()) step(program_.code[i], values_[r], grads_[r]);
     }
     grads_.resize(static_cast<size_t>(program_.inputs));
+    for (size_t i = 0; i < grads_.size(); ++i)
+      if (needed_[i] && !grads_[i].defined())
+        grads_[i] = full(dy.shape(), 0, compute_type(dy.dtype()));
     return std::move(grads_);
   }
 
@@ -66,18 +75,12 @@ class Replay {
     return cast(y, compute_type(y.dtype()));
   }
 
-  static std::vector<int> operands_of(const Instruction& in) {
-    const int registers[] = {in.a, in.b, in.c};
-    return {registers, registers + operand_count(in.op)};
-  }
-
   // Adds the result of make(), if the gradient of register r is needed.
   template <class F>
   void add(int r, F&& make) {
-    const auto at = static_cast<size_t>(r);
-    if (!needed_[at]) return;
+    if (!needed_[r]) return;
     const Tensor grad = make();
-    grads_[at] = grads_[at].defined() ? grads_[at] + grad : grad;
+    grads_[r] = grads_[r].defined() ? grads_[r] + grad : grad;
   }
 
   void step(const Instruction& in, const Tensor& y, const Tensor& g) {
@@ -143,9 +146,9 @@ class Replay {
   // b a^(b - 1); skips the gradient of the exponent if it is constant, as it usually is.
   Tensor power_slope(const Instruction& in, const Tensor& a, const Tensor& b) const {
     const int constant = in.b - program_.inputs;
-    if (constant < 0 || program_.code[static_cast<size_t>(constant)].op != ScalarOp::constant)
+    if (constant < 0 || program_.code[constant].op != ScalarOp::constant)
       return b * pow(a, b - 1.0);
-    const double exponent = program_.code[static_cast<size_t>(constant)].value;
+    const double exponent = program_.code[constant].value;
     return exponent * pow(a, exponent - 1);
   }
 
@@ -154,20 +157,6 @@ class Replay {
   std::vector<bool> needed_;  // for each register
   Tensors grads_;             // d result / d register; undefined: none yet
 };
-
-// Derives the gradient of y = program(inputs) with the upstream gradient dy: one tensor, shaped
-// like dy, for each input for which `needed` is set. The program is replayed backwards as
-// element-wise ops, one per instruction, which are differentiable. If max or min has two equal
-// operands, the first receives the gradient. greater has no gradient, as it is constant wherever it
-// is smooth.
-Tensors scalar_gradient(const ScalarProgram& program, const Tensors& inputs, const Tensor& dy,
-                        const std::vector<bool>& needed) {
-  Tensors gradients = Replay(program, inputs, needed).run(dy);
-  for (size_t i = 0; i < gradients.size(); ++i)
-    if (needed[i] && !gradients[i].defined())
-      gradients[i] = full(dy.shape(), 0, compute_type(dy.dtype()));
-  return gradients;
-}
 
 // Elements per task: whole steps of compiled code, half of an L2 cache.
 constexpr int64_t kChunk = 1 << 14;
@@ -211,11 +200,8 @@ class PointwiseKernel final : public Kernel {
     const void* inputs[kMaxScalarRegisters];
     for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].data;
     const PointwiseRun run(plan_, inputs, out[0].data);
-    const int64_t chunks = (total_ + kChunk - 1) / kChunk;
-    static_cast<CpuContext&>(ctx).pool().parallel_for(chunks, [&](int64_t chunk) {
-      const int64_t first = chunk * kChunk;
-      run.apply(first, std::min(kChunk, total_ - first));
-    });
+    for_chunks(static_cast<CpuContext&>(ctx).pool(), total_, kChunk,
+               [&](int64_t first, int64_t count) { run.apply(first, count); });
   }
 
  private:
@@ -243,12 +229,8 @@ std::unique_ptr<Kernel> prepare_pointwise(const PointwiseParams& params, SpecVie
 std::vector<bool> inputs_read(const ScalarProgram& program) {
   std::vector<bool> read(static_cast<size_t>(program.registers()), false);
   if (program.code.empty()) read[0] = true;
-  for (const Instruction& in : program.code) {
-    const int operands = operand_count(in.op);
-    if (operands > 0) read[in.a] = true;
-    if (operands > 1) read[in.b] = true;
-    if (operands > 2) read[in.c] = true;
-  }
+  for (const Instruction& in : program.code)
+    for (int k = 0; k < operand_count(in.op); ++k) read[in.operand(k)] = true;
   read.resize(static_cast<size_t>(program.inputs));
   return read;
 }
@@ -344,8 +326,9 @@ Saved Pointwise::saved() const {
 
 Tensors Pointwise::grad(const GradArgs& args) const {
   if (grads_.empty()) {
-    Tensors gradients = scalar_gradient(params.program, {args.inputs.begin(), args.inputs.end()},
-                                        args.grad_outputs[0], args.needed);
+    Tensors gradients =
+        Replay(params.program, {args.inputs.begin(), args.inputs.end()}, args.needed)
+            .run(args.grad_outputs[0]);
     for (size_t k = 0; k < gradients.size(); ++k)
       if (gradients[k].defined()) gradients[k] = sum_to(gradients[k], args.input_specs[k].shape);
     return gradients;
@@ -381,7 +364,7 @@ std::optional<FusedOp> Pointwise::simplified(SpecView in) const {
   const TensorSpec result = infer(in)[0];
   const Shape& out = result.shape;
   const auto equals = [&](int input) {
-    const TensorSpec& spec = in[static_cast<size_t>(input)];
+    const TensorSpec& spec = in[input];
     return spec.shape == out && spec.dtype == result.dtype;
   };
   if (shorter.input >= 0 && equals(shorter.input)) return FusedOp{nullptr, {shorter.input}};
@@ -398,7 +381,7 @@ std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input, S
                                                 SpecView producer_in) const {
   const std::optional<ScalarProgram> first = producer.pointwise();
   const Shape out = infer(in)[0].shape;
-  if (!first || in[static_cast<size_t>(input)].shape != out) return std::nullopt;
+  if (!first || in[input].shape != out) return std::nullopt;
   if (first->registers() + params.program.registers() > kMaxScalarRegisters) return std::nullopt;
   Specs specs(producer_in.begin(), producer_in.end());
   std::vector<int> from;
@@ -406,7 +389,7 @@ std::optional<FusedOp> Pointwise::fuse_producer(const Op& producer, int input, S
   for (int k = 0; k < params.program.inputs; ++k) {
     if (k == input) continue;
     from.push_back(k);
-    specs.push_back(in[static_cast<size_t>(k)]);
+    specs.push_back(in[k]);
   }
   const SimplifiedProgram joined =
       tessera::simplified(compose(*first, params.program, input), in[0].dtype);

@@ -104,18 +104,12 @@ Tensor less(const Tensor& a, double b);
 Tensor less_equal(const Tensor& a, double b);
 Tensor greater(const Tensor& a, double b);
 Tensor greater_equal(const Tensor& a, double b);
-inline Tensor operator==(const Tensor& a, const Tensor& b) { return equal(a, b); }
-inline Tensor operator!=(const Tensor& a, const Tensor& b) { return not_equal(a, b); }
-inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
-inline Tensor operator<=(const Tensor& a, const Tensor& b) { return less_equal(a, b); }
-inline Tensor operator>(const Tensor& a, const Tensor& b) { return greater(a, b); }
-inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }
-inline Tensor operator==(const Tensor& a, double b) { return equal(a, b); }
-inline Tensor operator!=(const Tensor& a, double b) { return not_equal(a, b); }
-inline Tensor operator<(const Tensor& a, double b) { return less(a, b); }
-inline Tensor operator<=(const Tensor& a, double b) { return less_equal(a, b); }
-inline Tensor operator>(const Tensor& a, double b) { return greater(a, b); }
-inline Tensor operator>=(const Tensor& a, double b) { return greater_equal(a, b); }
+inline Tensor operator==(const Tensor& a, const auto& b) { return equal(a, b); }
+inline Tensor operator!=(const Tensor& a, const auto& b) { return not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, const auto& b) { return less(a, b); }
+inline Tensor operator<=(const Tensor& a, const auto& b) { return less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, const auto& b) { return greater(a, b); }
+inline Tensor operator>=(const Tensor& a, const auto& b) { return greater_equal(a, b); }
 // a if the condition (uint8) is not 0, else b. Any dtype; broadcasts as numpy does.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 

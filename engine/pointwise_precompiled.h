@@ -38,8 +38,7 @@ class NeededRoundings {
                             ScalarOp op, const bool* is_half, bool rounded)
       : result(result), inputs_(inputs), op_(op), is_half_(is_half) {
     for (int j = 0; j < length; ++j) code[j] = given[j];
-    for (int j = 0; j < length; ++j)
-      for (uint8_t* operand : {&code[j].a, &code[j].b, &code[j].c}) *operand = skipped(*operand);
+    for (int j = 0; j < length; ++j) code[j].rename([&](uint8_t r) { return skipped(r); });
     this->result = skipped(this->result);
     count_uses(this->result);
     if (rounded) this->result = absorbed(static_cast<uint8_t>(this->result));
@@ -74,10 +73,7 @@ class NeededRoundings {
   constexpr void count_uses(int r) {
     if (uses_[r]++ > 0 || is_input(r)) return;
     const Instruction in = made(r);
-    const int operands = operand_count(in.op);
-    if (operands > 0) count_uses(in.a);
-    if (operands > 1) count_uses(in.b);
-    if (operands > 2) count_uses(in.c);
+    for (int k = 0; k < operand_count(in.op); ++k) count_uses(in.operand(k));
   }
   constexpr uint8_t absorbed(uint8_t r) {
     if (is_input(r) || uses_[r] > 1) return r;
@@ -118,10 +114,9 @@ class CanonicalForm {
       : code_(code), inputs_(inputs), constants_(constants) {
     for (int& at : place_) at = -1;
     visit(result);
-    for (int j = 0; j < program.length; ++j) {
-      Instruction& in = program.code[j];
-      in.a = numbered(in.a), in.b = numbered(in.b), in.c = numbered(in.c);
-    }
+    for (int j = 0; j < program.length; ++j)
+      program.code[j].rename(
+          [&](int at) { return at < kInstruction ? at : at - kInstruction + program.inputs; });
     for (int k = 0; k < program.inputs; ++k)
       if (source[k] < inputs && (channels >> source[k] & 1) != 0)
         program.channels |= uint32_t{1} << k;
@@ -133,10 +128,6 @@ class CanonicalForm {
 
  private:
   static constexpr int kInstruction = 64;  // added to instructions until the inputs are counted
-
-  constexpr uint8_t numbered(int at) const {
-    return static_cast<uint8_t>(at < kInstruction ? at : at - kInstruction + program.inputs);
-  }
 
   constexpr uint8_t visit(int r) {
     int& at = place_[r];
@@ -150,9 +141,7 @@ class CanonicalForm {
       if (r < inputs_) at = input;
       return static_cast<uint8_t>(input);
     }
-    in.a = operands > 0 ? visit(in.a) : uint8_t{0};
-    in.b = operands > 1 ? visit(in.b) : uint8_t{0};
-    in.c = operands > 2 ? visit(in.c) : uint8_t{0};
+    in.rename_operands([&](uint8_t operand) { return visit(operand); });
     if (program.length == PrecompiledProgram::kLongest) return fits = false, uint8_t{0};
     program.code[program.length] = in;
     const int made = kInstruction + program.length++;

@@ -65,27 +65,29 @@ void visit_stored(DType stored, const void* x, F&& fn) {
     fn(static_cast<const T*>(x));
 }
 
+// Calls fn with the microkernels of a type of 16 bits.
+template <class F>
+void visit_half(DType type, F&& fn) {
+  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
+  type == DType::bf16 ? fn(half.bf16) : fn(half.f16);
+}
+
 }  // namespace
 
 void widen_half(DType type, const void* x, int64_t first, int64_t n, float* y) {
-  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
-  if (type == DType::bf16)
-    half.bf16.widen(static_cast<const bfloat16*>(x) + first, n, y);
-  else
-    half.f16.widen(static_cast<const float16*>(x) + first, n, y);
+  visit_half(type, [&]<class H>(const HalfMicrokernelsOf<H>& half) {
+    half.widen(static_cast<const H*>(x) + first, n, y);
+  });
 }
 
 void narrow_to_half(DType type, const float* x, int64_t n, void* y) {
-  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
-  if (type == DType::bf16)
-    half.bf16.narrow(x, n, static_cast<bfloat16*>(y));
-  else
-    half.f16.narrow(x, n, static_cast<float16*>(y));
+  visit_half(type, [&]<class H>(const HalfMicrokernelsOf<H>& half) {
+    half.narrow(x, n, static_cast<H*>(y));
+  });
 }
 
 void round_to_half(DType type, const float* x, int64_t n, float* y) {
-  const HalfMicrokernels& half = TESSERA_SELECT_MICROKERNELS(half_microkernels);
-  (type == DType::bf16 ? half.bf16.round : half.f16.round)(x, n, y);
+  visit_half(type, [&](const auto& half) { half.round(x, n, y); });
 }
 
 PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
@@ -108,14 +110,13 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const int source = is_precompiled() ? match.inputs[k] : static_cast<int>(k);
       if ((source >= program.inputs) != constants) continue;
-      const auto at = static_cast<size_t>(source);
       inputs_[k] =
           constants
               ? constant_input(program, source)
               : prepare_input({.read = round_inputs_ >> source & 1 ? Read::rounded : Read::full,
                                .source = static_cast<uint8_t>(source),
-                               .stored = options.inputs.empty() ? dtype : options.inputs[at],
-                               .broadcast = broadcasts[at]},
+                               .stored = options.inputs.empty() ? dtype : options.inputs[source],
+                               .broadcast = broadcasts[source]},
                               total);
     }
   single_segment_ = is_precompiled() && periods_.size() <= 1;
@@ -153,13 +154,12 @@ ScalarProgram PointwisePlan::without_outer_roundings(const ScalarProgram& p,
   for (size_t k = 0; k < options.inputs.size(); ++k) numbers[k] = options.inputs[k] == type;
   // An input that is read only rounded has numbers of 16 bits for the rest of the program.
   for (int k = 0; k < p.inputs; ++k) {
-    const auto at = static_cast<size_t>(k);
-    const auto [repeat, period] = broadcasts[at];
-    const bool wide = options.inputs.empty() || !is_half(options.inputs[at]);
+    const auto [repeat, period] = broadcasts[k];
+    const bool wide = options.inputs.empty() || !is_half(options.inputs[k]);
     bool only = wide && repeat == 1 && period >= total, read = false;
     for (const Instruction& in : p.code)
       for (int o = 0; o < operand_count(in.op); ++o)
-        if ((o == 0 ? in.a : o == 1 ? in.b : in.c) == k) read = true, only = only && in.op == op;
+        if (in.operand(o) == k) read = true, only = only && in.op == op;
     if (only && read) numbers[k] = true, round_inputs_ |= 1u << k, round_inputs_to_ = type;
   }
   auto needed = with_needed_roundings(p, last ? p.code.back().a : p.result(), type, numbers,
@@ -200,7 +200,7 @@ PointwisePlan::Input PointwisePlan::constant_input(const ScalarProgram& program,
   Input input;
   input.read = Read::scalar;
   input.source = kConstant;
-  input.value = program.code[static_cast<size_t>(source - program.inputs)].value;
+  input.value = program.code[source - program.inputs].value;
   take_pattern(kPointwiseStep, input);
   return input;
 }
@@ -225,36 +225,28 @@ void PointwisePlan::interpret(const ScalarProgram& program) {
   const int count = static_cast<int>(program.code.size());
   std::vector<int> last_read(static_cast<size_t>(program.registers()), -1);
   for (int j = 0; j < count; ++j) {
-    const Instruction& in = program.code[static_cast<size_t>(j)];
-    const int operands = operand_count(in.op);
-    if (operands > 0) last_read[in.a] = j;
-    if (operands > 1) last_read[in.b] = j;
-    if (operands > 2) last_read[in.c] = j;
+    const Instruction& in = program.code[j];
+    for (int k = 0; k < operand_count(in.op); ++k) last_read[in.operand(k)] = j;
   }
   std::vector<uint8_t> place(last_read.size()), free;
-  for (int k = 0; k < program.inputs; ++k) place[static_cast<size_t>(k)] = static_cast<uint8_t>(k);
+  for (int k = 0; k < program.inputs; ++k) place[k] = static_cast<uint8_t>(k);
   for (int j = 0; j < count; ++j) {
-    const Instruction& in = program.code[static_cast<size_t>(j)];
+    const Instruction& in = program.code[j];
     const bool constant = in.op == ScalarOp::constant && j + 1 < count;
-    const auto of = [&](int operand, uint8_t r) {
-      return operand < operand_count(in.op) ? place[r] : uint8_t{0};
+    const auto of = [&](int k) {
+      return k < operand_count(in.op) ? place[in.operand(k)] : uint8_t{0};
     };
-    InterpretedStep step{in.op, of(0, in.a), of(1, in.b), of(2, in.c), 0, in.value};
-    for (int r = program.inputs; r < program.inputs + j; ++r) {
-      const auto at = static_cast<size_t>(r);
-      if (last_read[at] != j ||
-          program.code[at - static_cast<size_t>(program.inputs)].op == ScalarOp::constant)
-        continue;
-      free.push_back(static_cast<uint8_t>(place[at] - kMaxScalarRegisters));
-    }
+    InterpretedStep step{in.op, of(0), of(1), of(2), 0, in.value};
+    for (int r = program.inputs; r < program.inputs + j; ++r)
+      if (last_read[r] == j && program.code[r - program.inputs].op != ScalarOp::constant)
+        free.push_back(static_cast<uint8_t>(place[r] - kMaxScalarRegisters));
     if (constant || free.empty()) {
       step.to = static_cast<uint8_t>(blocks_++);
     } else {
       step.to = free.back();
       free.pop_back();
     }
-    place[static_cast<size_t>(program.inputs + j)] =
-        static_cast<uint8_t>(kMaxScalarRegisters + step.to);
+    place[program.inputs + j] = static_cast<uint8_t>(kMaxScalarRegisters + step.to);
     if (constant)
       constants_.push_back({step.to, in.value});
     else

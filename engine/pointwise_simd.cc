@@ -386,14 +386,21 @@ void execute(const InterpretedStep& step, const T* const* registers, T* y, int64
   }
 }
 
-template <class T, int... kOp>
-constexpr auto all_instructions(std::integer_sequence<int, kOp...>) {
-  using Execute = void (*)(const InterpretedStep&, const T* const*, T*, int64_t);
-  return std::array<Execute, sizeof...(kOp)>{execute<static_cast<ScalarOp>(kOp), T>...};
+// Returns {code<0>(), .., code<kCount - 1>()}.
+template <class Function, int kCount>
+constexpr auto table_of(const auto& code) {
+  return [&]<int... K>(std::integer_sequence<int, K...>) {
+    return std::array<Function, kCount>{code.template operator()<K>()...};
+  }
+  (std::make_integer_sequence<int, kCount>());
 }
+
 template <class T>
 constexpr auto kInstructions =
-    all_instructions<T>(std::make_integer_sequence<int, static_cast<int>(ScalarOp::float16) + 1>());
+    table_of<void (*)(const InterpretedStep&, const T* const*, T*, int64_t),
+             static_cast<int>(ScalarOp::float16) + 1>([]<int kOp>() {
+      return execute<static_cast<ScalarOp>(kOp), T>;
+    });
 
 // Each instruction is one vector loop over a block in the L1 cache, so some hundred elements share
 // the cost of interpreting.
@@ -415,13 +422,9 @@ void interpret(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>
   }
 }
 
-template <int... kProgram>
-constexpr auto all_precompiled_code(std::integer_sequence<int, kProgram...>) {
-  return std::array<PointwiseMicrokernels::Precompiled, sizeof...(kProgram)>{
-      run_precompiled<kProgram>...};
-}
 constexpr auto kPrecompiledCode =
-    all_precompiled_code(std::make_integer_sequence<int, kPrecompiledPrograms.count>());
+    table_of<PointwiseMicrokernels::Precompiled, kPrecompiledPrograms.count>(
+        []<int kProgram>() { return run_precompiled<kProgram>; });
 
 template <int kProgram>
 constexpr PointwiseMicrokernels::PrecompiledHalf half_code() {
@@ -431,13 +434,9 @@ constexpr PointwiseMicrokernels::PrecompiledHalf half_code() {
 #endif
   return nullptr;
 }
-template <int... kProgram>
-constexpr auto all_half_code(std::integer_sequence<int, kProgram...>) {
-  return std::array<PointwiseMicrokernels::PrecompiledHalf, sizeof...(kProgram)>{
-      half_code<kProgram>()...};
-}
 constexpr auto kHalfCode =
-    all_half_code(std::make_integer_sequence<int, kPrecompiledPrograms.count>());
+    table_of<PointwiseMicrokernels::PrecompiledHalf, kPrecompiledPrograms.count>(
+        []<int kProgram>() { return half_code<kProgram>(); });
 
 template <class H>
 void from_half(const H* x, int64_t n, float* y) {

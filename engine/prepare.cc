@@ -1,6 +1,7 @@
 #include "tessera/engine/prepare.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/integers.h"
@@ -30,7 +31,7 @@ struct Copies {
       if (op.view_of(output) >= 0)
         out.push_back(-1);
       else if (updated >= 0)
-        out.push_back(in[static_cast<size_t>(updated)]);  // overwritten in place
+        out.push_back(in[updated]);  // overwritten in place
       else
         out.push_back(take(out_specs[i]));
     }
@@ -87,6 +88,19 @@ class Float32Kernel final : public Kernel {
   std::vector<Buffer> in_, out_;
 };
 
+size_t hash_of(const Op& op, const Specs& in) {
+  size_t hash = std::hash<std::string_view>()(op.name());
+  const auto add = [&](int64_t value) {
+    hash = (hash ^ static_cast<size_t>(value)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  };
+  for (const TensorSpec& spec : in) {
+    add(static_cast<int64_t>(spec.dtype));
+    for (const int64_t size : spec.shape) add(size);
+  }
+  return hash;
+}
+
 }  // namespace
 
 std::vector<Algorithm> algorithms_of(const Op& op, SpecView in, const Target& target) {
@@ -114,6 +128,29 @@ std::unique_ptr<Kernel> prepare_kernel(const Op& op, SpecView in, Context& ctx,
   const Algorithm own{chosen.name, chosen.scratch_bytes - static_cast<size_t>(copies->bytes)};
   return std::make_unique<Float32Kernel>(op.prepare(all_computed(in), ctx, own),
                                          *std::move(copies));
+}
+
+const KernelCache::Entry& KernelCache::find(const OpPtr& op, const Specs& in, Context& ctx) {
+  const size_t hash = hash_of(*op, in);
+  const Target target = ctx.target();
+  std::vector<Entry>& set = sets_[hash % kSets];
+  ++now_;
+  for (Entry& entry : set)
+    if (entry.hash == hash && entry.ctx == &ctx && entry.target == target && entry.in == in &&
+        entry.op->is_equivalent(*op)) {
+      entry.used = now_;
+      return entry;
+    }
+  const Algorithm chosen = choose_algorithm(*op, in, target);
+  Entry made{hash, op, in, &ctx, target, prepare_kernel(*op, in, ctx, chosen), chosen.scratch_bytes,
+             now_};
+  if (set.size() < kWays) return set.emplace_back(std::move(made));
+  return *std::ranges::min_element(set, {}, &Entry::used) = std::move(made);
+}
+
+KernelCache& kernel_cache() {
+  thread_local KernelCache kernels;
+  return kernels;
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tessera/engine/op.h"
+#include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 
 namespace tessera {
@@ -22,15 +23,8 @@ class Recorder {
 
 Recorder* current_recorder();
 
-class RecorderScope {
- public:
+struct RecorderScope : ValueScope<Recorder*> {
   explicit RecorderScope(Recorder* recorder);
-  ~RecorderScope();
-  RecorderScope(const RecorderScope&) = delete;
-  RecorderScope& operator=(const RecorderScope&) = delete;
-
- private:
-  Recorder* outer_;
 };
 
 }  // namespace tessera

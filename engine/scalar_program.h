@@ -47,6 +47,19 @@ struct Instruction {
   ScalarOp op = ScalarOp::constant;
   uint8_t a = 0, b = 0, c = 0;  // registers
   double value = 0;             // if constant
+  constexpr uint8_t operand(int k) const { return k == 0 ? a : k == 1 ? b : c; }
+  // Replaces each register r by fn(r), unused ones too.
+  template <class F>
+  constexpr void rename(F&& fn) {
+    for (uint8_t* r : {&a, &b, &c}) *r = static_cast<uint8_t>(fn(*r));
+  }
+  // Replaces each operand r by fn(r), and unused registers by 0.
+  template <class F>
+  constexpr void rename_operands(F&& fn) {
+    int k = 0;
+    for (uint8_t* r : {&a, &b, &c})
+      *r = k++ < operand_count(op) ? static_cast<uint8_t>(fn(*r)) : uint8_t{0};
+  }
   // 0 and -0 are different constants.
   constexpr bool operator==(const Instruction& other) const {
     return op == other.op && a == other.a && b == other.b && c == other.c &&
@@ -111,6 +124,21 @@ ScalarProgram compose(const ScalarProgram& f, const ScalarProgram& g, int fused_
 ScalarProgram live_part(const ScalarProgram& p, int result);
 // Renumbers the inputs: input i becomes input map[i] of `inputs`.
 ScalarProgram rename_inputs(const ScalarProgram& p, const std::vector<int>& map, int inputs);
+
+struct SimplifiedProgram {
+  ScalarProgram program;  // has the same inputs, but may read fewer
+  bool changed = false;
+  int input = -1;  // the input that equals the result, or -1
+};
+
+// Simplifies a program algebraically, with the same bits for every input, including infinities, -0
+// and NaN. (A signalling NaN, which no arithmetic produces, may stay one.)
+//
+// Folds constants as the interpreter would for `dtype`. Keeps the type of the result. Drops neutral
+// elements, double negations, bounds within bounds, common subexpressions and dead code. A division
+// by a power of two becomes a multiplication. Equal constants are not merged: they cost nothing,
+// and compiled programs (pointwise_precompiled.h) have one for each use.
+SimplifiedProgram simplified(const ScalarProgram& program, DType dtype);
 
 // How a program reads an input: x[(i / repeat) % period] for element i of the output.
 struct Broadcast {

@@ -72,12 +72,10 @@ ScalarProgram program(const Stage& stage) {
   [&]<int... K>(std::integer_sequence<int, K...>) { stage(Scalar(&draft, K)...); }
   (std::make_integer_sequence<int, kInputs>());
   const auto numbered = [&](uint8_t r) {
-    return static_cast<uint8_t>(r < kMaxScalarRegisters ? r
-                                                        : r - kMaxScalarRegisters + draft.inputs);
+    return r < kMaxScalarRegisters ? r : r - kMaxScalarRegisters + draft.inputs;
   };
   ScalarProgram program{draft.inputs, {draft.code, draft.code + draft.length}};
-  for (Instruction& in : program.code)
-    in.a = numbered(in.a), in.b = numbered(in.b), in.c = numbered(in.c);
+  for (Instruction& in : program.code) in.rename(numbered);
   return program;
 }
 

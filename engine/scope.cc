@@ -15,8 +15,7 @@ thread_local std::vector<DeferredUpdate>* deferred = nullptr;
 
 }  // namespace
 
-TrainingScope::TrainingScope(bool on) : outer_(training) { training = on; }
-TrainingScope::~TrainingScope() { training = outer_; }
+TrainingScope::TrainingScope(bool on) : ValueScope(training, on) {}
 bool is_training() { return training; }
 
 ModulePathScope::ModulePathScope(std::string_view name) : outer_(module_path.size()) {
@@ -26,24 +25,17 @@ ModulePathScope::ModulePathScope(std::string_view name) : outer_(module_path.siz
 ModulePathScope::~ModulePathScope() { module_path.resize(outer_); }
 std::string current_module_path() { return module_path; }
 
-ModulePathReset::ModulePathReset(std::string fresh) : outer_(std::move(module_path)) {
-  module_path = std::move(fresh);
-}
-ModulePathReset::~ModulePathReset() { module_path = std::move(outer_); }
+ModulePathReset::ModulePathReset(std::string fresh) : ValueScope(module_path, std::move(fresh)) {}
 
 RandomScope::RandomScope(uint64_t seed, const Tensor& position, uint64_t first_call)
-    : outer_(random_scope), seed_(seed), position_(position), calls_(first_call) {
+    : ValueScope(random_scope, this), seed_(seed), position_(position), calls_(first_call) {
   if (position.dtype() != DType::i64 || position.elements() != 2)
     throw ShapeError(
         fmt::format("RandomScope: position must be int64[2], but is {}", position.spec().text()));
-  random_scope = this;
 }
-RandomScope::~RandomScope() { random_scope = outer_; }
 
-DeferUpdatesScope::DeferUpdatesScope(std::vector<DeferredUpdate>& list) : outer_(deferred) {
-  deferred = &list;
-}
-DeferUpdatesScope::~DeferUpdatesScope() { deferred = outer_; }
+DeferUpdatesScope::DeferUpdatesScope(std::vector<DeferredUpdate>& list)
+    : ValueScope(deferred, &list) {}
 std::vector<DeferredUpdate>* deferred_updates() { return deferred; }
 
 RandomCall next_random_call(std::string_view op_name) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/engine/tensor.h"
@@ -14,16 +15,24 @@ namespace tessera {
 
 class Op;  // op.h
 
-// Batch norm and dropout behave differently in training and in evaluation. Default: evaluation.
-class TrainingScope {
+// The base of scopes: sets a variable of the thread, and restores it at the end.
+template <class T>
+class ValueScope {
  public:
-  explicit TrainingScope(bool training = true);
-  ~TrainingScope();
-  TrainingScope(const TrainingScope&) = delete;
-  TrainingScope& operator=(const TrainingScope&) = delete;
+  ValueScope(T& variable, T value)
+      : variable_(variable), outer_(std::exchange(variable, std::move(value))) {}
+  ~ValueScope() { variable_ = std::move(outer_); }
+  ValueScope(const ValueScope&) = delete;
+  ValueScope& operator=(const ValueScope&) = delete;
 
  private:
-  bool outer_;
+  T& variable_;
+  T outer_;
+};
+
+// Batch norm and dropout behave differently in training and in evaluation. Default: evaluation.
+struct TrainingScope : ValueScope<bool> {
+  explicit TrainingScope(bool training = true);
 };
 bool is_training();
 
@@ -41,31 +50,20 @@ class ModulePathScope {
 std::string current_module_path();
 
 // Replaces the module path. Gradients are computed under the path of the forward op.
-class ModulePathReset {
- public:
+struct ModulePathReset : ValueScope<std::string> {
   explicit ModulePathReset(std::string module_path);
-  ~ModulePathReset();
-  ModulePathReset(const ModulePathReset&) = delete;
-  ModulePathReset& operator=(const ModulePathReset&) = delete;
-
- private:
-  std::string outer_;
 };
 
 // The random numbers of random ops (dropout), from a counter-based generator. `seed` gives the
 // keys. `position` is the counter, int64[2] = {step, index of the batch's first sample}, which the
 // host changes before every step, so that a captured step is not captured again. Calls within a
 // scope are counted from `first_call` on, so each has its own numbers.
-class RandomScope {
+class RandomScope : ValueScope<RandomScope*> {
  public:
   RandomScope(uint64_t seed, const Tensor& position, uint64_t first_call = 0);
-  ~RandomScope();
-  RandomScope(const RandomScope&) = delete;
-  RandomScope& operator=(const RandomScope&) = delete;
 
  private:
   friend struct RandomCall next_random_call(std::string_view op_name);
-  RandomScope* outer_;
   uint64_t seed_;
   Tensor position_;
   uint64_t calls_;
@@ -85,15 +83,8 @@ struct DeferredUpdate {
   std::vector<Tensor> inputs;
   std::string module_path;
 };
-class DeferUpdatesScope {
- public:
+struct DeferUpdatesScope : ValueScope<std::vector<DeferredUpdate>*> {
   explicit DeferUpdatesScope(std::vector<DeferredUpdate>& list);
-  ~DeferUpdatesScope();
-  DeferUpdatesScope(const DeferUpdatesScope&) = delete;
-  DeferUpdatesScope& operator=(const DeferUpdatesScope&) = delete;
-
- private:
-  std::vector<DeferredUpdate>* outer_;
 };
 std::vector<DeferredUpdate>* deferred_updates();  // nullptr without a scope
 

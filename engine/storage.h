@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "tessera/engine/role.h"
 #include "tessera/engine/tensor.h"
 
 namespace tessera {
@@ -17,6 +16,17 @@ class Recorder;
 class Store;
 struct GradientStop;
 struct TapeNode;
+
+// The role of a tensor in a training step, for stores, captured graphs, reports and checkpoints.
+enum class Role : uint8_t {
+  input,            // an argument of the step
+  parameter,        // persistent, trained; may have a gradient
+  buffer,           // persistent, not trained, part of the model: running statistics
+  optimizer_state,  // persistent, of the optimizer: momentum, moments
+  external,         // any other tensor that the step reads, again in every run
+  constant,         // fixed at capture
+  intermediate,     // computed by a node of the graph
+};
 
 // A block of bytes on a device. Every op that overwrites it makes a new version.
 struct Storage {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/lines.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/engine/storage.h"
 #include "tessera/runtime/context.h"
@@ -37,9 +38,7 @@ void make_values(std::span<T> values, int64_t first, const Initializer& init, ui
 // Runs make_values() on all threads.
 template <class T>
 void make_all(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
-  const int64_t count = std::ssize(values);
-  cpu_context().pool().parallel_for((count + kPiece - 1) / kPiece, [&](int64_t piece) {
-    const int64_t begin = piece * kPiece, size = std::min(kPiece, count - begin);
+  for_chunks(cpu_context().pool(), std::ssize(values), kPiece, [&](int64_t begin, int64_t size) {
     make_values(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(size)),
                 first + begin, init, key);
   });
@@ -219,8 +218,7 @@ void Store::materialize() {
 std::string Store::largest() const {
   std::vector<const Storage*> order;
   for (const Entry& entry : entries_) order.push_back(entry.tensor.impl()->storage.get());
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Storage* a, const Storage* b) { return a->bytes > b->bytes; });
+  std::ranges::stable_sort(order, std::greater(), &Storage::bytes);
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(5, order.size()); ++i)
     text += fmt::format("\n  {:>12}  {}", byte_text(static_cast<int64_t>(order[i]->bytes)),

@@ -11,11 +11,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tessera/engine/role.h"
 #include "tessera/engine/tensor.h"
 #include "tessera/memory/regions.h"
 
 namespace tessera {
+
+enum class Role : uint8_t;  // storage.h
 
 // Computes the initial values of a tensor.
 struct Initializer {

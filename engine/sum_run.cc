@@ -1,11 +1,10 @@
-#include "tessera/engine/sum_run.h"
-
+// Reductions: sum, mean, variance.
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/kernels_cuda.h"
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/reduce_simd.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -19,13 +18,10 @@ struct SumRunParams {
   bool operator==(const SumRunParams&) const = default;
 };
 
-// x as [outer, run, inner]; the run is cut into blocks.
-struct Geometry {
-  int64_t outer, run, inner, block_rows, blocks;
-  Geometry(const Shape& x, const SumRunParams& p)
-      : outer(x.elements(0, p.first)),
-        run(x.elements(p.first, p.last)),
-        inner(x.elements(p.last, x.rank())) {
+// The run is cut into blocks.
+struct Geometry : SumRunShape {
+  int64_t block_rows, blocks;
+  explicit Geometry(const SumRunShape& shape) : SumRunShape(shape) {
     int64_t least = std::max<int64_t>(1, 4096 / std::max<int64_t>(1, inner));
     block_rows = std::max(least, (run + 63) / 64);
     blocks = std::max<int64_t>(1, (run + block_rows - 1) / block_rows);
@@ -46,7 +42,7 @@ void sum_rows(const int64_t* x, int64_t rows, int64_t inner, int64_t* sum) {
                                     static_cast<uint64_t>(x[r * inner + i]));
 }
 
-class SumRun final : public OpBase<SumRun, SumRunParams>, public HasAttributes {
+class SumRun final : public OpBase<SumRun, SumRunParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "sum_run"; }
@@ -70,18 +66,18 @@ class SumRun final : public OpBase<SumRun, SumRunParams>, public HasAttributes {
   }
 
   std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
+    const SumRunShape shape = shape_of(in[0].shape);
     if (!target.device.is_cpu()) {
-      const SumRunShape shape = gpu_shape(in[0].shape);
       if (shape.outer * shape.inner == 0) return {{}};
       return {{.scratch_bytes = SumRunPlan(shape).scratch_bytes()}};
     }
-    Geometry g(in[0].shape, params);
+    const Geometry g(shape);
     const int64_t partial = g.blocks == 1 ? 0 : g.outer * g.blocks * g.inner;
     return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(in[0].dtype)}};
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    Geometry g(in[0].spec.shape, params);
+    const Geometry g(shape_of(in[0].spec.shape));
     const auto sum = [&](auto zero) {
       using T = decltype(zero);
       const T* x = in[0].as<T>();
@@ -102,7 +98,7 @@ class SumRun final : public OpBase<SumRun, SumRunParams>, public HasAttributes {
   }
 
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    if constexpr (kCuda) sum_run_cuda(ctx, gpu_shape(in[0].spec.shape), in[0], out[0], scratch);
+    if constexpr (kCuda) sum_run_cuda(ctx, shape_of(in[0].spec.shape), in[0], out[0], scratch);
   }
 
   Cost cost(SpecView in) const override {
@@ -110,19 +106,105 @@ class SumRun final : public OpBase<SumRun, SumRunParams>, public HasAttributes {
   }
 
  private:
-  SumRunShape gpu_shape(const Shape& x) const {
+  SumRunShape shape_of(const Shape& x) const {
     return {x.elements(0, params.first), x.elements(params.first, params.last),
             x.elements(params.last, x.rank())};
   }
 };
 
-}  // namespace
-
+// y[o, 1.., i] = sum over r of x[o, r, i], where r runs through the axes [first, last) of x, which
+// become size 1. The blocks of the sum depend on the shape alone, so on one computer the bits do
+// not depend on the number of threads.
 Tensor sum_run(const Tensor& x, int first, int last) {
   if (first < 0 || last < first || last > x.shape().rank())
     throw ShapeError(
         fmt::format("sum_run: axes [{}, {}) are not axes of {}", first, last, x.shape().text()));
   return apply1(std::make_shared<SumRun>(SumRunParams{first, last}), {x});
+}
+
+// Returns the summands; integers as int64.
+Tensor summands(const Tensor& x) { return is_float(x.dtype()) ? x : cast(x, DType::i64); }
+
+void check_mean(const char* op_name, const Tensor& x) {
+  if (!is_float(x.dtype()))
+    throw ShapeError(fmt::format("{}: x must be floating point, but is {}; use cast()", op_name,
+                                 x.spec().text()));
+}
+
+}  // namespace
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  if (shape.rank() > x.shape().rank() || broadcast(shape, x.shape(), "sum_to") != x.shape())
+    throw ShapeError(
+        fmt::format("sum_to: {} cannot be summed to {}", x.shape().text(), shape.text()));
+  // Sums one run of axes at a time, from the last; sum_run() returns 16 bits as float32.
+  Tensor y = x;
+  int rank = x.shape().rank();
+  auto summed = [&](int axis) {
+    int from_end = rank - axis;
+    int64_t size = from_end <= shape.rank() ? shape[-from_end] : 1;
+    return size == 1 && y.shape()[axis] != 1;
+  };
+  for (int last = rank; last > 0; --last) {
+    if (!summed(last - 1)) continue;
+    int first = last - 1;
+    while (first > 0 && (summed(first - 1) || y.shape()[first - 1] == 1)) --first;
+    y = sum_run(y, first, last);
+  }
+  return cast(reshape(y, shape), x.dtype());
+}
+
+Tensor sum(const Tensor& x) {
+  const Tensor terms = summands(x), y = sum_run(terms, 0, x.shape().rank());
+  return cast(reshape(y, Shape{}), terms.dtype());
+}
+
+Tensor mean(const Tensor& x) {
+  check_mean("mean", x);
+  return in_float32(
+      x, [](const Tensor& wide) { return sum(wide) / static_cast<double>(wide.elements()); });
+}
+
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  const int rank = x.shape().rank();
+  Shape kept = x.shape();
+  std::vector<bool> summed(static_cast<size_t>(rank));
+  for (int axis : axes) {
+    const int positive = axis < 0 ? axis + rank : axis;
+    if (positive < 0 || positive >= rank || summed[positive])
+      throw ShapeError(
+          fmt::format("sum: axis {} {} (x {})", axis,
+                      positive < 0 || positive >= rank ? "is out of range" : "is named twice",
+                      x.spec().text()));
+    summed[positive] = true;
+    kept[positive] = 1;
+  }
+  std::vector<int64_t> left;
+  for (int i = 0; i < rank; ++i)
+    if (!summed[i]) left.push_back(x.shape()[i]);
+  const Tensor y = sum_to(summands(x), kept);
+  return keep ? y : reshape(y, Shape(left));
+}
+
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  check_mean("mean", x);
+  return in_float32(x, [&](const Tensor& wide) {
+    const Tensor y = sum(wide, axes, keep);
+    return y * (static_cast<double>(y.elements()) / static_cast<double>(x.elements()));
+  });
+}
+
+Tensor var(const Tensor& x) { return var(reshape(x, {x.elements()}), {0}); }
+
+Tensor var(const Tensor& x, const std::vector<int>& axes, bool keep, double correction) {
+  check_mean("var", x);
+  return in_float32(x, [&](const Tensor& wide) {
+    const Tensor difference = wide - mean(wide, axes, true);
+    const Tensor y = sum(difference * difference, axes, keep);
+    const double n = static_cast<double>(x.elements()) / static_cast<double>(y.elements());
+    return y / (n > correction ? n - correction : NAN);
+  });
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Arena: the one block of memory in which all programs of a device run, one after the other.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -72,28 +73,26 @@ class Arenas {
   // `memory`.
   Arena& on(Device device) { return on(device, context(device).memory()); }
   Arena& on(Device device, RawMemory& memory) {
-    for (const auto& [known, arena] : arenas_)
-      if (known == device) return *arena;
-    return add(device, Arena(memory));
+    const auto known = std::ranges::find(arenas_, device, &Entry::first);
+    return known != arenas_.end() ? *known->second : add(device, Arena(memory));
   }
   // Adds `arena` for a device that has none. Throws Error if the device already has an arena.
   Arena& add(Device device, Arena arena) {
-    for (const auto& entry : arenas_)
-      if (entry.first == device)
-        throw Error("arenas: an arena already exists on " + device.name() +
-                    "; provide memory before compiling");
+    if (std::ranges::find(arenas_, device, &Entry::first) != arenas_.end())
+      throw Error("arenas: an arena already exists on " + device.name() +
+                  "; provide memory before compiling");
     arenas_.emplace_back(device, std::make_unique<Arena>(std::move(arena)));
     return *arenas_.back().second;
   }
   size_t bytes(Device device) const {  // 0 if the device has no arena
-    for (const auto& [known, arena] : arenas_)
-      if (known == device) return arena->bytes();
-    return 0;
+    const auto known = std::ranges::find(arenas_, device, &Entry::first);
+    return known != arenas_.end() ? known->second->bytes() : 0;
   }
 
  private:
   friend class ArenasInUse;
-  std::vector<std::pair<Device, std::unique_ptr<Arena>>> arenas_;
+  using Entry = std::pair<Device, std::unique_ptr<Arena>>;
+  std::vector<Entry> arenas_;
   std::atomic<std::thread::id> user_ = {};  // the thread that runs a program in these arenas
 };
 

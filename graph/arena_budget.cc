@@ -1,13 +1,13 @@
 #include "tessera/graph/arena_budget.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "tessera/engine/asynchronous_op.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/text/bytes.h"
@@ -32,7 +32,7 @@ class ProblemBuilder {
   ProgramSteps build() {
     add_values();
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
-      if (!only_views(graph_.nodes[n])) add_step(static_cast<int>(n));
+      if (!graph_.nodes[n].only_views()) add_step(static_cast<int>(n));
     run_once();
     return std::move(result_);
   }
@@ -72,14 +72,11 @@ class ProblemBuilder {
     for (const ValueId id : node.inputs) add_once(step.reads, value_of_[roots_[id]]);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId id = node.outputs[o];
-      if (roots_[id] != id) {
-        step.recomputable = false;
-        continue;
-      }
-      step.makes.push_back(value_of_[id]);
       // A result has one place in the slots; an update of a parameter must not be repeated.
-      if (graph_.values[id].role != Role::intermediate || handed_out_[id])
+      if (roots_[id] != id || graph_.values[id].role != Role::intermediate || handed_out_[id])
         step.recomputable = false;
+      if (roots_[id] != id) continue;
+      step.makes.push_back(value_of_[id]);
       if (const int updated = node.op->updates(static_cast<int>(o)); updated >= 0)
         add_once(step.overwrites, value_of_[roots_[node.inputs[updated]]]);
       if (reuse_ && in_arena(id)) add_takes(node, static_cast<int>(o));
@@ -117,7 +114,7 @@ class ProblemBuilder {
     std::vector<char> whole(result_.problem.values.size(), 0);
     for (const int n : result_.nodes) {
       const Node& node = graph_.nodes[n];
-      const bool keeps = dynamic_cast<const AsynchronousOp*>(node.op.get()) != nullptr;
+      const bool keeps = node.op->is_asynchronous();
       for (const ValueId id : node.outputs)
         if (keeps || roots_[id] != id) whole[value_of_[roots_[id]]] = 1;
       if (!keeps) continue;
@@ -143,7 +140,36 @@ class ProblemBuilder {
   ProgramSteps result_;
 };
 
+// Times in nanoseconds.
+struct Roofline {
+  explicit Roofline(const Cost& cost)
+      : computing(static_cast<double>(cost.flops) / RooflineCosts::kFlopsPerNs),
+        moving((static_cast<double>(cost.bytes_read) + static_cast<double>(cost.bytes_written)) /
+               RooflineCosts::kBytesPerNs) {}
+  double computing, moving;
+};
+
 }  // namespace
+
+int64_t RooflineCosts::nanoseconds(const Graph& graph, const Node& node) const {
+  Cost cost = node.op->cost(graph.input_specs(node));
+  // An input that the node reads a second time is in the cache by then.
+  for (auto input = node.inputs.begin(); input != node.inputs.end(); ++input)
+    if (std::find(node.inputs.begin(), input, *input) != input)
+      cost.bytes_read -=
+          std::min(cost.bytes_read, static_cast<int64_t>(graph.values[*input].spec.bytes()));
+  return nanoseconds(cost);
+}
+
+int64_t RooflineCosts::nanoseconds(const Cost& cost) const {
+  const Roofline roofline(cost);
+  return kNsPerStep + std::llround(std::max(roofline.computing, roofline.moving));
+}
+
+bool RooflineCosts::moves_bytes(const Cost& cost) {
+  const Roofline roofline(cost);
+  return roofline.computing <= roofline.moving;
+}
 
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                                Device device, bool reuse, const CostModel& costs) {
@@ -166,10 +192,8 @@ ArenaBudget::ArenaBudget(const Graph& graph, const std::vector<int64_t>& scratch
   };
   add(once_each(problem));
   for (StepSequence& runs : strategy.candidates(problem)) add(std::move(runs));
-  std::stable_sort(candidates_.begin(), candidates_.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return std::pair(a.cost, a.live) < std::pair(b.cost, b.live);
-                   });
+  std::ranges::stable_sort(candidates_, {},
+                           [](const Candidate& c) { return std::pair(c.cost, c.live); });
   for (size_t i = 0; i < candidates_.size(); ++i)
     if (candidates_[i].runs.size() == problem.steps.size()) plain_ = i;
 }
@@ -200,8 +224,7 @@ const ArenaBudget::Candidate& ArenaBudget::lowest(int64_t extra) {
   std::vector<Candidate*> by_live;
   for (Candidate& candidate : candidates_)
     if (candidate.cost - candidates_[plain_].cost <= extra) by_live.push_back(&candidate);
-  std::stable_sort(by_live.begin(), by_live.end(),
-                   [](const Candidate* a, const Candidate* b) { return a->live < b->live; });
+  std::ranges::stable_sort(by_live, {}, &Candidate::live);
   Candidate* lowest = by_live.front();
   for (Candidate* candidate : by_live) {
     if (candidate->live >= arena_of(*lowest)) break;  // arena >= live bytes

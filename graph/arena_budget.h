@@ -12,7 +12,7 @@
 
 #include "tessera/graph/cost_model.h"
 #include "tessera/graph/graph.h"
-#include "tessera/graph/passes/recompute.h"
+#include "tessera/graph/passes/passes.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"

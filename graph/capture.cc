@@ -34,11 +34,8 @@ Tensor Capture::symbol(ValueId id) {
 }
 
 Tensor Capture::input(const TensorSpec& spec) {
-  Value value;
-  value.spec = spec;
-  value.role = Role::input;
-  value.name = fmt::format("arg{}", graph_.inputs.size());
-  graph_.inputs.push_back(add(std::move(value)));
+  graph_.inputs.push_back(
+      add({.spec = spec, .role = Role::input, .name = fmt::format("arg{}", graph_.inputs.size())}));
   return symbol(graph_.inputs.back());
 }
 
@@ -58,13 +55,11 @@ ValueId Capture::value_of(const Tensor& tensor) {
                       known.spec.text(), impl.spec.text()));
     return found->second;
   }
-  Value value;
-  value.spec = impl.spec;
-  value.role = impl.storage->role;
-  value.storage = impl.storage;
-  value.offset = impl.offset;
-  value.name = impl.storage->name;
-  return latest_[impl.storage.get()] = add(std::move(value));
+  return latest_[impl.storage.get()] = add({.spec = impl.spec,
+                                            .role = impl.storage->role,
+                                            .storage = impl.storage,
+                                            .offset = impl.offset,
+                                            .name = impl.storage->name});
 }
 
 Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const Specs& outputs) {
@@ -106,16 +101,10 @@ Tensors Capture::record(const OpPtr& op, std::span<const Tensor> inputs, const S
 
 Tensor Capture::record_constant(const Tensor& tensor) {
   if (tensor.impl()->recorder != nullptr) return tensor;
-  Tensor fixed;
-  {
-    RecorderScope now(nullptr);
-    fixed = copy(tensor);
-  }
-  Value value;
-  value.spec = fixed.spec();
-  value.role = Role::constant;
-  value.storage = fixed.impl()->storage;
-  return symbol(add(std::move(value)));
+  const RecorderScope now(nullptr);
+  const Tensor fixed = copy(tensor);
+  return symbol(
+      add({.spec = fixed.spec(), .role = Role::constant, .storage = fixed.impl()->storage}));
 }
 
 Tensor Capture::snapshot(const Tensor& tensor) {

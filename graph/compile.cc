@@ -234,9 +234,9 @@ const Tensor& host_copy(Tensors& copies, size_t i, const Tensor& there) {
   return copies[i];
 }
 
-// Returns the signature of the open scopes, without arguments.
-Signature signature_here() {
-  return {.arguments = {},
+// Returns the signature of a call in the open scopes.
+Signature signature_of(Specs arguments) {
+  return {.arguments = std::move(arguments),
           .device = current_device(),
           .training = is_training(),
           .gradients = grad_mode_enabled(),
@@ -312,9 +312,7 @@ Compiled::Compiled(StepFunction fn, CompileOptions options)
 
 CompiledStep& Compiled::prepare(const Specs& arguments) {
   const ArenasInUse alone(*options_.arenas, arguments);
-  Signature signature = signature_here();
-  signature.arguments = arguments;
-  return prepare(std::move(signature));
+  return prepare(signature_of(arguments));
 }
 
 CompiledStep& Compiled::prepare(Signature signature) {
@@ -388,8 +386,9 @@ std::string Compiled::plan(size_t i) {
 
 Tensors Compiled::call(const Tensors& arguments) {
   if (options_.eager || current_recorder() != nullptr) return (*fn_)(arguments);
-  Signature signature = signature_here();
-  for (const Tensor& argument : arguments) signature.arguments.push_back(argument.spec());
+  Specs specs;
+  for (const Tensor& argument : arguments) specs.push_back(argument.spec());
+  Signature signature = signature_of(std::move(specs));
   const ArenasInUse alone(*options_.arenas, signature.arguments);
   if (should_record(arguments))
     for (const Tensor& argument : arguments)

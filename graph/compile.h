@@ -171,12 +171,6 @@ namespace internal {
 inline Tensors as_tensors(Tensor result) { return {std::move(result)}; }
 inline Tensors as_tensors(Tensors results) { return results; }
 
-// Calls fn(arguments[0], ..., arguments[n - 1]).
-template <class F, size_t... I>
-auto spread(const F& fn, const Tensors& arguments, std::index_sequence<I...>) {
-  return fn(arguments[I]...);
-}
-
 void check_argument_count(size_t wanted, size_t given);  // throws ShapeError
 
 template <size_t>
@@ -228,7 +222,8 @@ auto compile(F fn, CompileOptions options = {}) {
     static_assert(n <= 8, "compile: the function must take up to eight tensors");
     auto spread = [fn = std::move(fn)](const Tensors& x) {
       internal::check_argument_count(n, x.size());
-      return internal::spread(fn, x, std::make_index_sequence<n>());
+      return [&]<size_t... I>(std::index_sequence<I...>) { return fn(x[I]...); }
+      (std::make_index_sequence<n>());
     };
     using R = decltype(spread(Tensors{}));
     StepFunction step = [spread](const Tensors& x) { return internal::as_tensors(spread(x)); };

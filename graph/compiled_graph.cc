@@ -5,18 +5,16 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/allocation_log.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/arena_budget.h"
 #include "tessera/graph/plan_guard.h"
-#include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/clock.h"
 
 namespace tessera {
-
 namespace {
 
 // Returns the largest argument if a separate copy of it is worthwhile, else -1.
@@ -54,7 +52,7 @@ void CompiledGraph::choose_algorithms() {
   algorithms.assign(graph.nodes.size(), "");
   for (size_t s = 0; s < graph.nodes.size(); ++s) {
     const Node& node = graph.nodes[s];
-    if (only_views(node)) continue;
+    if (node.only_views()) continue;
     at_node(graph, node, [&](const Specs& in, Context& ctx) {
       const Algorithm chosen = choose_algorithm(*node.op, in, ctx.target());
       scratch_bytes[s] = static_cast<int64_t>(chosen.scratch_bytes);
@@ -114,8 +112,7 @@ void CompiledGraph::make_plan(const CompileOptions& options, DevicePlan& plan) {
 }
 
 void CompiledGraph::make_plans(const CompileOptions& options) {
-  bool reuse = pass_is_on(options, "in_place");
-  lifetimes = tessera::lifetimes(graph, scratch_bytes, reuse);
+  lifetimes = tessera::lifetimes(graph, scratch_bytes, pass_is_on(options, "in_place"));
   passes.push_back({"in_place", lifetimes.reused, 0});
   if (options.dump_after == "in_place") fmt::print("{}", graph.text() + lifetimes.text(graph));
   offsets.assign(lifetimes.blocks.size(), 0);
@@ -182,9 +179,7 @@ void CompiledGraph::find_last_user() {
 }
 
 size_t CompiledGraph::index_of(Device device) const {
-  size_t i = 0;
-  while (i < plans.size() && plans[i].device != device) ++i;
-  return i;
+  return static_cast<size_t>(std::ranges::find(plans, device, &DevicePlan::device) - plans.begin());
 }
 
 size_t CompiledGraph::output_offset(size_t i) const {

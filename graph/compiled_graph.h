@@ -10,7 +10,6 @@
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/lower.h"
 #include "tessera/graph/plan_report.h"
-#include "tessera/graph/slot_layout.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {
@@ -22,6 +21,17 @@ struct DevicePlan {
   Plan plan;
   size_t slot_bytes = 0;
   size_t arena_bytes() const { return static_cast<size_t>(plan.bytes); }
+};
+
+// The order of the slots of a program that runs ahead of the host, in bytes: the argument
+// `prefetched` (-1: none), which has at least half of the bytes of all arguments; the other
+// arguments from `arguments` on; the results from `results` on, followed at `refused` by an int64,
+// the device's count of skipped updates. So the other arguments are one copy, and the results with
+// the count are another (host_staging.h).
+struct SlotLayout {
+  int prefetched = -1;
+  size_t arguments = 0, results = 0, refused = 0;
+  size_t end() const { return refused + sizeof(int64_t); }
 };
 
 // Contains no memory except constants. Immutable after construction, so several programs

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/allocation_log.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
@@ -42,7 +42,7 @@ class Part {
   template <class F>
   void add_nodes(F&& saved) {
     for (int n = first_; n < last_; ++n) {
-      Node node = whole_.nodes[static_cast<size_t>(n)];
+      Node node = whole_.nodes[n];
       for (ValueId& id : node.inputs) id = value(id, saved);
       for (ValueId& id : node.outputs) id = value(id, saved);
       graph.nodes.push_back(std::move(node));
@@ -184,7 +184,7 @@ CapturedFunction capture_function(const StepFunction& fn, const Specs& arguments
   const size_t first = capture.nodes();
   Tensors sources, upstream;
   for (int result : found.tracked) {
-    sources.push_back(outputs[static_cast<size_t>(result)]);
+    sources.push_back(outputs[result]);
     upstream.push_back(capture.input(sources.back().spec()));
   }
   const Tensors gradients = backward(sources, upstream, leaves, CreateGraph::no);

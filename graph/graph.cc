@@ -42,13 +42,13 @@ void Graph::index() {
 
 std::vector<std::vector<int>> Graph::users() const {
   std::vector<std::vector<int>> users(values.size());
+  const auto add = [&](ValueId id, size_t s) {
+    if (users[id].empty() || users[id].back() != static_cast<int>(s))
+      users[id].push_back(static_cast<int>(s));
+  };
   for (size_t s = 0; s < nodes.size(); ++s)
-    for (ValueId id : nodes[s].inputs)
-      if (users[id].empty() || users[id].back() != static_cast<int>(s))
-        users[id].push_back(static_cast<int>(s));
-  for (ValueId id : outputs)
-    if (users[id].empty() || users[id].back() != static_cast<int>(nodes.size()))
-      users[id].push_back(static_cast<int>(nodes.size()));
+    for (ValueId id : nodes[s].inputs) add(id, s);
+  for (ValueId id : outputs) add(id, nodes.size());
   return users;
 }
 
@@ -70,30 +70,34 @@ std::string Graph::value_text(ValueId id) const {
 }
 
 std::string Graph::text() const {
+  const auto listed = [this](const std::vector<ValueId>& ids) {
+    std::string list;
+    for (ValueId id : ids) list += (list.empty() ? "" : ", ") + value_text(id);
+    return list;
+  };
   std::string text;
   for (ValueId id : inputs)
     text += fmt::format("{} = input {}\n", value_text(id), values[id].spec.text());
   for (const Node& node : nodes) {
-    std::string made, taken, specs;
-    for (ValueId id : node.outputs) {
-      made += (made.empty() ? "" : ", ") + value_text(id);
-      specs += (specs.empty() ? "" : ", ") + values[id].spec.text();
-    }
-    for (ValueId id : node.inputs) taken += (taken.empty() ? "" : ", ") + value_text(id);
-    text += fmt::format("{} = {}({}) {}{}{}{}\n", made, node.op->name(), taken, specs,
-                        node.module_path.empty() ? "" : " ", node.module_path,
-                        node.recomputed ? " recomputed" : "");
+    std::string specs;
+    for (ValueId id : node.outputs) specs += (specs.empty() ? "" : ", ") + values[id].spec.text();
+    text += fmt::format("{} = {}({}) {}{}{}{}\n", listed(node.outputs), node.op->name(),
+                        listed(node.inputs), specs, node.module_path.empty() ? "" : " ",
+                        node.module_path, node.recomputed ? " recomputed" : "");
   }
-  text += "return";
-  for (size_t i = 0; i < outputs.size(); ++i)
-    text += (i == 0 ? " " : ", ") + value_text(outputs[i]);
-  return text + "\n";
+  return text + "return" + (outputs.empty() ? "" : " ") + listed(outputs) + "\n";
 }
 
 bool Node::is_update() const {
   for (size_t o = 0; o < outputs.size(); ++o)
     if (op->updates(static_cast<int>(o)) >= 0) return true;
   return false;
+}
+
+bool Node::only_views() const {
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (op->view_of(static_cast<int>(o)) < 0) return false;
+  return true;
 }
 
 std::string location_of(const Graph& graph, const Node& node) {

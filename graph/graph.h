@@ -20,14 +20,17 @@ using ValueId = int;
 struct Value {
   TensorSpec spec;
   Role role = Role::intermediate;
-  int producer = -1;                 // index of the node that computes it, or -1
-  int output = 0;                    // which output of that node
-  ValueId previous = -1;             // version of a persistent tensor that it overwrites
-  std::shared_ptr<Storage> storage;  // set for persistent, external and constant values
-  int64_t offset = 0;                // bytes into the storage
-  std::string name;                  // set for persistent values
+  int producer = -1;                      // index of the node that computes it, or -1
+  int output = 0;                         // which output of that node
+  ValueId previous = -1;                  // version of a persistent tensor that it overwrites
+  std::shared_ptr<Storage> storage = {};  // set for persistent, external and constant values
+  int64_t offset = 0;                     // bytes into the storage
+  std::string name = {};                  // set for persistent values
 
-  bool persistent() const { return is_persistent(role); }
+  // Returns whether a Store keeps the tensor from step to step.
+  bool persistent() const {
+    return role == Role::parameter || role == Role::buffer || role == Role::optimizer_state;
+  }
 };
 
 // Returns whether one can be computed in place of the other, element by element.
@@ -43,11 +46,13 @@ struct Node {
   Device device;
   std::string module_path;  // "layer1.0.conv1"
   Phase phase = Phase::forward;
-  bool recomputed = false;  // runs again: its values were not kept (passes/recompute.h)
+  bool recomputed = false;  // runs again: its values were not kept (passes/recompute.cc)
 
   // Returns true if the node overwrites a persistent tensor: it is never dropped, merged or
   // repeated.
   bool is_update() const;
+  // Returns true if each output is a view of an input.
+  bool only_views() const;
 };
 
 struct Graph {

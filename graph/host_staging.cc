@@ -31,10 +31,15 @@ size_t HostStaging::bytes(const CompiledGraph& compiled) {
 
 HostStaging::HostStaging(Program& program)
     : program_(program),
-      layout_(*program.compiled().slot_layout),
-      ctx_(context(program.compiled().device())) {
+      compiled_(program.compiled()),
+      layout_(*compiled_.slot_layout),
+      ctx_(context(compiled_.device())) {
   for (StagingBuffers& buffers : buffers_) make_buffers(buffers);
   arrived_ = ctx_.copy_stream().make_event();
+}
+
+bool HostStaging::is_prefetched(size_t i) const {
+  return static_cast<int>(i) == layout_.prefetched;
 }
 
 void HostStaging::make_buffers(StagingBuffers& buffers) {
@@ -42,16 +47,16 @@ void HostStaging::make_buffers(StagingBuffers& buffers) {
   buffers.arguments = std::make_shared<Region>("arguments", argument_bytes(layout_), memory);
   buffers.results = std::make_shared<Region>("results", result_bytes(layout_), memory);
   buffers.done = ctx_.stream().make_event();
-  const Graph& graph = program_.compiled().graph;
+  const Graph& graph = compiled_.graph;
   for (size_t i = 0; i < graph.inputs.size(); ++i)
-    buffers.inputs.push_back(
-        is_prefetched(i)
-            ? Tensor()
-            : tensor_in(buffers.arguments, program_.compiled().input_offsets[i] - layout_.arguments,
-                        graph.values[graph.inputs[i]].spec));
+    buffers.inputs.push_back(is_prefetched(i)
+                                 ? Tensor()
+                                 : tensor_in(buffers.arguments,
+                                             compiled_.input_offsets[i] - layout_.arguments,
+                                             graph.values[graph.inputs[i]].spec));
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     buffers.outputs.push_back(tensor_in(buffers.results,
-                                        program_.compiled().output_offset(i) - layout_.results,
+                                        compiled_.output_offset(i) - layout_.results,
                                         graph.values[graph.outputs[i]].spec));
 }
 
@@ -65,8 +70,7 @@ HostStaging::StagingBuffers& HostStaging::next() {
 const Tensor& HostStaging::input(size_t i) {
   StagingBuffers& buffers = next();
   if (is_prefetched(i)) {
-    const TensorSpec& spec =
-        program_.compiled().graph.values[program_.compiled().graph.inputs.at(i)].spec;
+    const TensorSpec& spec = compiled_.graph.values[compiled_.graph.inputs.at(i)].spec;
     if (!buffers.inputs[i].defined()) {
       buffers.prefetched =
           std::make_shared<Region>("arguments", spec.bytes(), ctx_.staging_memory());
@@ -88,9 +92,8 @@ void HostStaging::stage_input(size_t i, const void* staged) {
 }
 
 void HostStaging::issue_prefetch(const void* from, Stream& on) {
-  const ValueId id = program_.compiled().graph.inputs[static_cast<size_t>(layout_.prefetched)];
-  ctx_.issue_from_host(program_.slots(), from, program_.compiled().graph.values[id].spec.bytes(),
-                       on);
+  const ValueId id = compiled_.graph.inputs[layout_.prefetched];
+  ctx_.issue_from_host(program_.slots(), from, compiled_.graph.values[id].spec.bytes(), on);
 }
 
 void HostStaging::issue_arguments(const StagingBuffers& buffers) {

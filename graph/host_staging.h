@@ -12,14 +12,14 @@
 #include <memory>
 
 #include "tessera/engine/tensor.h"
-#include "tessera/graph/slot_layout.h"
 #include "tessera/memory/regions.h"
 #include "tessera/runtime/context.h"
 
 namespace tessera {
 
-class Program;         // program.h
 struct CompiledGraph;  // compiled_graph.h
+class Program;         // program.h
+struct SlotLayout;     // compiled_graph.h
 
 // Not thread-safe. The program must have a slot_layout and outlive this object.
 class HostStaging {
@@ -52,14 +52,14 @@ class HostStaging {
   };
   void make_buffers(StagingBuffers& buffers);
   StagingBuffers& next();
-  StagingBuffers& last() { return buffers_[(collected_ + 1) % 2]; }
   const StagingBuffers& last() const { return buffers_[(collected_ + 1) % 2]; }
-  bool is_prefetched(size_t i) const { return static_cast<int>(i) == layout_.prefetched; }
+  bool is_prefetched(size_t i) const;
   void issue_prefetch(const void* from, Stream& on);
   void issue_arguments(const StagingBuffers& buffers);
 
   Program& program_;
-  const SlotLayout layout_;
+  const CompiledGraph& compiled_;
+  const SlotLayout& layout_;
   Context& ctx_;
   StagingBuffers buffers_[2];
   const void* prefetched_from_ = nullptr;  // source of the next run; nullptr: not given yet

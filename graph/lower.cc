@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/graph/passes/constants.h"
 #include "tessera/graph/passes/passes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/clock.h"
@@ -35,17 +34,14 @@ constexpr Pass kPasses[] = {
 };
 
 void check_names(const CompileOptions& options) {
-  auto known = [](const std::string& name) {
-    return name == "in_place" || std::any_of(std::begin(kPasses), std::end(kPasses),
-                                             [&](const Pass& pass) { return name == pass.name; });
-  };
+  const std::vector<std::string> known = pass_names();
   std::vector<std::string> given = options.disabled_passes;
   if (!options.dump_after.empty() && options.dump_after != "capture")
     given.push_back(options.dump_after);
   for (const std::string& name : given)
-    if (!known(name))
+    if (std::ranges::find(known, name) == known.end())
       throw ConfigError(fmt::format("compile: unknown pass '{}'; the passes are {}", name,
-                                    fmt::join(pass_names(), ", ")));
+                                    fmt::join(known, ", ")));
 }
 
 void verify_after(const Graph& graph, const std::string& pass) {
@@ -63,8 +59,7 @@ std::vector<std::string> pass_names() {
 }
 
 bool pass_is_on(const CompileOptions& options, const std::string& name) {
-  return std::find(options.disabled_passes.begin(), options.disabled_passes.end(), name) ==
-         options.disabled_passes.end();
+  return std::ranges::count(options.disabled_passes, name) == 0;
 }
 
 std::vector<PassRecord> lower(Graph& graph, const CompileOptions& options) {

@@ -1,5 +1,3 @@
-#include "tessera/graph/plan_diff.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -94,8 +92,7 @@ std::string diff_plans(const std::string& a, const std::string& name_a, const st
   }
   std::vector<Change> changes;
   add_tensors(before, after, changes);
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const Change& x, const Change& y) { return x.weight > y.weight; });
+  std::ranges::stable_sort(changes, std::greater(), &Change::weight);
   if (!changes.empty()) text += "\n";
   for (const Change& change : changes) text += change.text + "\n";
   return text.empty() ? fmt::format("{} and {} are the same plan\n", name_a, name_b) : text;

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/graph/host_chunks.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -52,8 +51,8 @@ PlanGuard::PlanGuard(const Graph& graph, const Lifetimes& lifetimes, ValueAddres
   for (size_t b = 0; b < lifetimes.blocks.size(); ++b) {
     const Block& block = lifetimes.blocks[b];
     if (block.slot || block.bytes == 0) continue;
-    begin_[static_cast<size_t>(block.lower)].push_back(static_cast<int>(b));
-    end_[static_cast<size_t>(block.upper - 1)].push_back(static_cast<int>(b));
+    begin_[block.lower].push_back(static_cast<int>(b));
+    end_[block.upper - 1].push_back(static_cast<int>(b));
   }
 }
 
@@ -72,24 +71,22 @@ void PlanGuard::start(const std::vector<Bytes>& arenas, std::vector<Bytes> zones
 }
 
 void PlanGuard::before(int node) {
-  for (const ValueId id : graph_.nodes[static_cast<size_t>(node)].inputs) {
+  for (const ValueId id : graph_.nodes[node].inputs) {
     if (checksum(id) == checksums_[id]) continue;
     std::string suspects;
     for (int s = seen_[id] + 1; s < node; ++s)
-      suspects += fmt::format("{}{}", suspects.empty() ? "" : ", ",
-                              graph_.node_text(static_cast<size_t>(s)));
+      suspects += fmt::format("{}{}", suspects.empty() ? "" : ", ", graph_.node_text(s));
     throw OpError(fmt::format(
         "{} {} was overwritten by an op that did not get it as an input, before {} reads it; this "
         "is a bug in one of these ops, not in the plan: {}",
-        graph_.value_text(id), graph_.values[id].spec.text(),
-        graph_.node_text(static_cast<size_t>(node)), suspects));
+        graph_.value_text(id), graph_.values[id].spec.text(), graph_.node_text(node), suspects));
   }
 }
 
 void PlanGuard::check_live(int node) const {
-  const Node& now = graph_.nodes[static_cast<size_t>(node)];
+  const Node& now = graph_.nodes[node];
   for (int b : live_) {
-    const Block& block = lifetimes_.blocks[static_cast<size_t>(b)];
+    const Block& block = lifetimes_.blocks[b];
     if (poisoned(block.device, block_address_(b) + bytes_of(b), kRedZone)) continue;
     blame(node, fmt::format("wrote beyond the end of {}{}", block_text(b),
                             ownership_text(now, block.value, block.node == node)));
@@ -97,8 +94,7 @@ void PlanGuard::check_live(int node) const {
 }
 
 void PlanGuard::after(int node) {
-  const auto s = static_cast<size_t>(node);
-  const Node& now = graph_.nodes[s];
+  const Node& now = graph_.nodes[node];
   check_live(node);
   check_zones(node);
   for (size_t i = 0; i < now.inputs.size(); ++i) {
@@ -116,18 +112,16 @@ void PlanGuard::after(int node) {
   }
   compare_with_alone(node);
   alone_.clear();
-  for (int b : end_[s]) {
-    poison(lifetimes_.blocks[static_cast<size_t>(b)].device, block_address_(b),
-           static_cast<size_t>(bytes_of(b)));
+  for (int b : end_[node]) {
+    poison(lifetimes_.blocks[b].device, block_address_(b), bytes_of(b));
     std::erase(live_, b);
   }
-  if (s + 1 < begin_.size()) begin_blocks(s + 1);
+  if (node + 1 < std::ssize(begin_)) begin_blocks(node + 1);
 }
 
-void PlanGuard::begin_blocks(size_t node) {
+void PlanGuard::begin_blocks(int node) {
   for (int b : begin_[node]) {
-    if (!poisoned(lifetimes_.blocks[static_cast<size_t>(b)].device, block_address_(b),
-                  static_cast<size_t>(bytes_of(b))))
+    if (!poisoned(lifetimes_.blocks[b].device, block_address_(b), bytes_of(b)))
       throw OpError(fmt::format(
           "{} or an earlier node wrote to memory after its last use, where {} is "
           "stored next; this is a bug in the op, not in the plan: a kernel must not keep pointers "
@@ -138,7 +132,7 @@ void PlanGuard::begin_blocks(size_t node) {
 }
 
 void PlanGuard::check_zones(int node) const {
-  const Node& now = graph_.nodes[static_cast<size_t>(node)];
+  const Node& now = graph_.nodes[node];
   for (const Bytes& zone : zones_)
     if (!poisoned(zone.device, zone.at, zone.bytes))
       blame(node, fmt::format("wrote beyond the end of {} {}{}", graph_.value_text(zone.value),
@@ -151,12 +145,10 @@ void PlanGuard::blame(int node, const std::string& deed) const {
       fmt::format("{} {}; this is a bug in the op, not in the plan: its kernel may write the "
                   "elements of its outputs "
                   "and its scratch, and nothing else",
-                  graph_.node_text(static_cast<size_t>(node)), deed));
+                  graph_.node_text(node), deed));
 }
 
-int64_t PlanGuard::bytes_of(int block) const {
-  return lifetimes_.blocks[static_cast<size_t>(block)].bytes;
-}
+int64_t PlanGuard::bytes_of(int block) const { return lifetimes_.blocks[block].bytes; }
 
 void PlanGuard::poison(Device device, std::byte* at, size_t bytes) const {
   if (bytes > 0) context(device).fill(at, static_cast<unsigned char>(kPoison), bytes);
@@ -172,7 +164,7 @@ bool PlanGuard::poisoned(Device device, const std::byte* at, size_t bytes) const
 }
 
 std::string PlanGuard::block_text(int block) const {
-  const Block& b = lifetimes_.blocks[static_cast<size_t>(block)];
+  const Block& b = lifetimes_.blocks[block];
   return b.value >= 0
              ? fmt::format("{} {}", graph_.value_text(b.value), graph_.values[b.value].spec.text())
              : fmt::format("the scratch of node {}", b.node);
@@ -227,7 +219,7 @@ size_t PlanGuard::alone_bytes(const Graph& graph, Device device,
 
 void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std::byte* at,
                           const Run& run) {
-  const Op& op = *graph_.nodes[static_cast<size_t>(node)].op;
+  const Op& op = *graph_.nodes[node].op;
   // Place buffers at addresses of the same alignment, which selects the code path of some kernels.
   const auto place = [&](const Buffer& there) {
     const size_t alignment = alignment_of(there.spec.device), bytes = there.spec.bytes();
@@ -248,19 +240,18 @@ void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std
       alone_.push_back(place(out[o]));
       continue;
     }
-    const auto k = static_cast<size_t>(part_of);
-    const auto offset = out[o].as<std::byte>() - in[k].as<std::byte>();
-    alone_.push_back({inputs[k].as<std::byte>() + offset, out[o].spec});
+    const auto offset = out[o].as<std::byte>() - in[part_of].as<std::byte>();
+    alone_.push_back({inputs[part_of].as<std::byte>() + offset, out[o].spec});
   }
   if (scratch.data != nullptr) scratch = place(scratch);
   run(inputs, alone_, scratch);
 }
 
 void PlanGuard::compare_with_alone(int node) const {
-  const Node& now = graph_.nodes[static_cast<size_t>(node)];
+  const Node& now = graph_.nodes[node];
   const auto fault = [&](const std::string& deed, const char* remedy) {
     return OpError(fmt::format("{} {}; this is a bug in the op, not in the plan: {}",
-                               graph_.node_text(static_cast<size_t>(node)), deed, remedy));
+                               graph_.node_text(node), deed, remedy));
   };
   for (size_t o = 0; o < alone_.size(); ++o) {
     const ValueId id = now.outputs[o];

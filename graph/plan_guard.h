@@ -21,6 +21,7 @@
 // be checked. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,7 @@
 
 #include "tessera/graph/graph.h"
 #include "tessera/graph/lifetimes.h"
+#include "tessera/runtime/context.h"
 
 namespace tessera {
 
@@ -77,20 +79,38 @@ class PlanGuard {
   bool overlaps_output(const Node& node, ValueId id) const;
   void check_zones(int node) const;
   void check_live(int node) const;
-  void begin_blocks(size_t node);
+  void begin_blocks(int node);
   [[noreturn]] void blame(int node, const std::string& deed) const;
 
   const Graph& graph_;
   const Lifetimes& lifetimes_;
   const ValueAddress value_address_;
   const BlockAddress block_address_;
-  std::vector<std::vector<int>> begin_,
-      end_;  // for each node: the blocks that begin, end there
+  std::vector<std::vector<int>> begin_, end_;  // for each node: the blocks that begin, end there
   std::vector<int> live_;
   std::vector<uint64_t> checksums_;  // for each value that exists
   std::vector<int> seen_;            // the last node that used the value; -1: none
   std::vector<Bytes> zones_;
   std::vector<Buffer> alone_;  // the outputs of run_alone()
 };
+
+// Passes the bytes of a block on any device to the host: waits for all work issued on the device,
+// then calls f(bytes, offset, count) for each chunk in order until f returns false. Offsets are
+// multiples of 4096. On the CPU there is one chunk and no copy. For checks, not for speed.
+template <class F>
+void for_host_chunks(Device device, const void* data, size_t bytes, F&& f) {
+  const auto* at = static_cast<const std::byte*>(data);
+  if (device.is_cpu()) {
+    f(at, size_t{0}, bytes);
+    return;
+  }
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::vector<std::byte> piece(std::min(kPiece, bytes));
+  for (size_t offset = 0; offset < bytes; offset += kPiece) {
+    const size_t count = std::min(kPiece, bytes - offset);
+    context(device).copy_to_host(piece.data(), at + offset, count);
+    if (!f(static_cast<const std::byte*>(piece.data()), offset, count)) return;
+  }
+}
 
 }  // namespace tessera

@@ -27,8 +27,8 @@ int64_t peak_time_of(const std::vector<Block>& blocks, Device device, size_t nod
   std::vector<int64_t> change(nodes + 2, 0);
   for (const Block& block : blocks) {
     if (block.slot || block.device != device) continue;
-    change[static_cast<size_t>(block.lower)] += block.bytes;
-    change[static_cast<size_t>(block.upper)] -= block.bytes;
+    change[block.lower] += block.bytes;
+    change[block.upper] -= block.bytes;
   }
   int64_t live = 0, most = -1, at = 0;
   for (size_t t = 0; t <= nodes; ++t) {
@@ -87,7 +87,7 @@ std::string node_name(const Node& node) {
 std::string last_user(const Graph& graph, const Block& block) {
   if (block.upper - block.lower < 2) return "";
   const int64_t node = block.upper - 1;
-  return fmt::format("{} {}", node, node_name(graph.nodes[static_cast<size_t>(node)]));
+  return fmt::format("{} {}", node, node_name(graph.nodes[node]));
 }
 
 void add_blocks(PlanReport& report, const CompiledGraph& compiled) {
@@ -116,113 +116,15 @@ void add_blocks(PlanReport& report, const CompiledGraph& compiled) {
   for (const Node& node : graph.nodes) report.node_names.push_back(node_name(node));
 }
 
-}  // namespace
-
-std::string PlannedTensor::title() const {
-  return fmt::format("{} {}{}", name, op, recomputed ? " recomputed" : "");
-}
-
-namespace {
-
 double part(int64_t of, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(of) / static_cast<double>(whole);
 }
-
-}  // namespace
-
-double BudgetRecord::overhead() const { return part(extra, time); }
-double BudgetRecord::min_overhead() const { return part(bound, time); }
-
-std::string BudgetRecord::text() const {
-  if (strategy.empty()) return "no node is recomputed";
-  return fmt::format("{} nodes recomputed, {:.2f} % of a step by estimate (at least {:.2f} %)",
-                     recomputed, 100 * overhead(), 100 * min_overhead());
-}
-
-std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
-  std::vector<const PlannedTensor*> order;
-  for (const PlannedTensor& block : blocks) order.push_back(&block);
-  count = std::min(count, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<long>(count), order.end(),
-                    [](const PlannedTensor* a, const PlannedTensor* b) {
-                      return std::pair(-a->bytes, a->lower) < std::pair(-b->bytes, b->lower);
-                    });
-  std::vector<PlannedTensor> top;
-  for (size_t i = 0; i < count; ++i) top.push_back(*order[i]);
-  return top;
-}
-
-std::string PlanReport::peak_tensors_text(size_t count) const {
-  std::vector<const PlannedTensor*> there;
-  for (const PlannedTensor& t : blocks)
-    if (t.lower <= peak_time && peak_time < t.upper) there.push_back(&t);
-  std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
-    return a->bytes > b->bytes;
-  });
-  std::string text;
-  for (size_t i = 0; i < std::min(count, there.size()); ++i)
-    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
-                        there[i]->spec, there[i]->module_path);
-  return text;
-}
-
-void PlanReport::add_part(const std::string& name, int64_t bytes, bool on_gpu) {
-  auto& list = on_gpu ? gpu_parts : parts;
-  for (auto& [known, sum] : list) {
-    if (known != name) continue;
-    sum += bytes;
-    return;
-  }
-  list.emplace_back(name, bytes);
-}
-
-namespace {
 
 int64_t sum_of(const std::vector<std::pair<std::string, int64_t>>& parts) {
   int64_t sum = 0;
   for (const auto& part : parts) sum += part.second;
   return sum;
 }
-
-}  // namespace
-
-int64_t PlanReport::need() const {
-  return parts.empty() && gpu_parts.empty() ? total() : sum_of(parts);
-}
-
-int64_t PlanReport::gpu_need() const { return sum_of(gpu_parts); }
-
-double PlanReport::ratio() const {
-  return lower_bound == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(lower_bound);
-}
-
-PlanReport plan_report(const CompiledGraph& compiled) {
-  const Graph& graph = compiled.graph;
-  const std::vector<Block>& blocks = compiled.lifetimes.blocks;
-  PlanReport report;
-  report.arena = compiled.plan().bytes;
-  report.lower_bound = lower_bound(compiled.problem());
-  report.unplanned = unplanned_bytes(compiled.problem());
-  report.slots = static_cast<int64_t>(compiled.slot_bytes());
-  report.budget = compiled.budget;
-  report.planner = compiled.planner;
-  report.device = compiled.device().name();
-  report.alignment = static_cast<int64_t>(alignment_of(compiled.device()));
-  report.problem = compiled.problem();
-  report.plan = compiled.plan();
-  report.nodes = static_cast<int>(graph.nodes.size());
-  report.tensors = static_cast<int>(blocks.size());
-  report.peak_time = peak_time_of(blocks, compiled.device(), graph.nodes.size());
-  const auto backward = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-    return node.phase == Phase::backward;
-  });
-  if (backward != graph.nodes.end()) report.forward_ends = backward - graph.nodes.begin();
-  add_classes(report, compiled);
-  add_blocks(report, compiled);
-  return report;
-}
-
-namespace {
 
 Json json_of(const auto& named_sizes) {
   std::vector<Json::Member> members;
@@ -252,6 +154,87 @@ Json json_of(const PlannedTensor& t) {
 }
 
 }  // namespace
+
+std::string PlannedTensor::title() const {
+  return fmt::format("{} {}{}", name, op, recomputed ? " recomputed" : "");
+}
+
+double BudgetRecord::overhead() const { return part(extra, time); }
+double BudgetRecord::min_overhead() const { return part(bound, time); }
+
+std::string BudgetRecord::text() const {
+  if (strategy.empty()) return "no node is recomputed";
+  return fmt::format("{} nodes recomputed, {:.2f} % of a step by estimate (at least {:.2f} %)",
+                     recomputed, 100 * overhead(), 100 * min_overhead());
+}
+
+std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
+  std::vector<const PlannedTensor*> order;
+  for (const PlannedTensor& block : blocks) order.push_back(&block);
+  count = std::min(count, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<long>(count), order.end(),
+                    [](const PlannedTensor* a, const PlannedTensor* b) {
+                      return std::pair(-a->bytes, a->lower) < std::pair(-b->bytes, b->lower);
+                    });
+  std::vector<PlannedTensor> top;
+  for (size_t i = 0; i < count; ++i) top.push_back(*order[i]);
+  return top;
+}
+
+std::string PlanReport::peak_tensors_text(size_t count) const {
+  std::vector<const PlannedTensor*> there;
+  for (const PlannedTensor& t : blocks)
+    if (t.lower <= peak_time && peak_time < t.upper) there.push_back(&t);
+  std::ranges::stable_sort(there, std::greater(), &PlannedTensor::bytes);
+  std::string text;
+  for (size_t i = 0; i < std::min(count, there.size()); ++i)
+    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
+                        there[i]->spec, there[i]->module_path);
+  return text;
+}
+
+void PlanReport::add_part(const std::string& name, int64_t bytes, bool on_gpu) {
+  auto& list = on_gpu ? gpu_parts : parts;
+  const auto known = std::ranges::find(list, name, &std::pair<std::string, int64_t>::first);
+  if (known != list.end())
+    known->second += bytes;
+  else
+    list.emplace_back(name, bytes);
+}
+
+int64_t PlanReport::need() const {
+  return parts.empty() && gpu_parts.empty() ? total() : sum_of(parts);
+}
+
+int64_t PlanReport::gpu_need() const { return sum_of(gpu_parts); }
+
+double PlanReport::ratio() const {
+  return lower_bound == 0 ? 1 : static_cast<double>(arena) / static_cast<double>(lower_bound);
+}
+
+PlanReport plan_report(const CompiledGraph& compiled) {
+  const Graph& graph = compiled.graph;
+  const std::vector<Block>& blocks = compiled.lifetimes.blocks;
+  PlanReport report;
+  report.arena = compiled.plan().bytes;
+  report.lower_bound = lower_bound(compiled.problem());
+  report.unplanned = unplanned_bytes(compiled.problem());
+  report.slots = static_cast<int64_t>(compiled.slot_bytes());
+  report.budget = compiled.budget;
+  report.planner = compiled.planner;
+  report.device = compiled.device().name();
+  report.alignment = static_cast<int64_t>(alignment_of(compiled.device()));
+  report.problem = compiled.problem();
+  report.plan = compiled.plan();
+  report.nodes = static_cast<int>(graph.nodes.size());
+  report.tensors = static_cast<int>(blocks.size());
+  report.peak_time = peak_time_of(blocks, compiled.device(), graph.nodes.size());
+  const auto backward = std::ranges::find(graph.nodes, Phase::backward, &Node::phase);
+  if (backward != graph.nodes.end()) report.forward_ends = backward - graph.nodes.begin();
+  add_classes(report, compiled);
+  add_blocks(report, compiled);
+  return report;
+}
 
 // Long members follow in chunks, one tensor each.
 void PlanReport::json(const std::function<void(std::string_view)>& piece) const {
@@ -365,9 +348,8 @@ std::string PlanReport::why(const std::string& word) const {
     if (whole.find(word) == whole.npos) continue;
     text += fmt::format("{} {}  {}\n  {}, {} at offset {}\n  computed by {}\n", t.title(), t.spec,
                         t.module_path, t.group, human(t.bytes), t.offset, node(t.lower));
-    if (!t.kept_by.empty()) {
+    if (!t.kept_by.empty())
       text += fmt::format("  kept until  {}, {} nodes in all\n", t.kept_by, t.upper - t.lower);
-    }
   }
   if (!text.empty()) return text;
   throw ConfigError(fmt::format(

@@ -5,13 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/allocation_log.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/finite.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/graph/compiled_graph.h"
-#include "tessera/graph/host_chunks.h"
-#include "tessera/graph/passes/recompute.h"
 #include "tessera/graph/plan_guard.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/bytes.h"
@@ -65,7 +63,7 @@ void Program::prepare_kernels() {
   for (size_t s = 0; s < graph_.nodes.size(); ++s) {
     const Node& node = graph_.nodes[s];
     auto bound = std::make_unique<Bound>();
-    if (!only_views(node))
+    if (!node.only_views())
       at_node(graph_, node, [&](const Specs& in, Context& ctx) {
         bound->ctx = &ctx;
         bound->is_device_copy = std::any_of(
@@ -309,13 +307,12 @@ std::optional<NonFinite> Program::non_finite(ValueId id) {
       if (element < 0) return true;
       found.emplace();
       found->element = static_cast<int64_t>(offset / sizeof(T)) + element;
-      found->number = static_cast<double>(piece[static_cast<size_t>(element)]);
+      found->number = static_cast<double>(piece[element]);
       return false;
     };
     for_host_chunks(value.spec.device, address(id), value.spec.bytes(), look);
   };
-  visit_float(value.spec.dtype, look_at);
-  visit_types(HalfTypes(), value.spec.dtype, look_at);
+  visit_any_float(value.spec.dtype, look_at);
   if (found) found->value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
   return found;
 }
@@ -361,6 +358,26 @@ const Tensor& Program::input(size_t i) {
 const Tensor& Program::output(size_t i) {
   bind_slots();
   return outputs_.at(i);
+}
+
+ArenasInUse::ArenasInUse(Arenas& arenas, const Specs& arguments) : user_(arenas.user_) {
+  const std::thread::id me = std::this_thread::get_id();
+  if (user_.load(std::memory_order_relaxed) == me) return;
+  std::thread::id no_thread;
+  outermost_ = user_.compare_exchange_strong(no_thread, me, std::memory_order_acquire);
+  if (outermost_) return;
+  std::string texts;
+  for (const TensorSpec& spec : arguments)
+    texts += fmt::format("{}{}", texts.empty() ? "" : ", ", spec.text());
+  throw ConcurrentCall(
+      fmt::format("compiled function of ({}): only one thread at a time may run it, but another "
+                  "thread is running it or a function that shares its arenas; use one compiled "
+                  "function per thread, or hold a lock around each call and its gradients",
+                  texts));
+}
+
+ArenasInUse::~ArenasInUse() {
+  if (outermost_) user_.store({}, std::memory_order_release);
 }
 
 }  // namespace tessera

@@ -7,7 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tessera/graph/plan_diff.h"
+#include "tessera/graph/lower.h"
+#include "tessera/graph/plan_report.h"
 #include "tessera/memory/plan_draw.h"
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/models/study/plan.h"

@@ -20,16 +20,6 @@ struct FusionSite {
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
                        int fused_input);
 
-// Returns true if a persistent value that `node` reads is overwritten before `later` runs.
-bool overwritten_between(const Graph& graph, int node, int later);
-
-// Returns the inputs of the fused node: the producer's, then the consumer's without `fused_input`.
-std::vector<ValueId> fused_inputs(const Graph& graph, const FusionSite& site);
-
-// Replaces the two nodes by `op` at site.at and updates `users`. `module_path` is that of the fused
-// node.
-void replace(Graph& graph, std::vector<std::vector<int>>& users, const FusionSite& site, OpPtr op,
-             std::vector<ValueId> inputs, std::string module_path);
 // Returns the more specific of two module paths if one contains the other, else both, joined by
 // '+'.
 std::string joined_module_path(const std::string& first, const std::string& second);
@@ -38,7 +28,23 @@ std::string joined_module_path(const std::string& first, const std::string& seco
 std::vector<ValueId> fused_inputs(const FusedOp& fused, const Node& fused_consumers,
                                   const Node& other);
 
-// Drops nodes without an op, as replace() leaves them.
+// Drops nodes without an op, which fusion leaves.
 void erase_dead_nodes(Graph& graph);
+
+// Calls fuse(node, input) for the inputs of each node until it returns true, and begins the node
+// again then if `again` is set. Drops dead nodes and returns how often `fuse` returned true.
+template <class Fuse>
+int fuse_inputs(Graph& graph, Fuse&& fuse, bool again = false) {
+  int fused = 0;
+  for (int s = 0; s < std::ssize(graph.nodes); ++s)
+    for (int k = 0; k < std::ssize(graph.nodes[s].inputs); ++k) {
+      if (!fuse(s, k)) continue;
+      ++fused;
+      if (!again) break;
+      k = -1;
+    }
+  erase_dead_nodes(graph);
+  return fused;
+}
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
-#include "tessera/graph/passes/recompute.h"
-
-#include <algorithm>
 #include <utility>
+
+#include "tessera/graph/passes/passes.h"
 
 namespace tessera {
 namespace {
@@ -40,7 +39,7 @@ class Repeater {
   // Returns the latest copy of a value. Makes a view of a new copy on first use.
   ValueId current(ValueId id) {
     const int n = graph_.values[id].producer;
-    if (n < 0 || !only_views(graph_.nodes[n])) return current_[id];
+    if (n < 0 || !graph_.nodes[n].only_views()) return current_[id];
     const std::vector<ValueId> inputs = current(graph_.nodes[n].inputs);
     View& view = views_[n];
     if (!ran_[n] || view.inputs != inputs) {
@@ -55,16 +54,13 @@ class Repeater {
     node.inputs = std::move(inputs);
     node.recomputed = ran_[n];
     if (node.recomputed)
-      for (ValueId& id : node.outputs) id = copy_of(id);
+      for (ValueId& id : node.outputs) {
+        result_.graph.values.push_back(graph_.values[id]);
+        id = static_cast<ValueId>(result_.graph.values.size() - 1);
+      }
     ran_[n] = true;
     result_.origin.push_back(n);
     result_.graph.nodes.push_back(std::move(node));
-  }
-
-  ValueId copy_of(ValueId id) {
-    Value copy = graph_.values[id];
-    result_.graph.values.push_back(std::move(copy));
-    return static_cast<ValueId>(result_.graph.values.size() - 1);
   }
 
   // The latest run of a node that makes views.
@@ -80,12 +76,6 @@ class Repeater {
 };
 
 }  // namespace
-
-bool only_views(const Node& node) {
-  for (size_t o = 0; o < node.outputs.size(); ++o)
-    if (node.op->view_of(static_cast<int>(o)) < 0) return false;
-  return true;
-}
 
 Repeated repeat_nodes(const Graph& graph, const std::vector<int>& nodes) {
   Repeater repeater(graph);

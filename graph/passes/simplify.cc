@@ -19,17 +19,17 @@ class Simplify {
         reads_(graph.values.size(), 0),
         replacement_(graph.values.size(), -1) {
     for (const Value& value : graph.values)
-      if (value.previous >= 0) overwritten_[at(value.previous)] = value.producer;
+      if (value.previous >= 0) overwritten_[value.previous] = value.producer;
     for (const Node& node : graph.nodes)
-      for (const ValueId id : node.inputs) ++reads_[at(id)];
-    for (const ValueId id : graph.outputs) ++reads_[at(id)];
+      for (const ValueId id : node.inputs) ++reads_[id];
+    for (const ValueId id : graph.outputs) ++reads_[id];
   }
 
   int run() {
     for (int s = 0; s < static_cast<int>(graph_.nodes.size()); ++s) {
-      Node& node = graph_.nodes[static_cast<size_t>(s)];
+      Node& node = graph_.nodes[s];
       for (ValueId& id : node.inputs) {
-        const ValueId other = replacement_[at(id)];
+        const ValueId other = replacement_[id];
         if (other >= 0 && readable(other, s)) read_instead(id, other);
       }
       if (node.is_update() || node.outputs.size() != 1) continue;
@@ -40,31 +40,29 @@ class Simplify {
   }
 
  private:
-  static size_t at(int i) { return static_cast<size_t>(i); }
-
   // Returns true if the value has not been overwritten when node s runs.
-  bool readable(ValueId id, int s) const { return s <= overwritten_[at(roots_[at(id)])]; }
+  bool readable(ValueId id, int s) const { return s <= overwritten_[roots_[id]]; }
 
   void read_instead(ValueId& id, ValueId other) {
-    --reads_[at(id)];
-    ++reads_[at(other)];
+    --reads_[id];
+    ++reads_[other];
     id = other;
   }
 
   // Returns true if the node has a new op, which may be simplified in turn.
   bool simplify_op(Node& node, int s) {
-    if (replacement_[at(node.outputs[0])] >= 0) return false;
+    if (replacement_[node.outputs[0]] >= 0) return false;
     const auto simpler = node.op->simplified(graph_.input_specs(node));
     return simpler && take(node, s, *simpler, fused_inputs(*simpler, node, node));
   }
 
   bool skip_a_producer(Node& node, int s) {
-    if (replacement_[at(node.outputs[0])] >= 0) return false;
+    if (replacement_[node.outputs[0]] >= 0) return false;
     for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
-      const ValueId id = node.inputs[at(i)];
-      const int made_by = graph_.values[at(id)].producer;
+      const ValueId id = node.inputs[i];
+      const int made_by = graph_.values[id].producer;
       if (made_by < 0 || !skippable(id, node)) continue;
-      const Node& producer = graph_.nodes[at(made_by)];
+      const Node& producer = graph_.nodes[made_by];
       const auto joined = node.op->fuse_producer(*producer.op, i, graph_.input_specs(node),
                                                  graph_.input_specs(producer));
       if (joined && take(node, s, *joined, fused_inputs(*joined, node, producer))) return true;
@@ -75,12 +73,12 @@ class Simplify {
   // A value with other users would be kept in addition to the producer's input; a view needs no
   // memory.
   bool skippable(ValueId id, const Node& consumer) const {
-    const Value& value = graph_.values[at(id)];
-    const Node& producer = graph_.nodes[at(value.producer)];
+    const Value& value = graph_.values[id];
+    const Node& producer = graph_.nodes[value.producer];
     if (value.role != Role::intermediate || producer.outputs.size() != 1 || producer.is_update() ||
         producer.device != consumer.device)
       return false;
-    return producer.op->view_of(0) >= 0 || (reads_[at(id)] == 1 && producer.inputs.size() == 1);
+    return producer.op->view_of(0) >= 0 || (reads_[id] == 1 && producer.inputs.size() == 1);
   }
 
   bool take(Node& node, int s, const FusedOp& simpler, const std::vector<ValueId>& inputs) {
@@ -90,17 +88,16 @@ class Simplify {
     if (simpler.op == nullptr) {
       const bool handed_out =
           std::find(graph_.outputs.begin(), graph_.outputs.end(), result) != graph_.outputs.end();
-      if (handed_out || graph_.values[at(inputs[0])].spec != graph_.values[at(result)].spec)
-        return false;
-      replacement_[at(result)] = inputs[0];
+      if (handed_out || graph_.values[inputs[0]].spec != graph_.values[result].spec) return false;
+      replacement_[result] = inputs[0];
       ++fired_;
       return false;
     }
-    for (const ValueId id : node.inputs) --reads_[at(id)];
-    for (const ValueId id : inputs) ++reads_[at(id)];
+    for (const ValueId id : node.inputs) --reads_[id];
+    for (const ValueId id : inputs) ++reads_[id];
     node.op = simpler.op;
     node.inputs = inputs;
-    if (node.op->view_of(0) >= 0) roots_[at(result)] = roots_[at(inputs[at(node.op->view_of(0))])];
+    if (node.op->view_of(0) >= 0) roots_[result] = roots_[inputs[node.op->view_of(0)]];
     ++fired_;
     return true;
   }

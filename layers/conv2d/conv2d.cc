@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/conv2d/cpu/algorithms.h"
 #include "tessera/layers/conv2d/cpu/fused_kernel.h"
@@ -124,7 +123,7 @@ struct ConvOpParams {
 };
 
 // The convolution and its gradients.
-class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue, public HasAttributes {
+class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return operands().op; }

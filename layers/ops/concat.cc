@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -26,7 +25,7 @@ struct ConcatParams {
   throw ShapeError(fmt::format("concat: {} ({})", what, fmt::join(given, ", ")));
 }
 
-class Concat final : public OpBase<Concat, ConcatParams>, public HasAttributes {
+class Concat final : public OpBase<Concat, ConcatParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "concat"; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/engine/asynchronous_op.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/runtime/error.h"
@@ -34,12 +33,12 @@ struct ExchangeParams {
 
 // Posts the job, which reads the inputs and writes the outputs until it is waited for.
 template <class Job>
-class ExchangeStart final : public OpBase<ExchangeStart<Job>, ExchangeParams<Job>>,
-                            public AsynchronousOp {
+class ExchangeStart final : public OpBase<ExchangeStart<Job>, ExchangeParams<Job>> {
  public:
   using OpBase<ExchangeStart, ExchangeParams<Job>>::OpBase;
   using OpBase<ExchangeStart, ExchangeParams<Job>>::params;
   std::string_view name() const override { return "exchange_start"; }
+  bool is_asynchronous() const override { return true; }
   Specs infer(SpecView) const override { return params.out; }
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
     set_buffers(*params.job, in, out);
@@ -49,12 +48,12 @@ class ExchangeStart final : public OpBase<ExchangeStart<Job>, ExchangeParams<Job
 
 // Reads the results and all else that the job uses, so that none of it is overwritten before.
 template <class Job>
-class ExchangeWait final : public OpBase<ExchangeWait<Job>, ExchangeParams<Job>>,
-                           public AsynchronousOp {
+class ExchangeWait final : public OpBase<ExchangeWait<Job>, ExchangeParams<Job>> {
  public:
   using OpBase<ExchangeWait, ExchangeParams<Job>>::OpBase;
   using OpBase<ExchangeWait, ExchangeParams<Job>>::params;
   std::string_view name() const override { return "exchange_wait"; }
+  bool is_asynchronous() const override { return true; }
   Specs infer(SpecView) const override {
     return {params.out.begin(), params.out.begin() + static_cast<std::ptrdiff_t>(params.results)};
   }

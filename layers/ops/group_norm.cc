@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/scalar_stages.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
@@ -46,8 +45,7 @@ void each_group(CpuContext& ctx, const GroupParams& params, const TensorSpec& x,
 }
 
 // moments [n, 2, c] of each channel -> mean, 1 / stddev of its group: [n, c] each
-class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams>,
-                                public HasAttributes {
+class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "group_norm_finalise"; }

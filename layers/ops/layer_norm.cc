@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/ops/layer_norm_simd.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -39,7 +38,7 @@ void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
 }
 
 // x -> mean, 1 / stddev of each row
-class LayerMoments final : public OpBase<LayerMoments, LayerNormParams>, public HasAttributes {
+class LayerMoments final : public OpBase<LayerMoments, LayerNormParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "layer_moments"; }

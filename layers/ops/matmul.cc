@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
@@ -130,9 +129,7 @@ class MatmulKernel final : public Kernel {
   const bool eigen_, as_they_are_;
 };
 
-class Matmul final : public OpBase<Matmul, EpilogueParams>,
-                     public HasEpilogue,
-                     public HasAttributes {
+class Matmul final : public OpBase<Matmul, EpilogueParams>, public HasEpilogue {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "matmul"; }

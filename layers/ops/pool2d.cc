@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/ops/pool2d_cpu.h"
@@ -212,7 +211,7 @@ class MaxPoolKernel final : public Kernel {
   const PointwisePlan prologue_;
 };
 
-class MaxPool2d final : public PoolOp<MaxPool2d>, public HasAttributes {
+class MaxPool2d final : public PoolOp<MaxPool2d> {
  public:
   static constexpr PoolPass kPass = PoolPass::max;
   using PoolOp::PoolOp;
@@ -338,7 +337,7 @@ class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
   }
 };
 
-class AveragePool2d final : public PoolOp<AveragePool2d>, public HasAttributes {
+class AveragePool2d final : public PoolOp<AveragePool2d> {
  public:
   static constexpr PoolPass kPass = PoolPass::average;
   using PoolOp::PoolOp;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/op.h"
-#include "tessera/engine/op_attributes.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -62,7 +61,7 @@ class MaxGrad final : public OpBase<MaxGrad, AxisParams> {
 };
 
 // Outputs: the maxima and their positions; the axis stays, with size 1.
-class Max final : public OpBase<Max, AxisParams>, public HasAttributes {
+class Max final : public OpBase<Max, AxisParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "max"; }

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -149,7 +148,7 @@ class SliceGrad final : public OpBase<SliceGrad, SliceGradParams> {
   }
 };
 
-class Slice final : public OpBase<Slice, SliceParams>, public HasAttributes {
+class Slice final : public OpBase<Slice, SliceParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "slice"; }

@@ -1,6 +1,5 @@
 #include "tessera/layers/shared/channel_blocks.h"
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/shared/blockwise.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
@@ -9,9 +8,7 @@
 namespace tessera {
 namespace {
 
-class BlockMoments final : public OpBase<BlockMoments, ChannelBlocks>,
-                           public BlockwiseOp,
-                           public HasAttributes {
+class BlockMoments final : public OpBase<BlockMoments, ChannelBlocks>, public BlockwiseOp {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "block_moments"; }

@@ -4,7 +4,7 @@
 
 #include "testing.h"
 
-#include "tessera/engine/kernel_cache.h"
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"

@@ -1,7 +1,6 @@
-#include "tessera/engine/kernel_cache.h"
-
 #include <thread>
 
+#include "tessera/engine/prepare.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

@@ -1,6 +1,4 @@
 // Every rule of simplified(), cases without a rule, and that the bits stay the same.
-#include "tessera/engine/scalar_simplify.h"
-
 #include <cstring>
 #include <limits>
 #include <random>
@@ -9,6 +7,7 @@
 
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/pointwise_precompiled.h"
+#include "tessera/engine/scalar_program.h"
 #include "tessera/engine/tensor.h"
 
 namespace tessera {

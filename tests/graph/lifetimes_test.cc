@@ -1,5 +1,7 @@
 // Shortens lifetimes on purpose, in every network: if the plan then overwrites a value that is
 // still needed, replay() must report it.
+#include "tessera/graph/lifetimes.h"
+
 #include <cstdlib>
 #include <regex>
 
@@ -7,7 +9,6 @@
 
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/graph/replay.h"
 #include "tessera/memory/plan_check.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 

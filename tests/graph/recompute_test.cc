@@ -10,7 +10,6 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/lifetimes.h"
 #include "tessera/graph/program.h"
-#include "tessera/graph/replay.h"
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/memory/plan_check.h"
@@ -90,7 +89,7 @@ TEST_P(RecomputeOf, NothingAgainIsTheSameGraph) {
   const Lowered of(GetParam(), 2);
   std::vector<int> nodes;
   for (size_t n = 0; n < of.graph.nodes.size(); ++n)
-    if (!only_views(of.graph.nodes[n])) nodes.push_back(static_cast<int>(n));
+    if (!of.graph.nodes[n].only_views()) nodes.push_back(static_cast<int>(n));
   const Repeated repeated = repeat_nodes(of.graph, nodes);
   EXPECT_EQ(verify(repeated.graph), "");
   EXPECT_EQ(repeated.graph.values.size(), of.graph.values.size());

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <onnx/onnx_pb.h>
 
-#include "tessera/engine/op_attributes.h"
 #include "tessera/layers/shared/sample_pointwise.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/onnx/onnx_values.h"
@@ -30,10 +29,8 @@ struct Writing {
   const Shape& out_shape() const { return values.shape(out()); }
 
   std::vector<double> numbers(std::string_view name) const {
-    const auto* op = dynamic_cast<const HasAttributes*>(node.op.get());
-    if (op != nullptr)
-      for (const OpAttribute& known : op->attributes())
-        if (known.name == name) return known.values;
+    for (const OpAttribute& known : node.op->attributes())
+      if (known.name == name) return known.values;
     throw InternalError(fmt::format("{} has no attribute {}", node.op->name(), name));
   }
   Integers setting(std::string_view name) const {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/allocation_log.h"
+#include "tessera/engine/allocation_trace.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/scope.h"
 #include "tessera/layers/conv2d/cuda/plans.h"
