@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -14,15 +15,11 @@ namespace {
 double objective(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs,
                  const std::vector<double>& upstream) {
   std::vector<double> y = f(inputs).to_vector<double>();
-  double sum = 0;
-  for (size_t i = 0; i < y.size(); ++i) sum += y[i] * upstream[i];
-  return sum;
+  return std::inner_product(y.begin(), y.end(), upstream.begin(), 0.0);
 }
 
 double length(const std::vector<double>& v) {
-  double sum = 0;
-  for (double x : v) sum += x * x;
-  return std::sqrt(sum);
+  return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
 }  // namespace

@@ -69,6 +69,10 @@ std::string Graph::value_text(ValueId id) const {
   return value.name.empty() ? fmt::format("%{}", id) : fmt::format("%{}:{}", id, value.name);
 }
 
+std::string Graph::value_and_spec(ValueId id) const {
+  return fmt::format("{} {}", value_text(id), values[id].spec.text());
+}
+
 std::string Graph::text() const {
   const auto listed = [this](const std::vector<ValueId>& ids) {
     std::string list;

@@ -75,8 +75,9 @@ struct Graph {
   // Returns one line per node: "%7 = conv2d(%3, %4:conv1.weight) float32[8x28x28x6] conv1",
   // followed by "recomputed" if the node is recomputed.
   std::string text() const;
-  std::string value_text(ValueId id) const;  // "%4:conv1.weight"
-  std::string node_text(size_t node) const;  // "node 12 (conv2d at layer1.0)", for errors
+  std::string value_text(ValueId id) const;      // "%4:conv1.weight"
+  std::string value_and_spec(ValueId id) const;  // "%4:conv1.weight float32[8x3x3x6]"
+  std::string node_text(size_t node) const;      // "node 12 (conv2d at layer1.0)", for errors
 };
 
 // Returns the location that reports show for a node: its module path or, outside of modules, the

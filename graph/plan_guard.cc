@@ -77,9 +77,9 @@ void PlanGuard::before(int node) {
     for (int s = seen_[id] + 1; s < node; ++s)
       suspects += fmt::format("{}{}", suspects.empty() ? "" : ", ", graph_.node_text(s));
     throw OpError(fmt::format(
-        "{} {} was overwritten by an op that did not get it as an input, before {} reads it; this "
-        "is a bug in one of these ops, not in the plan: {}",
-        graph_.value_text(id), graph_.values[id].spec.text(), graph_.node_text(node), suspects));
+        "{} was overwritten by an op that did not get it as an input, before {} reads it; this is "
+        "a bug in one of these ops, not in the plan: {}",
+        graph_.value_and_spec(id), graph_.node_text(node), suspects));
   }
 }
 
@@ -101,9 +101,10 @@ void PlanGuard::after(int node) {
     const ValueId id = now.inputs[i];
     if (overlaps_output(now, id)) continue;
     if (checksum(id) != checksums_[id])
-      blame(node, fmt::format("wrote to its input {}, {} {}, which it declares neither with "
-                              "may_reuse() nor with updates()",
-                              i, graph_.value_text(id), graph_.values[id].spec.text()));
+      blame(node,
+            fmt::format("wrote to its input {}, {}, which it declares neither with may_reuse() "
+                        "nor with updates()",
+                        i, graph_.value_and_spec(id)));
     seen_[id] = node;
   }
   for (const ValueId id : now.outputs) {
@@ -122,11 +123,11 @@ void PlanGuard::after(int node) {
 void PlanGuard::begin_blocks(int node) {
   for (int b : begin_[node]) {
     if (!poisoned(lifetimes_.blocks[b].device, block_address_(b), bytes_of(b)))
-      throw OpError(fmt::format(
-          "{} or an earlier node wrote to memory after its last use, where {} is "
-          "stored next; this is a bug in the op, not in the plan: a kernel must not keep pointers "
-          "from one run() to the next",
-          graph_.node_text(node - 1), block_text(b)));
+      blame(node - 1,
+            fmt::format("or an earlier node wrote to memory after its last use, where {} is stored "
+                        "next",
+                        block_text(b)),
+            "a kernel must not keep pointers from one run() to the next");
     live_.push_back(b);
   }
 }
@@ -135,17 +136,13 @@ void PlanGuard::check_zones(int node) const {
   const Node& now = graph_.nodes[node];
   for (const Bytes& zone : zones_)
     if (!poisoned(zone.device, zone.at, zone.bytes))
-      blame(node, fmt::format("wrote beyond the end of {} {}{}", graph_.value_text(zone.value),
-                              graph_.values[zone.value].spec.text(),
+      blame(node, fmt::format("wrote beyond the end of {}{}", graph_.value_and_spec(zone.value),
                               ownership_text(now, zone.value, false)));
 }
 
-void PlanGuard::blame(int node, const std::string& deed) const {
-  throw OpError(
-      fmt::format("{} {}; this is a bug in the op, not in the plan: its kernel may write the "
-                  "elements of its outputs "
-                  "and its scratch, and nothing else",
-                  graph_.node_text(node), deed));
+void PlanGuard::blame(int node, const std::string& deed, const char* remedy) const {
+  throw OpError(fmt::format("{} {}; this is a bug in the op, not in the plan: {}",
+                            graph_.node_text(node), deed, remedy));
 }
 
 int64_t PlanGuard::bytes_of(int block) const { return lifetimes_.blocks[block].bytes; }
@@ -165,9 +162,8 @@ bool PlanGuard::poisoned(Device device, const std::byte* at, size_t bytes) const
 
 std::string PlanGuard::block_text(int block) const {
   const Block& b = lifetimes_.blocks[block];
-  return b.value >= 0
-             ? fmt::format("{} {}", graph_.value_text(b.value), graph_.values[b.value].spec.text())
-             : fmt::format("the scratch of node {}", b.node);
+  return b.value >= 0 ? graph_.value_and_spec(b.value)
+                      : fmt::format("the scratch of node {}", b.node);
 }
 
 // Returns the relation of the node to the value, or to the block that begins with it.
@@ -249,10 +245,6 @@ void PlanGuard::run_alone(int node, Buffers in, Buffers out, Buffer scratch, std
 
 void PlanGuard::compare_with_alone(int node) const {
   const Node& now = graph_.nodes[node];
-  const auto fault = [&](const std::string& deed, const char* remedy) {
-    return OpError(fmt::format("{} {}; this is a bug in the op, not in the plan: {}",
-                               graph_.node_text(node), deed, remedy));
-  };
   for (size_t o = 0; o < alone_.size(); ++o) {
     const ValueId id = now.outputs[o];
     const TensorSpec& spec = graph_.values[id].spec;
@@ -266,22 +258,25 @@ void PlanGuard::compare_with_alone(int node) const {
                         left += std::count(at, at + size, kAlone) == size;
                       return true;
                     });
-    const std::string value = fmt::format("{} {}", graph_.value_text(id), spec.text());
+    const std::string value = graph_.value_and_spec(id);
     if (left > 0)
-      throw fault(fmt::format("left {} of the {} elements of its output {} unwritten", left,
-                              spec.shape.elements(), value),
-                  "write each element");
+      blame(node,
+            fmt::format("left {} of the {} elements of its output {} unwritten", left,
+                        spec.shape.elements(), value),
+            "write each element");
     for (size_t k = 0; k < now.inputs.size() && k < 32; ++k)
       if (now.op->may_reuse(static_cast<int>(o)) >> k & 1 &&
           value_address_(now.inputs[k]) == value_address_(id))
-        throw fault(fmt::format("computes different bits of its output {} in place of its input "
-                                "{}, which may_reuse({}) allows",
-                                value, k, o),
-                    "read all inputs of an element before writing it, or allow no reuse");
-    throw fault(fmt::format("computes different bits of its output {} from the same inputs if its "
-                            "scratch and its outputs contained other bytes before",
-                            value),
-                "write scratch before reading it, and keep no data from one run() to the next");
+        blame(node,
+              fmt::format("computes different bits of its output {} in place of its input "
+                          "{}, which may_reuse({}) allows",
+                          value, k, o),
+              "read all inputs of an element before writing it, or allow no reuse");
+    blame(node,
+          fmt::format("computes different bits of its output {} from the same inputs if its "
+                      "scratch and its outputs contained other bytes before",
+                      value),
+          "write scratch before reading it, and keep no data from one run() to the next");
   }
 }
 

@@ -80,7 +80,10 @@ class PlanGuard {
   void check_zones(int node) const;
   void check_live(int node) const;
   void begin_blocks(int node);
-  [[noreturn]] void blame(int node, const std::string& deed) const;
+  [[noreturn]] void blame(int node, const std::string& deed,
+                          const char* remedy =
+                              "its kernel may write the elements of its outputs "
+                              "and its scratch, and nothing else") const;
 
   const Graph& graph_;
   const Lifetimes& lifetimes_;

@@ -313,7 +313,7 @@ std::optional<NonFinite> Program::non_finite(ValueId id) {
     for_host_chunks(value.spec.device, address(id), value.spec.bytes(), look);
   };
   visit_any_float(value.spec.dtype, look_at);
-  if (found) found->value = fmt::format("{} {}", graph_.value_text(id), value.spec.text());
+  if (found) found->value = graph_.value_and_spec(id);
   return found;
 }
 
