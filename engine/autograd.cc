@@ -4,7 +4,6 @@
 #include <atomic>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -435,10 +434,8 @@ static void check_loss(const Tensor& loss, const Tensor& upstream, std::span<con
 
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
               std::span<const Tensor> wrt, CreateGraph create_graph, const GradientSink& sink) {
-  std::optional<NoGradScope> no_tape;
   const bool differentiated = create_graph == CreateGraph::yes;
-  if (!differentiated) no_tape.emplace();
-  const ValueScope<bool> flag(backward_now, true);
+  const ValueScope<bool> no_tape(no_grad, no_grad || !differentiated), flag(backward_now, true);
   Backward backward(wrt, differentiated, sink);
   backward.start(outputs, upstream);
   backward.run();

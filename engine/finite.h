@@ -9,11 +9,9 @@
 
 namespace tessera {
 
-// Returns the index of the first NaN or infinity, or -1.
-int64_t first_non_finite(std::span<const float> values);
-int64_t first_non_finite(std::span<const double> values);
-int64_t first_non_finite(std::span<const bfloat16> values);
-int64_t first_non_finite(std::span<const float16> values);
+// Returns the index of the first NaN or infinity, or -1. T: a floating-point type.
+template <class T>
+int64_t first_non_finite(std::span<const T> values);
 
 // Returns whether all elements of all buffers are finite. Runs on all threads.
 bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers);

@@ -12,7 +12,6 @@
 
 #include "tessera/graph/cost_model.h"
 #include "tessera/graph/graph.h"
-#include "tessera/graph/passes/passes.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/memory/plan.h"
 #include "tessera/memory/recompute/recompute.h"
@@ -35,6 +34,17 @@ struct ProgramSteps {
 // those of the graph, rounded to the device's alignment.
 ProgramSteps recompute_problem(const Graph& graph, const std::vector<int64_t>& scratch_bytes,
                                Device device, bool reuse, const CostModel& costs = RooflineCosts());
+
+// A graph in which some nodes run again, so that their values need not be kept (rematerialization).
+struct Repeated {
+  Graph graph;
+  std::vector<int> origin;  // for each node: its index in the original graph
+};
+
+// Returns the graph that runs `nodes` in this order. `nodes` contains each node that is not a view
+// at least once, and each update once. A recomputed node makes new values, which later users read;
+// their views are recomputed too. Values of the first runs keep their ids.
+Repeated repeat_nodes(const Graph& graph, const std::vector<int>& nodes);
 
 class ArenaBudget {
  public:

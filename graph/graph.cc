@@ -10,16 +10,11 @@ namespace tessera {
 
 std::vector<Device> Graph::devices() const {
   std::vector<Device> devices;
-  const auto add = [&](Device device) {
-    if (std::find(devices.begin(), devices.end(), device) == devices.end())
-      devices.push_back(device);
-  };
-  for (const Value& value : values) add(value.spec.device);
-  for (const Node& node : nodes) add(node.device);
+  for (const Value& value : values) devices.push_back(value.spec.device);
+  for (const Node& node : nodes) devices.push_back(node.device);
   if (devices.empty()) devices.push_back({});
-  std::sort(devices.begin(), devices.end(), [](Device a, Device b) {
-    return std::pair(a.is_cpu(), a.index) < std::pair(b.is_cpu(), b.index);
-  });
+  std::ranges::sort(devices, {}, [](Device d) { return std::pair(d.is_cpu(), d.index); });
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
   return devices;
 }
 

@@ -46,7 +46,7 @@ struct Node {
   Device device;
   std::string module_path;  // "layer1.0.conv1"
   Phase phase = Phase::forward;
-  bool recomputed = false;  // runs again: its values were not kept (passes/recompute.cc)
+  bool recomputed = false;  // runs again: its values were not kept (arena_budget.h)
 
   // Returns true if the node overwrites a persistent tensor: it is never dropped, merged or
   // repeated.

@@ -3,6 +3,7 @@
 #include "tessera/graph/passes/fusion.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -18,12 +19,8 @@ namespace {
 size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>& users,
                          const FusionSite& site, size_t freed) {
   size_t bytes = 0;
-  const auto& inputs = graph.nodes[site.producer].inputs;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    ValueId id = inputs[i];
-    if (std::find(inputs.begin(), inputs.begin() + static_cast<long>(i), id) !=
-        inputs.begin() + static_cast<long>(i))
-      continue;
+  const std::vector<ValueId>& inputs = graph.nodes[site.producer].inputs;
+  for (const ValueId id : std::set<ValueId>(inputs.begin(), inputs.end())) {
     const Value& value = graph.values[id];
     if (value.role != Role::intermediate || value.spec.bytes() * 16 < freed) continue;
     if (users[id].back() < site.consumer) bytes += value.spec.bytes();
@@ -33,8 +30,8 @@ size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>
 
 // Returns true if all inputs of a node except `but` exist before node `producer` runs.
 bool ready_before(const Graph& graph, const Node& node, ValueId but, int producer) {
-  return std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](ValueId id) { return id == but || graph.values[id].producer < producer; });
+  return std::ranges::all_of(
+      node.inputs, [&](ValueId id) { return id == but || graph.values[id].producer < producer; });
 }
 
 // Returns true if a persistent value that `node` reads is overwritten before `later` runs.
@@ -196,14 +193,6 @@ std::vector<FusedConsumer> fused_consumers(const Graph& graph, int producer,
   return all;
 }
 
-void fuse_all(Graph& graph, const Node& producer, const std::vector<FusedConsumer>& all) {
-  for (const FusedConsumer& consumer : all) {
-    Node& node = graph.nodes[consumer.node];
-    node.inputs = fused_inputs(consumer.fused, node, producer);
-    node.op = consumer.fused.op;
-  }
-}
-
 // Returns the users after the longest gap without a use of the value; empty if the gap is shorter
 // than 1 / kLong of the program.
 constexpr int kLong = 16;
@@ -233,6 +222,31 @@ bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, con
     return graph.values[input].role != Role::intermediate || users[input].back() >= step ||
            !is_large(graph, input, node.outputs[0]);
   });
+}
+
+// Fuses each pointwise node s into the users that choose(users, node, s) returns, if all of these
+// can be fused; drops the node if these are all of its users. Returns how many nodes were fused.
+template <class Choose>
+int fuse_prologues_into(Graph& graph, const Choose& choose) {
+  auto users = graph.users();
+  int fused = 0;
+  for (int s = 0; s < std::ssize(graph.nodes); ++s) {
+    Node& producer = graph.nodes[s];
+    if (producer.op == nullptr || !producer.op->pointwise()) continue;
+    const std::span<const int> chosen = choose(users, producer, s);
+    const std::vector<FusedConsumer> all = fused_consumers(graph, s, chosen);
+    if (all.empty()) continue;
+    for (const FusedConsumer& consumer : all) {
+      Node& node = graph.nodes[consumer.node];
+      node.inputs = fused_inputs(consumer.fused, node, producer);
+      node.op = consumer.fused.op;
+    }
+    if (chosen.size() == users[producer.outputs[0]].size()) producer = Node{};
+    users = graph.users();
+    ++fused;
+  }
+  erase_dead_nodes(graph);
+  return fused;
 }
 
 }  // namespace
@@ -319,43 +333,25 @@ int fuse_consumers(Graph& graph) {
   return fuse_inputs(graph, [&](int s, int k) { return fuse_consumer_at(graph, s, k); });
 }
 
-// Fuses into all users or none: while one user is left, the value is in memory anyway. Reading more
-// than one large value instead of one would take longer.
+// Reading more than one large value instead of one would take longer. Fuses into all users or none:
+// while one user is left, the value is in memory anyway.
 int fuse_prologues(Graph& graph) {
-  const auto users = graph.users();
-  int fused = 0;
-  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
-    Node& producer = graph.nodes[s];
-    if (producer.op == nullptr || !producer.op->pointwise() || large_inputs(graph, producer) != 1)
-      continue;
-    if (users[producer.outputs[0]].size() > 2 && only_rounds(producer)) continue;
-    const std::vector<FusedConsumer> all = fused_consumers(graph, s, users[producer.outputs[0]]);
-    if (all.empty()) continue;
-    fuse_all(graph, producer, all);
-    producer = Node{};
-    ++fused;
-  }
-  erase_dead_nodes(graph);
-  return fused;
+  return fuse_prologues_into(
+      graph, [&](const auto& users, const Node& producer, int) -> std::span<const int> {
+        const std::vector<int>& all = users[producer.outputs[0]];
+        if (large_inputs(graph, producer) != 1 || (all.size() > 2 && only_rounds(producer)))
+          return {};
+        return all;
+      });
 }
 
 int fuse_late_prologues(Graph& graph) {
-  auto users = graph.users();
-  int fused = 0;
-  for (int s = 0; s < static_cast<int>(graph.nodes.size()); ++s) {
-    Node& producer = graph.nodes[s];
-    if (producer.op == nullptr || !producer.op->pointwise()) continue;
-    const auto last = late(users[producer.outputs[0]], s, static_cast<int>(graph.nodes.size()));
-    if (last.empty() || !is_kept(graph, users, producer, last.back())) continue;
-    const std::vector<FusedConsumer> all = fused_consumers(graph, s, last);
-    if (all.empty()) continue;
-    fuse_all(graph, producer, all);
-    if (last.size() == users[producer.outputs[0]].size()) producer = Node{};
-    users = graph.users();
-    ++fused;
-  }
-  erase_dead_nodes(graph);
-  return fused;
+  return fuse_prologues_into(
+      graph, [&](const auto& users, const Node& producer, int s) -> std::span<const int> {
+        const auto last = late(users[producer.outputs[0]], s, static_cast<int>(graph.nodes.size()));
+        if (last.empty() || !is_kept(graph, users, producer, last.back())) return {};
+        return last;
+      });
 }
 
 }  // namespace tessera

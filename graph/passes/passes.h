@@ -39,17 +39,6 @@ int order_updates(Graph& graph);
 // Converts constant inputs to the layout that the ops compute with (weight prepacking).
 int pack_constants(Graph& graph);
 
-// A graph in which some nodes run again, so that their values need not be kept (rematerialization).
-struct Repeated {
-  Graph graph;
-  std::vector<int> origin;  // for each node: its index in the original graph
-};
-
-// Returns the graph that runs `nodes` in this order. `nodes` contains each node that is not a view
-// at least once, and each update once. A recomputed node makes new values, which later users read;
-// their views are recomputed too. Values of the first runs keep their ids.
-Repeated repeat_nodes(const Graph& graph, const std::vector<int>& nodes);
-
 // Turns parameters and buffers that the graph does not update into constants with their current
 // bytes.
 void freeze_persistent(Graph& graph);

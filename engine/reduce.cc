@@ -1,9 +1,11 @@
-// Reductions: sum, mean, variance.
+// Reductions: sum, mean, variance, and whether all numbers are finite.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "tessera/engine/finite.h"
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/reduce_simd.h"
 #include "tessera/engine/structural.h"
@@ -131,6 +133,11 @@ void check_mean(const char* op_name, const Tensor& x) {
                                  x.spec().text()));
 }
 
+template <class T>
+bool are_finite(const T* x, int64_t count) {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(finite_microkernels))(x, count);
+}
+
 }  // namespace
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
@@ -205,6 +212,40 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, bool keep, double corr
     const double n = static_cast<double>(x.elements()) / static_cast<double>(y.elements());
     return y / (n > correction ? n - correction : NAN);
   });
+}
+
+template <class T>
+int64_t first_non_finite(std::span<const T> x) {
+  if constexpr (sizeof(T) > 2)
+    if (are_finite(x.data(), std::ssize(x))) return -1;
+  const auto found = std::ranges::find_if_not(
+      x, [](T value) { return std::isfinite(static_cast<double>(value)); });
+  return found == x.end() ? -1 : found - x.begin();
+}
+
+template int64_t first_non_finite(std::span<const float>);
+template int64_t first_non_finite(std::span<const double>);
+template int64_t first_non_finite(std::span<const bfloat16>);
+template int64_t first_non_finite(std::span<const float16>);
+
+bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers) {
+  constexpr int64_t kBlock = 65536;
+  std::atomic<bool> finite{true};
+  for (const Buffer& buffer : buffers) {
+    visit_float(buffer.spec.dtype, [&](auto zero) {
+      const auto* x = buffer.as<decltype(zero)>();
+      for_chunks(ctx.pool(), buffer.elements(), kBlock, [&](int64_t first, int64_t count) {
+        if (!are_finite(x + first, count)) finite.store(false, std::memory_order_relaxed);
+      });
+    });
+  }
+  return finite;
+}
+
+bool may_update(CpuContext& ctx, std::initializer_list<Buffer> from) {
+  const bool finite = all_finite(ctx, {from.begin(), from.size()});
+  if (!finite) ctx.count_skipped_update();
+  return finite;
 }
 
 }  // namespace tessera
