@@ -8,14 +8,31 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/ops/bias.h"
-#include "tessera/layers/ops/dropout.h"
-#include "tessera/layers/ops/linear.h"
 #include "tessera/layers/ops/pool2d.h"
 #include "tessera/layers/ops/scale_channels.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
+
+Tensor Module::operator()(const Tensor& x) const {
+  ModulePathReset place(name_);
+  try {
+    return forward(x);
+  } catch (Error& error) {  // thrown by a check outside of ops
+    error.locate(name_);
+    throw;
+  }
+}
+
+std::string Module::part(std::string_view name) const {
+  return name_.empty() ? std::string(name) : name_ + "." + std::string(name);
+}
+
+Tensor Sequential::forward(const Tensor& x) const {
+  Tensor y = x;
+  for (const auto& module : modules_) y = (*module)(y);
+  return y;
+}
 
 namespace {
 
@@ -62,8 +79,6 @@ Whitening::Whitening(Store& store, std::string name, const Settings& s) : Module
   filters_ = store.buffer(part(kFilters), {out, s.kernel, s.kernel, s.in}, Initializer::zeros());
 }
 
-Tensor Whitening::forward(const Tensor& x) const { return conv2d(x, filters_, {}); }
-
 Linear::Linear(Store& store, std::string name, const Settings& s) : Module(std::move(name)) {
   require_positive(*this, "in", s.in);
   require_positive(*this, "out", s.out);
@@ -71,8 +86,6 @@ Linear::Linear(Store& store, std::string name, const Settings& s) : Module(std::
   weight_ = store.parameter(part("weight"), {s.out, s.in}, init);
   if (s.bias) bias_ = store.parameter(part("bias"), {s.out}, init);
 }
-
-Tensor Linear::forward(const Tensor& x) const { return linear(x, weight_, bias_); }
 
 BatchNorm2d::BatchNorm2d(Store& store, std::string name, const Settings& s)
     : Module(std::move(name)), params_{.eps = s.eps, .momentum = s.momentum} {
@@ -96,8 +109,6 @@ LayerNorm::LayerNorm(Store& store, std::string name, const Settings& s)
   beta_ = store.parameter(part("beta"), {s.features}, Initializer::zeros());
 }
 
-Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, gamma_, beta_, params_); }
-
 GroupNorm::GroupNorm(Store& store, std::string name, const Settings& s)
     : Module(std::move(name)), params_{.groups = s.groups, .eps = s.eps} {
   require_positive(*this, "channels", s.channels);
@@ -110,14 +121,10 @@ GroupNorm::GroupNorm(Store& store, std::string name, const Settings& s)
   beta_ = store.parameter(part("beta"), {s.channels}, Initializer::zeros());
 }
 
-Tensor GroupNorm::forward(const Tensor& x) const { return group_norm(x, gamma_, beta_, params_); }
-
 PRelu::PRelu(Store& store, std::string name, const Settings& s) : Module(std::move(name)) {
   require_positive(*this, "channels", s.channels);
   weight_ = store.parameter(part("weight"), {s.channels}, Initializer::constant(s.slope));
 }
-
-Tensor PRelu::forward(const Tensor& x) const { return prelu(x, weight_); }
 
 LayerScale::LayerScale(Store& store, std::string name, const Settings& s)
     : Module(std::move(name)) {
@@ -140,7 +147,5 @@ Tensor SqueezeExcitation::forward(const Tensor& x) const {
   const Tensor y = gate_(fc2_(activation_(fc1_(reshape(means, Shape{n, 1, 1, c})))));
   return scale_channels(x, reshape(y, Shape{n, c}));
 }
-
-Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p_); }
 
 }  // namespace tessera

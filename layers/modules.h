@@ -15,8 +15,10 @@
 #include "tessera/layers/module.h"
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/batch_norm.h"
+#include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/group_norm.h"
 #include "tessera/layers/ops/layer_norm.h"
+#include "tessera/layers/ops/linear.h"
 
 namespace tessera {
 
@@ -60,7 +62,7 @@ class Whitening final : public Module {
   Whitening(Store& store, std::string name, const Settings& settings);
 
  private:
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return conv2d(x, filters_, {}); }
   Tensor filters_;
 };
 
@@ -79,7 +81,7 @@ class Linear final : public Module {
   Linear(Store& store, std::string name, const Settings& settings);
 
  private:
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return linear(x, weight_, bias_); }
   Tensor weight_, bias_;
 };
 
@@ -112,7 +114,7 @@ class LayerNorm final : public Module {
   LayerNorm(Store& store, std::string name, const Settings& settings);
 
  private:
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return layer_norm(x, gamma_, beta_, params_); }
   LayerNormParams params_;
   Tensor gamma_, beta_;
 };
@@ -128,7 +130,7 @@ class GroupNorm final : public Module {
   GroupNorm(Store& store, std::string name, const Settings& settings);
 
  private:
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return group_norm(x, gamma_, beta_, params_); }
   GroupNormParams params_;
   Tensor gamma_, beta_;
 };
@@ -143,7 +145,7 @@ class PRelu final : public Module {
   PRelu(Store& store, std::string name, const Settings& settings);
 
  private:
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return prelu(x, weight_); }
   Tensor weight_;
 };
 
@@ -190,7 +192,7 @@ class Dropout final : public Module {
   Dropout(std::string name, double p) : Module(std::move(name)), p_(p) {}
 
  private:
-  Tensor forward(const Tensor& x) const override;
+  Tensor forward(const Tensor& x) const override { return dropout(x, p_); }
   double p_;
 };
 

@@ -1,5 +1,3 @@
-#include "tessera/layers/ops/adaptive_pool2d.h"
-
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"

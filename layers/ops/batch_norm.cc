@@ -10,6 +10,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/layers/shared/normalise.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -17,64 +18,7 @@
 namespace tessera {
 namespace {
 
-// The small kernels, over raw memory; all vectors are [c].
-
 constexpr int64_t kChannels = 64;  // channels of one task
-
-// Merges the moments [blocks, 2, c] of blocks in the order of their index, with the formula of
-// Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979). `variance` is unbiased.
-template <class T>
-void batch_norm_finalise(ThreadPool& pool, ChannelBlocks blocks, int64_t c, double eps,
-                         const T* moments, T* mean, T* inv_stddev, T* variance) {
-  pool.parallel_for((c + kChannels - 1) / kChannels, [&](int64_t task) {
-    const int64_t first = task * kChannels, channels = std::min(kChannels, c - first);
-    double m[kChannels] = {}, m2[kChannels] = {};
-    for (int64_t b = 0; b < blocks.count(); ++b) {
-      const double before = static_cast<double>(blocks.begin(b));
-      const double size = static_cast<double>(blocks.size(b));
-      const double share = size / (before + size), weight = before * share;
-      const T* from = moments + b * 2 * c + first;
-      for (int64_t j = 0; j < channels; ++j) {
-        const double delta = static_cast<double>(from[j]) - m[j];
-        m[j] += delta * share;
-        m2[j] += static_cast<double>(from[c + j]) + delta * delta * weight;
-      }
-    }
-    const double n = static_cast<double>(blocks.rows);
-    for (int64_t j = 0; j < channels; ++j) {
-      mean[first + j] = static_cast<T>(m[j]);
-      inv_stddev[first + j] = static_cast<T>(1 / std::sqrt(m2[j] / n + eps));
-      variance[first + j] = static_cast<T>(m2[j] / (n - 1));
-    }
-  });
-}
-
-template <class T>
-void batch_norm_grad_finalise(ThreadPool& pool, int64_t blocks, int64_t rows, int64_t c,
-                              const T* sums, const T* gamma, const T* inv_stddev,
-                              const BatchNormGradOut<T>& out) {
-  pool.parallel_for((c + kChannels - 1) / kChannels, [&](int64_t task) {
-    const int64_t first = task * kChannels, channels = std::min(kChannels, c - first);
-    double dbeta[kChannels] = {}, dgamma[kChannels] = {};
-    for (int64_t b = 0; b < blocks; ++b) {
-      const T* from = sums + b * 2 * c + first;
-      for (int64_t j = 0; j < channels; ++j) {
-        dbeta[j] += static_cast<double>(from[j]);
-        dgamma[j] += static_cast<double>(from[c + j]);
-      }
-    }
-    const double n = static_cast<double>(rows);
-    for (int64_t j = 0; j < channels; ++j) {
-      const double inverse = static_cast<double>(inv_stddev[first + j]);
-      out.dbeta[first + j] = static_cast<T>(dbeta[j]);
-      out.dgamma[first + j] = static_cast<T>(dgamma[j]);
-      out.scale[first + j] = static_cast<T>(static_cast<double>(gamma[first + j]) * inverse);
-      out.slope[first + j] = static_cast<T>(inverse * dgamma[j] / n);
-      out.offset[first + j] = static_cast<T>(dbeta[j] / n);
-    }
-  });
-}
 
 struct FinaliseParams {
   ChannelBlocks blocks;
@@ -82,7 +26,7 @@ struct FinaliseParams {
   bool operator==(const FinaliseParams&) const = default;
 };
 
-// moments -> mean, 1 / stddev, unbiased variance
+// moments [blocks, 2, c] -> mean, 1 / stddev, unbiased variance [c]
 class BatchNormFinalise final : public OpBase<BatchNormFinalise, FinaliseParams> {
  public:
   using OpBase::OpBase;
@@ -95,33 +39,46 @@ class BatchNormFinalise final : public OpBase<BatchNormFinalise, FinaliseParams>
     return Specs(3, {in[0].dtype, {in[0].shape[2]}, {}});
   }
 
+  // Merges the blocks in the order of their index, with the formula of Chan, Golub and LeVeque
+  // ("Updating formulae and a pairwise algorithm for computing sample variances", 1979).
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      batch_norm_finalise<T>(ctx.pool(), params.blocks, in[0].spec.shape[2], params.eps,
-                             in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
+    const ChannelBlocks& blocks = params.blocks;
+    const int64_t c = in[0].spec.shape[2];
+    visit_float(out[0].spec.dtype, [&]<class T>(T) {
+      for_row_ranges(ctx.pool(), c, 1, kChannels, [&](int64_t first, int64_t end) {
+        const int64_t channels = end - first;
+        double m[kChannels] = {}, m2[kChannels] = {};
+        for (int64_t b = 0; b < blocks.count(); ++b) {
+          const double before = static_cast<double>(blocks.begin(b));
+          const double size = static_cast<double>(blocks.size(b));
+          const double share = size / (before + size), weight = before * share;
+          const T* from = in[0].as<T>() + b * 2 * c + first;
+          for (int64_t j = 0; j < channels; ++j) {
+            const double delta = static_cast<double>(from[j]) - m[j];
+            m[j] += delta * share;
+            m2[j] += static_cast<double>(from[c + j]) + delta * delta * weight;
+          }
+        }
+        const double n = static_cast<double>(blocks.rows);
+        for (int64_t j = 0; j < channels; ++j) {
+          out[0].as<T>()[first + j] = static_cast<T>(m[j]);
+          out[1].as<T>()[first + j] = static_cast<T>(1 / std::sqrt(m2[j] / n + params.eps));
+          out[2].as<T>()[first + j] = static_cast<T>(m2[j] / (n - 1));
+        }
+      });
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        batch_norm_finalise_cuda<T>(ctx, params.blocks, in[0].spec.shape[2], params.eps,
-                                    in[0].as<T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
-      });
+    if constexpr (kCuda) batch_norm_finalise_cuda(ctx, params.blocks, params.eps, in[0], out);
   }
 
   // Counts 7 flops for each mean and its sum of squares.
   Cost cost(SpecView in) const override { return cost_with(in, 7 * in[0].shape.elements() / 2); }
 };
 
-struct StatisticsUpdateParams {
-  double momentum;
-  bool operator==(const StatisticsUpdateParams&) const = default;
-};
-
-// running mean, running variance, mean, variance -> next version of the running statistics
-class BatchNormUpdate final : public OpBase<BatchNormUpdate, StatisticsUpdateParams> {
+// running mean, running variance, mean, variance -> next version of the running statistics.
+// params: the momentum.
+class BatchNormUpdate final : public OpBase<BatchNormUpdate, double> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "batch_norm_update"; }
@@ -137,9 +94,8 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate, StatisticsUpdatePar
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if (!may_update(ctx, {in[2], in[3]})) return;
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const T keep = static_cast<T>(1 - params.momentum), take = static_cast<T>(params.momentum);
+    visit_float(out[0].spec.dtype, [&]<class T>(T) {
+      const T keep = static_cast<T>(1 - params), take = static_cast<T>(params);
       for (size_t i = 0; i < 2; ++i) {
         const T *old = in[i].as<T>(), *batch = in[i + 2].as<T>();
         T* running = out[i].as<T>();
@@ -149,25 +105,15 @@ class BatchNormUpdate final : public OpBase<BatchNormUpdate, StatisticsUpdatePar
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        batch_norm_update_cuda<T>(ctx, params.momentum, out[0].elements(),
-                                  {in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(),
-                                   out[0].as<T>(), out[1].as<T>()});
-      });
+    if constexpr (kCuda) batch_norm_update_cuda(ctx, params, in, out);
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, 3 * 2 * in[0].shape.elements()); }
 };
 
-struct GradFinaliseParams {
-  int64_t rows;  // rows of x
-  bool operator==(const GradFinaliseParams&) const = default;
-};
-
-// sums over blocks, gamma, 1 / stddev -> dgamma, dbeta, scale, slope, offset
-class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise, GradFinaliseParams> {
+// sums over blocks, gamma, 1 / stddev -> dgamma, dbeta, scale, slope, offset.
+// params: the rows of x.
+class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise, int64_t> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "batch_norm_grad_finalise"; }
@@ -183,23 +129,35 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise, GradFin
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      batch_norm_grad_finalise<T>(
-          ctx.pool(), in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
-          in[1].as<T>(), in[2].as<T>(),
-          {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
+    const int64_t blocks = in[0].spec.shape[0], c = in[0].spec.shape[2];
+    visit_float(out[0].spec.dtype, [&]<class T>(T) {
+      for_row_ranges(ctx.pool(), c, 1, kChannels, [&](int64_t first, int64_t end) {
+        const int64_t channels = end - first;
+        double dbeta[kChannels] = {}, dgamma[kChannels] = {};
+        for (int64_t b = 0; b < blocks; ++b) {
+          const T* from = in[0].as<T>() + b * 2 * c + first;
+          for (int64_t j = 0; j < channels; ++j) {
+            dbeta[j] += static_cast<double>(from[j]);
+            dgamma[j] += static_cast<double>(from[c + j]);
+          }
+        }
+        const double n = static_cast<double>(params);
+        const auto put = [&](size_t output, int64_t j, double value) {
+          out[output].as<T>()[first + j] = static_cast<T>(value);
+        };
+        for (int64_t j = 0; j < channels; ++j) {
+          const double inverse = static_cast<double>(in[2].as<T>()[first + j]);
+          put(0, j, dgamma[j]);
+          put(1, j, dbeta[j]);
+          put(2, j, static_cast<double>(in[1].as<T>()[first + j]) * inverse);
+          put(3, j, inverse * dgamma[j] / n);
+          put(4, j, dbeta[j] / n);
+        }
+      });
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        batch_norm_grad_finalise_cuda<T>(
-            ctx, in[0].spec.shape[0], params.rows, in[0].spec.shape[2], in[0].as<T>(),
-            in[1].as<T>(), in[2].as<T>(),
-            {out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(), out[4].as<T>()});
-      });
+    if constexpr (kCuda) batch_norm_grad_finalise_cuda(ctx, params, in, out);
   }
 
   Cost cost(SpecView in) const override {
@@ -207,31 +165,21 @@ class BatchNormGradFinalise final : public OpBase<BatchNormGradFinalise, GradFin
   }
 };
 
-class BatchNormNormalise final : public Normalise {
- public:
-  explicit BatchNormNormalise(DType result) : Normalise("batch_norm", result) {}
-  bool is_equivalent(const Op& other) const override {
-    auto* that = dynamic_cast<const BatchNormNormalise*>(&other);
-    return that != nullptr && that->pointwise() == pointwise();
-  }
-
-  Tensors grad(const GradArgs& args) const override {
-    const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
-    const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
-    const ChannelBlocks blocks = channel_blocks(x.spec());
-    const Tensor sums = block_gradient_sums(dy, x, mean, inverse, blocks);
-    Tensors folded = apply(std::make_shared<BatchNormGradFinalise>(GradFinaliseParams{blocks.rows}),
-                           {sums, gamma, inverse});
-    Tensors grads(5);
-    if (args.needs(0))
-      grads[0] =
-          tessera::pointwise("batch_norm_input_grad", stages::program<2>(stages::batch_norm_grad),
-                             {dy, x, mean, folded[3], folded[4], folded[2]});
-    grads[3] = folded[0];
-    grads[4] = folded[1];
-    return grads;
-  }
-};
+Tensors batch_norm_grad(const GradArgs& args) {
+  const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
+  const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
+  const ChannelBlocks blocks = channel_blocks(x.spec());
+  const Tensor sums = block_gradient_sums(dy, x, mean, inverse, blocks);
+  const Tensors folded =
+      apply(std::make_shared<BatchNormGradFinalise>(blocks.rows), {sums, gamma, inverse});
+  Tensors grads(5);
+  if (args.needs(0))
+    grads[0] = pointwise("batch_norm_input_grad", stages::program<2>(stages::batch_norm_grad),
+                         {dy, x, mean, folded[3], folded[4], folded[2]});
+  grads[3] = folded[0];
+  grads[4] = folded[1];
+  return grads;
+}
 
 void check_inputs(const Tensors& tensors, const BatchNormParams& params, bool training) {
   Specs in;
@@ -253,12 +201,12 @@ void check_inputs(const Tensors& tensors, const BatchNormParams& params, bool tr
 // y = x scale + shift
 Tensor scale_and_shift(const Tensor& x, const Tensor& scale, const Tensor& shift) {
   ScalarBuilder y(3), dx(2), dscale(2);
-  return tessera::pointwise("batch_norm", y.build(y.add(y.mul(y.in(0), y.in(1)), y.in(2))),
-                            {x, scale, shift},
-                            {{{1, PointwiseGrad::kGradient}, dx.build(dx.mul(0, 1))},
-                             {{0, PointwiseGrad::kGradient}, dscale.build(dscale.mul(0, 1))},
-                             {{PointwiseGrad::kGradient}, {.inputs = 1, .code = {}}}},
-                            x.dtype());
+  return pointwise("batch_norm", y.build(y.add(y.mul(y.in(0), y.in(1)), y.in(2))),
+                   {x, scale, shift},
+                   {{{1, PointwiseGrad::kGradient}, dx.build(dx.mul(0, 1))},
+                    {{0, PointwiseGrad::kGradient}, dscale.build(dscale.mul(0, 1))},
+                    {{PointwiseGrad::kGradient}, {.inputs = 1, .code = {}}}},
+                   x.dtype());
 }
 
 // scale = gamma / sqrt(variance + eps), shift = beta - mean scale; not rounded to 16 bits
@@ -280,9 +228,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   const Tensors stats =
       apply(std::make_shared<BatchNormFinalise>(FinaliseParams{blocks, params.eps}),
             {block_moments(detach(x), blocks)});
-  apply(std::make_shared<BatchNormUpdate>(StatisticsUpdateParams{params.momentum}),
+  apply(std::make_shared<BatchNormUpdate>(params.momentum),
         {running_mean, running_var, stats[0], stats[2]});
-  return apply1(std::make_shared<BatchNormNormalise>(x.dtype()),
+  return apply1(std::make_shared<Normalise>("batch_norm", x.dtype(), batch_norm_grad),
                 {x, stats[0], stats[1], gamma, beta});
 }
 

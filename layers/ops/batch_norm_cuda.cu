@@ -28,10 +28,17 @@ __global__ void __launch_bounds__(kColumnThreads)
   variance[at] = static_cast<T>(mine.m2[0] / (n - 1));
 }
 
+// The arguments of the update, each [c].
+template <class T>
+struct Running {
+  const T *old_mean, *old_variance, *mean, *variance;
+  T *running_mean, *running_variance;
+};
+
 // Runs as one block, which can check alone that all values are finite.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    update_running(T keep, T take, int64_t c, BatchNormRunning<T> of, unsigned long long* refused) {
+    update_running(T keep, T take, int64_t c, Running<T> of, unsigned long long* refused) {
   int bad = 0;
   for (int64_t j = threadIdx.x; j < c; j += kThreads)  // x - x is 0 only for finite x
     bad |= of.mean[j] - of.mean[j] != T(0) || of.variance[j] - of.variance[j] != T(0);
@@ -46,10 +53,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Gradients, and the values per channel of dx = (dy - (x - mean) slope - offset) scale.
+template <class T>
+struct GradOut {
+  T *dgamma, *dbeta, *scale, *slope, *offset;
+};
+
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads)
     grad_finalise_channels(int64_t blocks, int64_t rows, int64_t c, const T* sums, const T* gamma,
-                           const T* inv_stddev, BatchNormGradOut<T> out, ColumnThread place) {
+                           const T* inv_stddev, GradOut<T> out, ColumnThread place) {
   const int64_t at = place.column();
   ColumnSums<double, 2> mine;
   for (int64_t b = place.line(); at < c && b < blocks; b += place.lines()) {
@@ -69,46 +82,44 @@ __global__ void __launch_bounds__(kColumnThreads)
 
 }  // namespace
 
-template <class T>
-void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, double eps,
-                              const T* moments, T* mean, T* inv_stddev, T* variance) {
+void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, double eps,
+                              const Buffer& moments, Buffers out) {
+  const int64_t c = out[0].elements();
   if (c == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  launch_columns<ColumnMoments<double, 1>>("batch_norm_finalise", finalise_channels<T>, 1, c, 1,
-                                           kFewColumns, ctx.cuda_stream(), blocks, c, eps, moments,
-                                           mean, inv_stddev, variance);
+  visit_float(out[0].spec.dtype, [&]<class T>(T) {
+    launch_columns<ColumnMoments<double, 1>>(
+        "batch_norm_finalise", finalise_channels<T>, 1, c, 1, kFewColumns, ctx.cuda_stream(),
+        blocks, c, eps, moments.as<const T>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>());
+  });
 }
 
-template <class T>
-void batch_norm_update_cuda(CudaContext& ctx, double momentum, int64_t c,
-                            const BatchNormRunning<T>& of) {
+void batch_norm_update_cuda(CudaContext& ctx, double momentum, Buffers in, Buffers out) {
+  const int64_t c = out[0].elements();
   if (c == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  launch("batch_norm_update", update_running<T>, 1, kThreads,
-         block_values<kThreads>() * sizeof(int), ctx.cuda_stream(), static_cast<T>(1 - momentum),
-         static_cast<T>(momentum), c, of,
-         reinterpret_cast<unsigned long long*>(ctx.skipped_counter()));
+  visit_float(out[0].spec.dtype, [&]<class T>(T) {
+    const Running<T> of{in[0].as<const T>(), in[1].as<const T>(), in[2].as<const T>(),
+                        in[3].as<const T>(), out[0].as<T>(),      out[1].as<T>()};
+    launch("batch_norm_update", update_running<T>, 1, kThreads,
+           block_values<kThreads>() * sizeof(int), ctx.cuda_stream(), static_cast<T>(1 - momentum),
+           static_cast<T>(momentum), c, of,
+           reinterpret_cast<unsigned long long*>(ctx.skipped_counter()));
+  });
 }
 
-template <class T>
-void batch_norm_grad_finalise_cuda(CudaContext& ctx, int64_t blocks, int64_t rows, int64_t c,
-                                   const T* sums, const T* gamma, const T* inv_stddev,
-                                   const BatchNormGradOut<T>& out) {
+void batch_norm_grad_finalise_cuda(CudaContext& ctx, int64_t rows, Buffers in, Buffers out) {
+  const int64_t blocks = in[0].spec.shape[0], c = in[0].spec.shape[2];
   if (c == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  launch_columns<ColumnSums<double, 2>>("batch_norm_grad_finalise", grad_finalise_channels<T>, 1, c,
-                                        1, kFewColumns, ctx.cuda_stream(), blocks, rows, c, sums,
-                                        gamma, inv_stddev, out);
+  visit_float(out[0].spec.dtype, [&]<class T>(T) {
+    const GradOut<T> to{out[0].as<T>(), out[1].as<T>(), out[2].as<T>(), out[3].as<T>(),
+                        out[4].as<T>()};
+    launch_columns<ColumnSums<double, 2>>("batch_norm_grad_finalise", grad_finalise_channels<T>, 1,
+                                          c, 1, kFewColumns, ctx.cuda_stream(), blocks, rows, c,
+                                          in[0].as<const T>(), in[1].as<const T>(),
+                                          in[2].as<const T>(), to);
+  });
 }
-
-#define TESSERA_BATCH_NORM(T)                                                                      \
-  template void batch_norm_finalise_cuda(CudaContext&, ChannelBlocks, int64_t, double, const T*,   \
-                                         T*, T*, T*);                                              \
-  template void batch_norm_update_cuda(CudaContext&, double, int64_t, const BatchNormRunning<T>&); \
-  template void batch_norm_grad_finalise_cuda(CudaContext&, int64_t, int64_t, int64_t, const T*,   \
-                                              const T*, const T*, const BatchNormGradOut<T>&);
-TESSERA_BATCH_NORM(float)
-TESSERA_BATCH_NORM(double)
-#undef TESSERA_BATCH_NORM
 
 }  // namespace tessera

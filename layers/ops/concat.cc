@@ -14,27 +14,23 @@
 namespace tessera {
 namespace {
 
-struct ConcatParams {
-  int axis;  // >= 0
-  bool operator==(const ConcatParams&) const = default;
-};
-
 [[noreturn]] void fail(std::string_view what, SpecView in) {
   std::vector<std::string> given;
   for (const TensorSpec& spec : in) given.push_back(spec.text());
   throw ShapeError(fmt::format("concat: {} ({})", what, fmt::join(given, ", ")));
 }
 
-class Concat final : public OpBase<Concat, ConcatParams> {
+// params: the axis, >= 0
+class Concat final : public OpBase<Concat, int> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "concat"; }
   std::vector<OpAttribute> attributes() const override {
-    return {{"axis", {static_cast<double>(params.axis)}}};
+    return {{"axis", {static_cast<double>(params)}}};
   }
 
   Specs infer(SpecView in) const override {
-    const int axis = params.axis, rank = in[0].shape.rank();
+    const int axis = params, rank = in[0].shape.rank();
     if (axis < 0 || axis >= rank)
       fail(fmt::format("axis must be between {} and {}, but is {}", -rank, rank - 1, axis), in);
     Shape y = in[0].shape;
@@ -52,7 +48,7 @@ class Concat final : public OpBase<Concat, ConcatParams> {
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const Shape& y = out[0].spec.shape;
-    const int64_t outer = y.elements(0, params.axis);
+    const int64_t outer = y.elements(0, params);
     if (y.elements() == 0) return;
     ctx.pool().parallel_for(outer, [&](int64_t row) {
       char* to = out[0].as<char>() + static_cast<size_t>(row) * (out[0].spec.bytes() / outer);
@@ -64,7 +60,7 @@ class Concat final : public OpBase<Concat, ConcatParams> {
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) concat_cuda(ctx, out[0].spec.shape.elements(0, params.axis), in, out[0]);
+    if constexpr (kCuda) concat_cuda(ctx, out[0].spec.shape.elements(0, params), in, out[0]);
   }
   bool takes_half(DeviceKind, SpecView) const override { return true; }
 
@@ -74,9 +70,9 @@ class Concat final : public OpBase<Concat, ConcatParams> {
     Tensors grads(args.input_specs.size());
     int64_t begin = 0;
     for (size_t i = 0; i < grads.size(); ++i) {
-      const int64_t end = begin + args.input_specs[i].shape[params.axis];
+      const int64_t end = begin + args.input_specs[i].shape[params];
       if (args.needs(static_cast<int>(i)))
-        grads[i] = slice(args.grad_outputs[0], params.axis, begin, end);
+        grads[i] = slice(args.grad_outputs[0], params, begin, end);
       begin = end;
     }
     return grads;
@@ -90,7 +86,7 @@ Tensor concat(const Tensors& tensors, int axis) {
   if (tensors.empty() || tensors.size() > kMaxConcat)
     throw ShapeError(fmt::format("concat: needs 1 to 32 tensors, but got {}", tensors.size()));
   const int rank = tensors[0].shape().rank();
-  return apply1(std::make_shared<Concat>(ConcatParams{axis < 0 ? axis + rank : axis}), tensors);
+  return apply1(std::make_shared<Concat>(axis < 0 ? axis + rank : axis), tensors);
 }
 
 Tensor stack(const Tensors& tensors, int axis) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/softmax.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -20,14 +22,7 @@
 namespace tessera {
 namespace {
 
-// Calls row(i) for all rows, in groups worth a thread; each row is summed by itself, in order.
-template <class F>
-void for_rows(ThreadPool& pool, int64_t n, int64_t c, F&& row) {
-  const int64_t group = std::max<int64_t>(1, 1024 / std::max<int64_t>(1, c));
-  pool.parallel_for((n + group - 1) / group, [&](int64_t task) {
-    for (int64_t i = task * group; i < std::min(n, (task + 1) * group); ++i) row(i);
-  });
-}
+constexpr int64_t kTask = 1024;  // logits of a task; each row is summed by itself, in order
 
 // Returns log(sum_j exp(z[j])); large z do not overflow.
 template <class T>
@@ -60,22 +55,13 @@ double row_loss(const CrossEntropyCase<T>& in, int64_t i) {
          s / static_cast<double>(in.c) * all;
 }
 
-// `rows` is scratch of n values.
-template <class T>
-void cross_entropy_loss(ThreadPool& pool, const CrossEntropyCase<T>& in, T* loss, double* rows) {
-  for_rows(pool, in.n, in.c, [&](int64_t i) { rows[i] = row_loss(in, i); });
-  double sum = 0;
-  for (int64_t i = 0; i < in.n; ++i) sum += rows[i];
-  *loss = static_cast<T>(sum / static_cast<double>(in.n));
-}
-
 // Works in place if d_logits [n, c] is the logits. A row whose label is out of range becomes NaN.
 template <class T>
 void cross_entropy_logits_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, const T* d_loss,
                                T* d_logits) {
   const double scale = *d_loss / static_cast<double>(in.n);
   const double s = in.smoothing, floor = s / static_cast<double>(in.c);
-  for_rows(pool, in.n, in.c, [&](int64_t i) {
+  for_rows(pool, in.n, in.c, kTask, [&](int64_t i) {
     const T* z = in.logits + i * in.c;
     T* dz = d_logits + i * in.c;
     const double log_sum = log_sum_exp(z, in.c);
@@ -105,26 +91,13 @@ template <class T>
 void cross_entropy_targets_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, const T* d_loss,
                                 T* d_targets) {
   const double scale = (1 - in.smoothing) * *d_loss / static_cast<double>(in.n);
-  for_rows(pool, in.n, in.c, [&](int64_t i) {
+  for_rows(pool, in.n, in.c, kTask, [&](int64_t i) {
     const T* z = in.logits + i * in.c;
     const double log_sum = log_sum_exp(z, in.c);
     for (int64_t j = 0; j < in.c; ++j) {
       d_targets[i * in.c + j] = static_cast<T>(scale * (log_sum - z[j]));
     }
   });
-}
-
-// in = {logits, labels or targets, ...}
-template <class T>
-CrossEntropyCase<T> make_case(const CrossEntropyParams& params, Buffers in) {
-  const Shape& shape = in[0].spec.shape;
-  const bool labels = in[1].spec.dtype == DType::i32;
-  return {.n = shape[0],
-          .c = shape[1],
-          .logits = in[0].as<T>(),
-          .labels = labels ? in[1].as<int32_t>() : nullptr,
-          .targets = labels ? nullptr : in[1].as<T>(),
-          .smoothing = params.label_smoothing};
 }
 
 enum class Wanted : uint8_t { logits, targets };
@@ -150,27 +123,17 @@ class CrossEntropyGrad final : public OpBase<CrossEntropyGrad, CrossEntropyGradP
   }
   uint32_t may_reuse(int) const override { return 0b1; }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
-      if (params.wanted == Wanted::logits) {
-        cross_entropy_logits_grad(ctx.pool(), data, in[2].as<T>(), out[0].as<T>());
-      } else {
-        cross_entropy_targets_grad(ctx.pool(), data, in[2].as<T>(), out[0].as<T>());
-      }
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
+      const CrossEntropyCase<T> data(in, params.loss.label_smoothing);
+      const auto compute = params.wanted == Wanted::logits ? cross_entropy_logits_grad<T>
+                                                           : cross_entropy_targets_grad<T>;
+      compute(ctx.pool(), data, in[2].as<T>(), out[0].as<T>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        const CrossEntropyCase<T> data = make_case<T>(params.loss, in);
-        if (params.wanted == Wanted::logits) {
-          cross_entropy_logits_grad_cuda(ctx, data, in[2].as<T>(), out[0].as<T>());
-        } else {
-          cross_entropy_targets_grad_cuda(ctx, data, in[2].as<T>(), out[0].as<T>());
-        }
-      });
+      cross_entropy_grad_cuda(ctx, params.loss.label_smoothing, params.wanted == Wanted::logits, in,
+                              out[0]);
   }
 
   bool differentiable() const override { return true; }
@@ -236,19 +199,17 @@ class CrossEntropy final : public OpBase<CrossEntropy, CrossEntropyParams> {
     return {{.scratch_bytes = static_cast<size_t>(in[0].shape[0]) * sizeof(double)}};
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      cross_entropy_loss(ctx.pool(), make_case<T>(params, in), out[0].as<T>(),
-                         scratch.as<double>());
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
+      const CrossEntropyCase<T> data(in, params.label_smoothing);
+      auto* rows = scratch.as<double>();
+      for_rows(ctx.pool(), data.n, data.c, kTask, [&](int64_t i) { rows[i] = row_loss(data, i); });
+      const double sum = std::accumulate(rows, rows + data.n, 0.0);
+      *out[0].as<T>() = static_cast<T>(sum / static_cast<double>(data.n));
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        cross_entropy_loss_cuda(ctx, make_case<T>(params, in), out[0].as<T>(),
-                                scratch.as<double>());
-      });
+      cross_entropy_loss_cuda(ctx, params.label_smoothing, in, out[0], scratch.as<double>());
   }
 
   bool differentiable() const override { return true; }

@@ -129,48 +129,32 @@ __global__ void __launch_bounds__(kRowThreads, 4)
 
 }  // namespace
 
-template <class T>
-void cross_entropy_loss_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in, T* loss,
+void cross_entropy_loss_cuda(CudaContext& ctx, double smoothing, Buffers in, const Buffer& loss,
                              double* rows) {
   CudaDeviceGuard guard(ctx.index());
-  with_row_team<T>(in.n, in.c, [&](auto team, dim3 grid) {
-    launch("cross_entropy", loss_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-           ctx.cuda_stream(), in, rows);
+  visit_float(in[0].spec.dtype, [&]<class T>(T) {
+    const CrossEntropyCase<T> data(in, smoothing);
+    with_row_team<T>(data.n, data.c, [&]<class Team>(Team, dim3 grid) {
+      launch("cross_entropy", loss_rows<Team, T>, grid, kRowThreads, kRowShared, ctx.cuda_stream(),
+             data, rows);
+    });
+    launch("cross_entropy", mean_of_rows<T>, 1, kRowThreads, kRowShared, ctx.cuda_stream(), rows,
+           data.n, loss.as<T>());
   });
-  launch("cross_entropy", mean_of_rows<T>, 1, kRowThreads, kRowShared, ctx.cuda_stream(), rows,
-         in.n, loss);
 }
 
-template <class T>
-void cross_entropy_logits_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
-                                    const T* d_loss, T* d_logits) {
-  if (in.n * in.c == 0) return;
+void cross_entropy_grad_cuda(CudaContext& ctx, double smoothing, bool of_logits, Buffers in,
+                             const Buffer& out) {
+  if (out.elements() == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_row_team<T>(in.n, in.c, [&](auto team, dim3 grid) {
-    launch("cross_entropy_grad", logits_grad_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-           ctx.cuda_stream(), in, d_loss, d_logits);
+  visit_float(out.spec.dtype, [&]<class T>(T) {
+    const CrossEntropyCase<T> data(in, smoothing);
+    with_row_team<T>(data.n, data.c, [&]<class Team>(Team, dim3 grid) {
+      launch(of_logits ? "cross_entropy_grad" : "cross_entropy_targets_grad",
+             of_logits ? logits_grad_rows<Team, T> : targets_grad_rows<Team, T>, grid, kRowThreads,
+             kRowShared, ctx.cuda_stream(), data, in[2].as<const T>(), out.as<T>());
+    });
   });
 }
-
-template <class T>
-void cross_entropy_targets_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
-                                     const T* d_loss, T* d_targets) {
-  if (in.n * in.c == 0) return;
-  CudaDeviceGuard guard(ctx.index());
-  with_row_team<T>(in.n, in.c, [&](auto team, dim3 grid) {
-    launch("cross_entropy_targets_grad", targets_grad_rows<decltype(team), T>, grid, kRowThreads,
-           kRowShared, ctx.cuda_stream(), in, d_loss, d_targets);
-  });
-}
-
-#define TESSERA_INSTANTIATE(T)                                                                     \
-  template void cross_entropy_loss_cuda(CudaContext&, const CrossEntropyCase<T>&, T*, double*);    \
-  template void cross_entropy_logits_grad_cuda(CudaContext&, const CrossEntropyCase<T>&, const T*, \
-                                               T*);                                                \
-  template void cross_entropy_targets_grad_cuda(CudaContext&, const CrossEntropyCase<T>&,          \
-                                                const T*, T*);
-TESSERA_INSTANTIATE(float)
-TESSERA_INSTANTIATE(double)
-#undef TESSERA_INSTANTIATE
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/scope.h"
+#include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -43,8 +44,7 @@ class Dropout final : public OpBase<Dropout, DropoutParams> {
     const Shape& shape = in[0].spec.shape;
     const int64_t size = shape.elements(1, shape.rank()), parts = (size + kTask - 1) / kTask;
     const auto* position = in[1].as<int64_t>();
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
       const DropoutRule<T> rule(params);
       ctx.pool().parallel_for(shape[0] * parts, [&](int64_t task) {
         const int64_t row = task / parts, first = task % parts * kTask;
@@ -77,6 +77,19 @@ Tensor dropout(const Tensor& x, double p) {
   if (!is_training() || p == 0) return x;
   const RandomCall call = next_random_call("dropout");
   return apply1(std::make_shared<Dropout>(DropoutParams{p, call.key}), {x, call.position});
+}
+
+Tensor stochastic_depth(const Tensor& x, double p) {
+  InputCheck check("stochastic_depth", std::span(&x.spec(), 1), {"x"});
+  check.floats();
+  if (!(p >= 0 && p < 1)) check.fail(fmt::format("p must be in [0, 1), but is {}", p));
+  if (x.shape().rank() == 0) check.fail("x must have an axis of samples");
+  if (!is_training() || p == 0) return x;
+  const int64_t n = x.shape()[0];
+  const Tensor kept = dropout(ones({n, 1}, x.dtype()), p);
+  Shape shape = x.shape();
+  for (int axis = 1; axis < shape.rank(); ++axis) shape[axis] = 1;
+  return x * reshape(kept, shape);
 }
 
 }  // namespace tessera

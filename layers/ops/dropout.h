@@ -15,4 +15,9 @@ namespace tessera {
 
 Tensor dropout(const Tensor& x, double p);
 
+// stochastic_depth (Huang et al. 2016) drops a sample as a whole: in training every sample becomes
+// zero with probability p, and the others are scaled by 1 / (1 - p). At the end of a residual
+// branch it drops the branch. Draws the random numbers of dropout of [n, 1].
+Tensor stochastic_depth(const Tensor& x, double p);
+
 }  // namespace tessera

@@ -40,8 +40,7 @@ void dropout_cuda(CudaContext& ctx, const DropoutParams& params, const Buffer& x
   const Shape& shape = x.spec.shape;
   const int64_t size = shape.elements(1, shape.rank()), fours = ceil_div<int64_t>(size, 4);
   const int64_t total = shape[0] * fours;
-  visit_float(x.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(x.spec.dtype, [&]<class T>(T) {
     const auto* from = x.as<const T>();
     T* to = y.as<T>();
     const bool packs = size % 4 == 0 && takes_packs<kPack<T>>(from) && takes_packs<kPack<T>>(to);

@@ -16,36 +16,31 @@
 namespace tessera {
 namespace {
 
-struct GroupParams {
-  int64_t groups;
-  int64_t pixels;  // pixels of a sample
-  double eps;
-  bool operator==(const GroupParams&) const = default;
-};
-
 // Returns the rows of x in blocks of one sample each.
 ChannelBlocks samples(const Shape& x) {
   const int64_t pixels = x.elements(1, x.rank() - 1);
   return {x[0] * pixels, pixels};
 }
 
-// x [n, 2, c]
-[[maybe_unused]] GroupShape group_shape(const GroupParams& params, const TensorSpec& x) {
-  return {x.shape[0], x.shape[2], params.groups, params.pixels};
-}
-
-// Calls run(T(), sample, group) for every group of every sample of x [n, 2, c], in parallel.
+// Calls run(T(), sample, first channel of the group, channels of the group) for every group of
+// every sample of x [n, 2, c], in parallel.
 template <class Run>
-void each_group(CpuContext& ctx, const GroupParams& params, const TensorSpec& x, Run run) {
+void each_group(CpuContext& ctx, const NormGroups& params, const TensorSpec& x, Run run) {
+  const int64_t width = x.shape[2] / params.groups;
   visit_float(x.dtype, [&](auto zero) {
     ctx.pool().parallel_for(x.shape[0] * params.groups, [&](int64_t task) {
-      run(zero, task / params.groups, task % params.groups);
+      run(zero, task / params.groups, task % params.groups * width, width);
     });
   });
 }
 
+// Returns the specs of two values for each group of x [n, 2, c], repeated for its channels.
+Specs group_values(const TensorSpec& x) {
+  return Specs(2, {compute_type(x.dtype), {x.shape[0], x.shape[2]}, {}});
+}
+
 // moments [n, 2, c] of each channel -> mean, 1 / stddev of its group: [n, c] each
-class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams> {
+class GroupNormFinalise final : public OpBase<GroupNormFinalise, NormGroups> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "group_norm_finalise"; }
@@ -59,14 +54,13 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams> {
     InputCheck check(name(), in, {"moments"});
     check.floats();
     check.rank(0, 3);
-    return Specs(2, {compute_type(in[0].dtype), {in[0].shape[0], in[0].shape[2]}, {}});
+    return group_values(in[0]);
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    each_group(ctx, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
-      using T = decltype(zero);
-      const int64_t c = in[0].spec.shape[2], width = c / params.groups;
-      const T* moments = in[0].as<T>() + sample * 2 * c + group * width;
+    const int64_t c = in[0].spec.shape[2];
+    each_group(ctx, params, in[0].spec, [&]<class T>(T, int64_t sample, int64_t at, int64_t width) {
+      const T* moments = in[0].as<T>() + sample * 2 * c + at;
       double mean = 0, m2 = 0;
       for (int64_t j = 0; j < width; ++j) mean += moments[j];
       mean /= static_cast<double>(width);
@@ -75,19 +69,13 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams> {
         m2 += moments[c + j] + static_cast<double>(params.pixels) * d * d;
       }
       const double count = static_cast<double>(width * params.pixels);
-      const int64_t first = sample * c + group * width;
-      std::fill_n(out[0].as<T>() + first, width, static_cast<T>(mean));
-      std::fill_n(out[1].as<T>() + first, width,
+      std::fill_n(out[0].as<T>() + sample * c + at, width, static_cast<T>(mean));
+      std::fill_n(out[1].as<T>() + sample * c + at, width,
                   static_cast<T>(1 / std::sqrt(m2 / count + params.eps)));
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        group_norm_finalise_cuda(ctx, group_shape(params, in[0].spec), params.eps,
-                                 in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
-      });
+    if constexpr (kCuda) group_norm_finalise_cuda(ctx, params, in[0], out);
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, 3 * in[0].shape.elements()); }
@@ -95,7 +83,7 @@ class GroupNormFinalise final : public OpBase<GroupNormFinalise, GroupParams> {
 
 // sums [n, 2, c] of dy and dy xhat, gamma -> the means over each group of dy gamma and dy gamma
 // xhat: [n, c] each
-class GroupNormGradMeans final : public OpBase<GroupNormGradMeans, GroupParams> {
+class GroupNormGradMeans final : public OpBase<GroupNormGradMeans, NormGroups> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "group_norm_grad_means"; }
@@ -105,31 +93,24 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans, GroupParams> 
     check.floats();
     check.rank(0, 3);
     check.shape(1, {in[0].shape[2]}, "one for each channel");
-    return Specs(2, {compute_type(in[0].dtype), {in[0].shape[0], in[0].shape[2]}, {}});
+    return group_values(in[0]);
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    each_group(ctx, params, in[0].spec, [&](auto zero, int64_t sample, int64_t group) {
-      using T = decltype(zero);
-      const int64_t c = in[0].spec.shape[2], width = c / params.groups;
-      const T* gamma = in[1].as<T>() + group * width;
-      for (size_t half = 0; half < 2; ++half) {
-        const T* sums =
-            in[0].as<T>() + (sample * 2 + static_cast<int64_t>(half)) * c + group * width;
+    const int64_t c = in[0].spec.shape[2];
+    each_group(ctx, params, in[0].spec, [&]<class T>(T, int64_t sample, int64_t at, int64_t width) {
+      const T *sums = in[0].as<T>() + sample * 2 * c + at, *gamma = in[1].as<T>() + at;
+      for (const Buffer& means : out) {
         double sum = 0;
         for (int64_t j = 0; j < width; ++j) sum += static_cast<double>(sums[j]) * gamma[j];
-        std::fill_n(out[half].as<T>() + sample * c + group * width, width,
+        std::fill_n(means.as<T>() + sample * c + at, width,
                     static_cast<T>(sum / static_cast<double>(width * params.pixels)));
+        sums += c;
       }
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        group_norm_grad_means_cuda(ctx, group_shape(params, in[0].spec), in[0].as<const T>(),
-                                   in[1].as<const T>(), out[0].as<T>(), out[1].as<T>());
-      });
+    if constexpr (kCuda) group_norm_grad_means_cuda(ctx, params, in[0], in[1], out);
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, 2 * in[0].shape.elements()); }
@@ -138,7 +119,7 @@ class GroupNormGradMeans final : public OpBase<GroupNormGradMeans, GroupParams> 
 // y = (x - mean) inverse gamma + beta with mean and inverse [n, c]
 class GroupNormNormalise final : public SamplePointwise {
  public:
-  explicit GroupNormNormalise(GroupParams group)
+  explicit GroupNormNormalise(NormGroups group)
       : SamplePointwise({"group_norm", stages::program<1>(stages::norm)}), group_(group) {}
   bool is_equivalent(const Op& other) const override {
     auto* that = dynamic_cast<const GroupNormNormalise*>(&other);
@@ -167,7 +148,7 @@ class GroupNormNormalise final : public SamplePointwise {
   }
 
  private:
-  GroupParams group_;
+  NormGroups group_;
 };
 
 }  // namespace
@@ -186,7 +167,7 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   const ChannelBlocks blocks = samples(s);
   if (blocks.block_rows < 1) check.fail("the samples of x must have at least one pixel");
-  const GroupParams group{params.groups, blocks.block_rows, params.eps};
+  const NormGroups group{params.groups, blocks.block_rows, params.eps};
   const Tensors stats =
       apply(std::make_shared<GroupNormFinalise>(group), {block_moments(detach(x), blocks)});
   return apply1(std::make_shared<GroupNormNormalise>(group), {x, stats[0], stats[1], gamma, beta});

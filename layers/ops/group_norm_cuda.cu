@@ -7,6 +7,10 @@
 namespace tessera {
 namespace {
 
+struct GroupShape {
+  int64_t n, c, groups, pixels;
+};
+
 template <class Team, class T>
 __global__ void __launch_bounds__(kRowThreads)
     finalise_groups(GroupShape s, double eps, const T* moments, T* mean, T* inverse) {
@@ -49,37 +53,35 @@ __global__ void __launch_bounds__(kRowThreads)
   });
 }
 
+// Calls run(T(), Team(), grid, shape) for x [n, 2, c] unless x is empty.
+template <class Run>
+void with_groups(CudaContext& ctx, const NormGroups& params, const TensorSpec& x, Run&& run) {
+  const GroupShape s{x.shape[0], x.shape[2], params.groups, params.pixels};
+  if (s.n * s.c == 0) return;
+  CudaDeviceGuard guard(ctx.index());
+  visit_float(x.dtype, [&]<class T>(T zero) {
+    with_row_team<T, false>(s.n * s.groups, s.c / s.groups,
+                            [&](auto team, dim3 grid) { run(zero, team, grid, s); });
+  });
+}
+
 }  // namespace
 
-template <class T>
-void group_norm_finalise_cuda(CudaContext& ctx, const GroupShape& s, double eps, const T* moments,
-                              T* mean, T* inverse) {
-  if (s.n * s.c == 0) return;
-  CudaDeviceGuard guard(ctx.index());
-  with_row_team<T, false>(s.n * s.groups, s.c / s.groups, [&](auto team, dim3 grid) {
-    launch("group_norm_finalise", finalise_groups<decltype(team), T>, grid, kRowThreads, kRowShared,
-           ctx.cuda_stream(), s, eps, moments, mean, inverse);
+void group_norm_finalise_cuda(CudaContext& ctx, const NormGroups& params, const Buffer& moments,
+                              Buffers out) {
+  with_groups(ctx, params, moments.spec, [&]<class T, class Team>(T, Team, dim3 grid, auto s) {
+    launch("group_norm_finalise", finalise_groups<Team, T>, grid, kRowThreads, kRowShared,
+           ctx.cuda_stream(), s, params.eps, moments.as<const T>(), out[0].as<T>(), out[1].as<T>());
   });
 }
 
-template <class T>
-void group_norm_grad_means_cuda(CudaContext& ctx, const GroupShape& s, const T* sums,
-                                const T* gamma, T* first, T* second) {
-  if (s.n * s.c == 0) return;
-  CudaDeviceGuard guard(ctx.index());
-  with_row_team<T, false>(s.n * s.groups, s.c / s.groups, [&](auto team, dim3 grid) {
-    launch("group_norm_grad_means", grad_means_of_groups<decltype(team), T>, grid, kRowThreads,
-           kRowShared, ctx.cuda_stream(), s, sums, gamma, first, second);
+void group_norm_grad_means_cuda(CudaContext& ctx, const NormGroups& params, const Buffer& sums,
+                                const Buffer& gamma, Buffers out) {
+  with_groups(ctx, params, sums.spec, [&]<class T, class Team>(T, Team, dim3 grid, auto s) {
+    launch("group_norm_grad_means", grad_means_of_groups<Team, T>, grid, kRowThreads, kRowShared,
+           ctx.cuda_stream(), s, sums.as<const T>(), gamma.as<const T>(), out[0].as<T>(),
+           out[1].as<T>());
   });
 }
-
-#define TESSERA_GROUP_NORM(T)                                                                   \
-  template void group_norm_finalise_cuda(CudaContext&, const GroupShape&, double, const T*, T*, \
-                                         T*);                                                   \
-  template void group_norm_grad_means_cuda(CudaContext&, const GroupShape&, const T*, const T*, \
-                                           T*, T*);
-TESSERA_GROUP_NORM(float)
-TESSERA_GROUP_NORM(double)
-#undef TESSERA_GROUP_NORM
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 
 #include "tessera/engine/op.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 
@@ -31,12 +32,11 @@ class NormalizeKernel final : public Kernel {
     const uint8_t* x = in[0].as<uint8_t>();
     T* y = out[0].as<T>();
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
-    pool.parallel_for((pixels + kPixels - 1) / kPixels, [&](int64_t block) {
-      const int64_t first = block * kPixels, count = std::min(kPixels, pixels - first);
+    for_row_ranges(pool, pixels, 1, kPixels, [&](int64_t first, int64_t end) {
       const auto look_up = channels == 1   ? look_up_pixels<1>
                            : channels == 3 ? look_up_pixels<3>
                                            : look_up_pixels<0>;
-      look_up(table_.data(), x + first * channels, count, channels, y + first * channels);
+      look_up(table_.data(), x + first * channels, end - first, channels, y + first * channels);
     });
   }
 

@@ -66,8 +66,7 @@ void image_normalize_cuda(CudaContext& ctx, const ImageNormalizeParams& params, 
       channels.mean[c] = params.mean[static_cast<size_t>(channels.first + c)];
       channels.stddev[c] = params.stddev[static_cast<size_t>(channels.first + c)];
     }
-    visit_any_float(params.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_any_float(params.dtype, [&]<class T>(T) {
       constexpr int N = kPack<T>;
       T* to = y.as<T>();
       if (channels.count == channels.all && x.elements() % N == 0 && takes_packs<N>(from) &&

@@ -8,6 +8,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/layers/ops/layer_norm_simd.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/layers/shared/normalise.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -28,13 +29,10 @@ Shape row_statistics(const Shape& x) {
 
 // Calls fn(first row, rows) for chunks of rows.
 template <class F>
-void for_rows(ThreadPool& pool, const Shape& x, F&& fn) {
-  constexpr int64_t kTask = 16384;  // elements
-  const int64_t c = std::max<int64_t>(x.back(), 1), rows = x.elements() / c;
-  const int64_t rows_per_task = std::max<int64_t>(1, kTask / c);
-  pool.parallel_for((rows + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
-    fn(task * rows_per_task, std::min(rows_per_task, rows - task * rows_per_task));
-  });
+void for_chunks(ThreadPool& pool, const Shape& x, F&& fn) {
+  const int64_t c = std::max<int64_t>(x.back(), 1);
+  for_row_ranges(pool, x.elements() / c, c, 16384,
+                 [&](int64_t first, int64_t end) { fn(first, end - first); });
 }
 
 // x -> mean, 1 / stddev of each row
@@ -52,9 +50,8 @@ class LayerMoments final : public OpBase<LayerMoments, LayerNormParams> {
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[0].spec.shape.back();
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      for_rows(ctx.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
+      for_chunks(ctx.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
         T *mean = out[0].as<T>() + first, *inverse = out[1].as<T>() + first;
         norm_microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
         for (int64_t r = 0; r < rows; ++r)
@@ -63,12 +60,7 @@ class LayerMoments final : public OpBase<LayerMoments, LayerNormParams> {
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        layer_moments_cuda(ctx, out[0].elements(), in[0].spec.shape.back(), params.eps,
-                           in[0].as<const T>(), out[0].as<T>(), out[1].as<T>());
-      });
+    if constexpr (kCuda) layer_moments_cuda(ctx, params.eps, in[0], out);
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
@@ -88,9 +80,8 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[1].spec.shape.back();
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      for_rows(ctx.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
+      for_chunks(ctx.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
         norm_microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
                                               in[2].as<T>(), in[3].as<T>() + first,
                                               in[4].as<T>() + first, rows, c,
@@ -99,14 +90,7 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        layer_gradient_means_cuda(ctx, out[0].elements(), in[1].spec.shape.back(),
-                                  in[0].as<const T>(), in[1].as<const T>(), in[2].as<const T>(),
-                                  in[3].as<const T>(), in[4].as<const T>(), out[0].as<T>(),
-                                  out[1].as<T>());
-      });
+    if constexpr (kCuda) layer_gradient_means_cuda(ctx, in, out);
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, 6 * in[0].shape.elements()); }
@@ -127,8 +111,7 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums, ChannelBlocks> 
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[1].spec.shape.back();
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
       ctx.pool().parallel_for(params.count(), [&](int64_t block) {
         const int64_t first = params.begin(block);
         T* sums = out[0].as<T>() + block * 2 * c;
@@ -140,8 +123,7 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums, ChannelBlocks> 
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(in[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
+      visit_float(in[0].spec.dtype, [&]<class T>(T) {
         row_gradient_sums_cuda(ctx, params, in[1].spec.shape.back(), in[0].as<const T>(),
                                in[1].as<const T>(), in[2].as<const T>(), in[3].as<const T>(),
                                out[0].as<T>());
@@ -151,33 +133,24 @@ class LayerNormGradSums final : public OpBase<LayerNormGradSums, ChannelBlocks> 
   Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
 };
 
-class LayerNormNormalise final : public Normalise {
- public:
-  explicit LayerNormNormalise(DType result) : Normalise("layer_norm", result) {}
-  bool is_equivalent(const Op& other) const override {
-    auto* that = dynamic_cast<const LayerNormNormalise*>(&other);
-    return that != nullptr && that->pointwise() == pointwise();
+Tensors layer_norm_grad(const GradArgs& args) {
+  const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
+  const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
+  Tensors grads(5);
+  if (args.needs(0)) {
+    const Tensors means =
+        apply(std::make_shared<LayerNormGradMeans>(), {dy, x, gamma, mean, inverse});
+    grads[0] = pointwise("layer_norm_input_grad", stages::program<2>(stages::norm_grad),
+                         {dy, x, mean, inverse, gamma, means[0], means[1]});
   }
-
-  Tensors grad(const GradArgs& args) const override {
-    const Tensor &x = args.inputs[0], &mean = args.inputs[1], &inverse = args.inputs[2];
-    const Tensor &gamma = args.inputs[3], &dy = args.grad_outputs[0];
-    Tensors grads(5);
-    if (args.needs(0)) {
-      const Tensors means =
-          apply(std::make_shared<LayerNormGradMeans>(), {dy, x, gamma, mean, inverse});
-      grads[0] = tessera::pointwise("layer_norm_input_grad", stages::program<2>(stages::norm_grad),
-                                    {dy, x, mean, inverse, gamma, means[0], means[1]});
-    }
-    if (args.needs(3) || args.needs(4)) {
-      const Tensors sums = reduce_blocks(apply1(
-          std::make_shared<LayerNormGradSums>(channel_blocks(x.spec())), {dy, x, mean, inverse}));
-      grads[3] = sums[1];
-      grads[4] = sums[0];
-    }
-    return grads;
+  if (args.needs(3) || args.needs(4)) {
+    const Tensors sums = reduce_blocks(apply1(
+        std::make_shared<LayerNormGradSums>(channel_blocks(x.spec())), {dy, x, mean, inverse}));
+    grads[3] = sums[1];
+    grads[4] = sums[0];
   }
-};
+  return grads;
+}
 
 }  // namespace
 
@@ -190,7 +163,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   for (int i = 1; i < 3; ++i) check.shape(i, {x.shape().back()}, "one for each channel of x");
   if (!(params.eps > 0)) check.fail(fmt::format("eps must be above 0, but is {}", params.eps));
   const Tensors stats = apply(std::make_shared<LayerMoments>(params), {detach(x)});
-  return apply1(std::make_shared<LayerNormNormalise>(x.dtype()),
+  return apply1(std::make_shared<Normalise>("layer_norm", x.dtype(), layer_norm_grad),
                 {x, stats[0], stats[1], gamma, beta});
 }
 

@@ -68,35 +68,30 @@ __global__ void __launch_bounds__(kRowThreads)
 
 }  // namespace
 
-template <class T>
-void layer_moments_cuda(CudaContext& ctx, int64_t rows, int64_t c, double eps, const T* x, T* mean,
-                        T* inverse) {
+void layer_moments_cuda(CudaContext& ctx, double eps, const Buffer& x, Buffers out) {
+  const int64_t rows = out[0].elements(), c = x.spec.shape.back();
   if (rows == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
-    launch("layer_moments", moments_of_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-           ctx.cuda_stream(), x, rows, c, eps, mean, inverse);
+  visit_float(x.spec.dtype, [&]<class T>(T) {
+    with_row_team<T>(rows, c, [&]<class Team>(Team, dim3 grid) {
+      launch("layer_moments", moments_of_rows<Team, T>, grid, kRowThreads, kRowShared,
+             ctx.cuda_stream(), x.as<const T>(), rows, c, eps, out[0].as<T>(), out[1].as<T>());
+    });
   });
 }
 
-template <class T>
-void layer_gradient_means_cuda(CudaContext& ctx, int64_t rows, int64_t c, const T* dy, const T* x,
-                               const T* gamma, const T* mean, const T* inverse, T* first,
-                               T* second) {
+void layer_gradient_means_cuda(CudaContext& ctx, Buffers in, Buffers out) {
+  const int64_t rows = out[0].elements(), c = in[1].spec.shape.back();
   if (rows == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
-    launch("layer_norm_grad_means", gradient_means_of_rows<decltype(team), T>, grid, kRowThreads,
-           kRowShared, ctx.cuda_stream(), dy, x, gamma, mean, inverse, rows, c, first, second);
+  visit_float(in[0].spec.dtype, [&]<class T>(T) {
+    with_row_team<T>(rows, c, [&]<class Team>(Team, dim3 grid) {
+      launch("layer_norm_grad_means", gradient_means_of_rows<Team, T>, grid, kRowThreads,
+             kRowShared, ctx.cuda_stream(), in[0].as<const T>(), in[1].as<const T>(),
+             in[2].as<const T>(), in[3].as<const T>(), in[4].as<const T>(), rows, c, out[0].as<T>(),
+             out[1].as<T>());
+    });
   });
 }
-
-#define TESSERA_LAYER_NORM(T)                                                                 \
-  template void layer_moments_cuda(CudaContext&, int64_t, int64_t, double, const T*, T*, T*); \
-  template void layer_gradient_means_cuda(CudaContext&, int64_t, int64_t, const T*, const T*, \
-                                          const T*, const T*, const T*, T*, T*);
-TESSERA_LAYER_NORM(float)
-TESSERA_LAYER_NORM(double)
-#undef TESSERA_LAYER_NORM
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/epilogue.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/gemm_cpu.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/layers/shared/scratch_layout.h"
@@ -117,11 +118,8 @@ class MatmulKernel final : public Kernel {
   void run_epilogue(ThreadPool& pool, Buffers in, const Buffer& sums, const Buffer& out) const {
     constexpr int64_t kBlock = 4096;
     const EpilogueRun epilogue(epilogue_, in.subspan(2), sums, out);
-    const int64_t total = out.elements();
-    pool.parallel_for((total + kBlock - 1) / kBlock, [&](int64_t block) {
-      const int64_t first = block * kBlock;
-      epilogue.apply(first, std::min(kBlock, total - first));
-    });
+    for_row_ranges(pool, out.elements(), 1, kBlock,
+                   [&](int64_t first, int64_t end) { epilogue.apply(first, end - first); });
   }
 
   const GemmShape shape_;

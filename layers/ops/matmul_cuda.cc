@@ -26,20 +26,34 @@ constexpr uint32_t kAligned = 64;
 
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAligned == 0; }
 
-// Owns a descriptor of the library.
-template <class Handle, auto destroy>
+// Owns a descriptor of the library, whose attributes `setter` sets.
+template <class Handle, auto destroy, auto setter>
 struct Owned {
   Handle handle = nullptr;
-  Owned() = default;
+  const char* setter_name;
+  explicit Owned(const char* name) : setter_name(name) {}
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
   ~Owned() {
     if (handle != nullptr) (blas().*destroy)(handle);
   }
+  template <class Value, class Attribute>
+  void set(Attribute which, Value value) const {
+    cuda_check((blas().*setter)(handle, which, &value, sizeof value), setter_name);
+  }
 };
-using Product = Owned<cublasLtMatmulDesc_t, &Blas::cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, &Blas::cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, &Blas::cublasLtMatmulPreferenceDestroy>;
+struct Product : Owned<cublasLtMatmulDesc_t, &Blas::cublasLtMatmulDescDestroy,
+                       &Blas::cublasLtMatmulDescSetAttribute> {
+  Product() : Owned("cublasLtMatmulDescSetAttribute") {}
+};
+struct Layout : Owned<cublasLtMatrixLayout_t, &Blas::cublasLtMatrixLayoutDestroy,
+                      &Blas::cublasLtMatrixLayoutSetAttribute> {
+  Layout() : Owned("cublasLtMatrixLayoutSetAttribute") {}
+};
+struct Preference : Owned<cublasLtMatmulPreference_t, &Blas::cublasLtMatmulPreferenceDestroy,
+                          &Blas::cublasLtMatmulPreferenceSetAttribute> {
+  Preference() : Owned("cublasLtMatmulPreferenceSetAttribute") {}
+};
 
 cudaDataType_t library_type(DType type) {
   if (type == DType::bf16) return CUDA_R_16BF;
@@ -69,14 +83,14 @@ class MatmulCudaKernel final : public Kernel {
     if (pairs_ * m_ * n_ * k_ == 0) return;
     CudaDeviceGuard guard(ctx.index());
     make_product(product_, params);
-    make_layout(b_, in[1].dtype, in[1].shape[-2], in[1].shape[-1]);
-    make_layout(a_, in[0].dtype, in[0].shape[-2], in[0].shape[-1]);
-    make_layout(y_, out.dtype, m_, n_);
+    make_layout(b_, in[1]);
+    make_layout(a_, in[0]);
+    make_layout(y_, out);
     aligned_ = choose(ctx, kAligned);
     unaligned_ = choose(ctx, static_cast<uint32_t>(size_of(in[0].dtype)));
     if (!add_bias_ || in[2].dtype != out.dtype) return;
     make_product(with_bias_, params);
-    set<uint32_t>(with_bias_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    with_bias_.set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     takes_bias_ = supports(ctx, aligned_, with_bias_);
   }
 
@@ -90,7 +104,7 @@ class MatmulCudaKernel final : public Kernel {
     if (k_ == 0) {
       gpu.fill(y, 0, out[0].spec.bytes());
     } else if (aligned && takes_bias_ && is_aligned(in[2].data)) {
-      set<const void*>(with_bias_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, in[2].data);
+      with_bias_.set<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, in[2].data);
       multiply(gpu, with_bias_, aligned_, a, b, y, scratch.data);
       return;
     } else {
@@ -122,39 +136,20 @@ class MatmulCudaKernel final : public Kernel {
         blas().cublasLtMatmulDescCreate(&product.handle, compute_, library_type(dtype_of<T>)),
         "cublasLtMatmulDescCreate");
     const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
-    set<cublasOperation_t>(product, CUBLASLT_MATMUL_DESC_TRANSA, operation(params.transpose_b));
-    set<cublasOperation_t>(product, CUBLASLT_MATMUL_DESC_TRANSB, operation(params.transpose_a));
-  }
-
-  template <class Value>
-  static void set(const Product& product, cublasLtMatmulDescAttributes_t which, Value value) {
-    cuda_check(blas().cublasLtMatmulDescSetAttribute(product.handle, which, &value, sizeof value),
-               "cublasLtMatmulDescSetAttribute");
+    product.set<cublasOperation_t>(CUBLASLT_MATMUL_DESC_TRANSA, operation(params.transpose_b));
+    product.set<cublasOperation_t>(CUBLASLT_MATMUL_DESC_TRANSB, operation(params.transpose_a));
   }
 
   // Makes the library's layout of a stored [pairs, rows, columns]; its rows are our columns.
-  void make_layout(Layout& layout, DType type, int64_t rows, int64_t columns) const {
-    cuda_check(blas().cublasLtMatrixLayoutCreate(&layout.handle, library_type(type),
+  void make_layout(Layout& layout, const TensorSpec& stored) const {
+    const int64_t rows = stored.shape[-2], columns = stored.shape[-1];
+    cuda_check(blas().cublasLtMatrixLayoutCreate(&layout.handle, library_type(stored.dtype),
                                                  static_cast<uint64_t>(columns),
                                                  static_cast<uint64_t>(rows), columns),
                "cublasLtMatrixLayoutCreate");
     if (pairs_ == 1) return;
-    set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(pairs_));
-    set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
-  }
-
-  template <class Value>
-  static void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t which, Value value) {
-    cuda_check(blas().cublasLtMatrixLayoutSetAttribute(layout.handle, which, &value, sizeof value),
-               "cublasLtMatrixLayoutSetAttribute");
-  }
-
-  template <class Value>
-  static void prefer(const Preference& preference, cublasLtMatmulPreferenceAttributes_t which,
-                     Value value) {
-    cuda_check(
-        blas().cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
-        "cublasLtMatmulPreferenceSetAttribute");
+    layout.set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(pairs_));
+    layout.set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
   }
 
   // Returns the library's first proposal for these shapes: a heuristic, not a measurement. Excludes
@@ -164,14 +159,14 @@ class MatmulCudaKernel final : public Kernel {
     Preference preference;
     cuda_check(blas().cublasLtMatmulPreferenceCreate(&preference.handle),
                "cublasLtMatmulPreferenceCreate");
-    prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch_);
-    prefer<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
-                         (half_ ? 0u : uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}));
+    preference.set<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch_);
+    preference.set<uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                             CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                                 (half_ ? 0u : uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}));
     for (auto which :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer<uint32_t>(preference, which, alignment);
+      preference.set<uint32_t>(which, alignment);
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
     cuda_check(blas().cublasLtMatmulAlgoGetHeuristic(ctx.blas(), product_.handle, b_.handle,
@@ -187,7 +182,7 @@ class MatmulCudaKernel final : public Kernel {
   bool supports(CudaContext& ctx, const cublasLtMatmulAlgo_t& algorithm,
                 const Product& product) const {
     // The check requires an address; this one is aligned, and nothing is read there.
-    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{4096}));
+    product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{4096}));
     cublasLtMatmulHeuristicResult_t found{};
     const cublasStatus_t code = blas().cublasLtMatmulAlgoCheck(
         ctx.blas(), product.handle, b_.handle, a_.handle, y_.handle, y_.handle, &algorithm, &found);

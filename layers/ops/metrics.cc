@@ -23,12 +23,8 @@ bool among_largest(const T* z, int64_t classes, int64_t label, int64_t k) {
   return ahead < k;
 }
 
-struct TopKParams {
-  int64_t k = 1;
-  bool operator==(const TopKParams&) const = default;
-};
-
-class TopKCorrect final : public OpBase<TopKCorrect, TopKParams> {
+// params: k
+class TopKCorrect final : public OpBase<TopKCorrect, int64_t> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "top_k_correct"; }
@@ -38,18 +34,17 @@ class TopKCorrect final : public OpBase<TopKCorrect, TopKParams> {
     check.rank(0, 2);
     check.dtype(1, DType::i32);
     check.shape(1, {in[0].shape[0]}, "one label for each row of logits");
-    if (params.k < 1) check.fail(fmt::format("k must be at least 1, but is {}", params.k));
+    if (params < 1) check.fail(fmt::format("k must be at least 1, but is {}", params));
     return {{DType::f32, {}, {}}};
   }
   // Uses one thread: a batch of logits is too small to parallelize.
   void run(CpuContext&, Buffers in, Buffers out, Buffer) const override {
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
       const int64_t n = in[0].spec.shape[0], classes = in[0].spec.shape[1];
       int64_t found = 0;
       for (int64_t i = 0; i < n; ++i) {
         const T* row = in[0].as<T>() + i * classes;
-        found += among_largest(row, classes, in[1].as<int32_t>()[i], params.k) ? 1 : 0;
+        found += among_largest(row, classes, in[1].as<int32_t>()[i], params) ? 1 : 0;
       }
       *out[0].as<float>() = static_cast<float>(found);
     });
@@ -59,7 +54,7 @@ class TopKCorrect final : public OpBase<TopKCorrect, TopKParams> {
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     if constexpr (kCuda)
-      top_k_correct_cuda(ctx, params.k, in[0], in[1], out[0], scratch.as<uint8_t>());
+      top_k_correct_cuda(ctx, params, in[0], in[1], out[0], scratch.as<uint8_t>());
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
@@ -68,7 +63,7 @@ class TopKCorrect final : public OpBase<TopKCorrect, TopKParams> {
 }  // namespace
 
 Tensor top_k_correct(const Tensor& logits, const Tensor& labels, int64_t k) {
-  return apply1(std::make_shared<TopKCorrect>(TopKParams{k}), {logits, labels});
+  return apply1(std::make_shared<TopKCorrect>(k), {logits, labels});
 }
 
 }  // namespace tessera

@@ -46,13 +46,11 @@ void top_k_correct_cuda(CudaContext& ctx, int64_t k, const Buffer& logits, const
                         const Buffer& count, uint8_t* correct) {
   const int64_t n = logits.spec.shape[0], classes = logits.spec.shape[1];
   CudaDeviceGuard guard(ctx.index());
-  visit_float(logits.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(logits.spec.dtype, [&]<class T>(T) {
     if (n == 0) return;
-    with_row_team<T>(n, classes, [&](auto team, dim3 grid) {
-      launch("top_k_correct", top_k_rows<decltype(team), T>, grid, kRowThreads, kRowShared,
-             ctx.cuda_stream(), logits.as<const T>(), labels.as<const int32_t>(), n, classes, k,
-             correct);
+    with_row_team<T>(n, classes, [&]<class Team>(Team, dim3 grid) {
+      launch("top_k_correct", top_k_rows<Team, T>, grid, kRowThreads, kRowShared, ctx.cuda_stream(),
+             logits.as<const T>(), labels.as<const int32_t>(), n, classes, k, correct);
     });
   });
   launch("top_k_correct", count_correct, 1, kRowThreads, kRowShared, ctx.cuda_stream(), correct, n,

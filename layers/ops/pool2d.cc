@@ -1,29 +1,14 @@
-#include "tessera/layers/ops/pool2d.h"
-
-#include <algorithm>
-
+// The maximum pooling ops, and the checks of all poolings.
 #include <fmt/format.h>
 
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/tape.h"
 #include "tessera/layers/ops/pool2d_cpu.h"
-#include "tessera/layers/shared/checks.h"
-#include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
-namespace {
-
-// The attributes of all ops below.
-struct PoolOpParams {
-  Pool2dParams pool;
-  Size2 image = 0;                                      // gradients: h and w of x
-  bool positions = false;                               // maximum: a second output for the gradient
-  ScalarProgram prologue = plain_epilogue(DType::f32);  // maximum: applied to x as it is read
-  ScalarProgram epilogue = plain_epilogue(DType::f32);  // maximum's gradient: applied to dx
-  bool operator==(const PoolOpParams&) const = default;
-};
 
 std::vector<OpAttribute> attributes_of(const Pool2dParams& p) {
   const auto pair = [](Size2 s) {
@@ -52,7 +37,6 @@ PoolShape pool_shape(const Pool2dParams& p, const Shape& x) {
           .ceil_mode = p.ceil_mode};
 }
 
-// Checks the settings and returns the shape of y.
 Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
   const Size2 stride = p.stride.value_or(p.kernel);
   if (p.kernel.h < 1 || p.kernel.w < 1)
@@ -72,31 +56,37 @@ Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x) {
   return {s.n, s.out_h(), s.out_w(), s.c};
 }
 
-// Counts one comparison or addition for each pixel of each window of y. An average has one addition
-// less, but a division.
-int64_t window_flops(const Pool2dParams& p, const Shape& y) {
-  return y.elements() * p.kernel.h * p.kernel.w;
+namespace {
+
+constexpr int64_t kTaskElements = 4096;  // enough for an epilogue's loops, few enough for L1
+
+PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row, int64_t behind) {
+  return {std::max<int64_t>(0, rows.end - rows.begin),
+          first_row,
+          s.w,
+          s.c,
+          s.out_w(),
+          s.kernel_w,
+          s.stride_w,
+          s.pad_w,
+          behind};
 }
 
-Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
-
-// The derived class has `kPass`, and shape_of(), the shape of the pooling with these inputs.
-template <class Derived>
-class PoolOp : public OpBase<Derived, PoolOpParams> {
- public:
-  using OpBase<Derived, PoolOpParams>::OpBase;
-  bool takes_half(DeviceKind, SpecView in) const override {
-    return in[0].dtype == this->infer(in)[0].dtype;
+// The rows of x that a task of a gradient computes: of whole images, or of a part of one.
+struct GradTasks {
+  explicit GradTasks(const PoolShape& s) {
+    const int64_t wanted = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, s.w * s.c));
+    images = std::clamp<int64_t>(wanted / std::max<int64_t>(1, s.h), 1, std::max<int64_t>(1, s.n));
+    rows = std::min(wanted, s.h);
+    parts = images > 1 ? 1 : ceil_div(s.h, std::max<int64_t>(1, rows));
+    count = ceil_div(s.n, images) * parts;
   }
-  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
-    if (!target.device.is_cpu()) return {{}};
-    const auto& self = static_cast<const Derived&>(*this);
-    const DType type = in[0].dtype;
-    const int64_t elements = pool2d_scratch(Derived::kPass, self.shape_of(in), is_half(type),
-                                            self.computes_input(), target.threads);
-    return {{.scratch_bytes = static_cast<size_t>(elements) * size_of(compute_type(type))}};
+  // Returns the most rows of windows that contain the rows of a task.
+  int64_t windows(const PoolShape& s) const {
+    const int64_t under = (rows - 1) / s.stride_h + ceil_div(s.kernel_h, s.stride_h) + 1;
+    return images > 1 ? images * s.out_h() : std::min(s.out_h(), under);
   }
-  bool computes_input() const { return false; }
+  int64_t images, rows, parts, count;
 };
 
 class MaxPoolGradKernel final : public Kernel {
@@ -105,26 +95,64 @@ class MaxPoolGradKernel final : public Kernel {
       : shape_(shape), epilogue_(std::move(epilogue)) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
-    EpilogueRun extra(epilogue_, in.subspan(2), out[0]);
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      max_pool2d_grad<S>(static_cast<CpuContext&>(ctx).pool(), shape_, in[0].as<S>(),
-                         in[1].as<uint8_t>(), out[0].as<S>(), extra.hook<Computed<S>>(),
-                         scratch.as<Computed<S>>());
+    const EpilogueRun epilogue(epilogue_, in.subspan(2), out[0]);
+    visit_any_float(out[0].spec.dtype, [&]<class S>(S) {
+      compute<S>(static_cast<CpuContext&>(ctx).pool(), in[0].as<S>(), in[1].as<uint8_t>(),
+                 out[0].as<S>(), epilogue, scratch.as<Computed<S>>());
     });
   }
 
  private:
+  // Gathers each row of dx from the windows that contain it, so no two threads write one element.
+  // 16 bits need an epilogue, which writes dx.
+  template <class S>
+  void compute(ThreadPool& pool, const S* dy, const uint8_t* positions, S* dx,
+               const EpilogueRun& epilogue, Computed<S>* scratch) const {
+    using T = Computed<S>;
+    const PoolShape& s = shape_;
+    const GradTasks tasks(s);
+    const int64_t out_h = s.out_h(), length = s.w * s.c, out_length = s.out_w() * s.c;
+    const int64_t dy_elements = tasks.windows(s) * out_length;
+    const int64_t own = dy_elements + tasks.images * tasks.rows * length;
+    pool.parallel_for_thread(tasks.count, s.n * s.h * length, [&](int64_t task, int thread) {
+      const int64_t image = task / tasks.parts * tasks.images,
+                    row = task % tasks.parts * tasks.rows;
+      const int64_t images = std::min(tasks.images, s.n - image);
+      const int64_t rows = std::min(tasks.rows, s.h - row);
+      const int64_t top = image * out_h + s.rows_over(row).begin;
+      const int64_t bottom = (image + images - 1) * out_h + s.rows_over(row + rows - 1).end;
+      T* const strip = kHalf<S> ? scratch + thread * own : nullptr;
+      const int64_t windows = std::max<int64_t>(0, bottom - top);
+      const T* const gradients = read_strip(dy + top * out_length, windows * out_length, strip);
+      const int64_t first = (image * s.h + row) * length, count = images * rows * length;
+      T* const to = own_or_strip(dx + first, strip + dy_elements);
+      for (int64_t k = 0; k < images * rows; ++k) {
+        const int64_t b = image + k / rows, i = row + k % rows;
+        const PoolRange u = s.rows_over(i);
+        const int64_t at = b * out_h + u.begin, end = kHalf<S> ? bottom : s.n * out_h;
+        const PoolRow windows_of = pool_row(s, u, i + s.pad_h - u.begin * s.stride_h,
+                                            (end - b * out_h - u.end) * out_length);
+        pool_microkernels_of<T>().max_row_grad(gradients + (at - top) * out_length,
+                                               positions + at * out_length, windows_of, s.stride_h,
+                                               to + k * length);
+      }
+      epilogue.apply(first, count, to);
+    });
+  }
+
   const PoolShape shape_;
   const PointwisePlan epilogue_;
 };
 
 class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
  public:
-  static constexpr PoolPass kPass = PoolPass::max_grad;
   using PoolOp::PoolOp;
-  PoolShape shape_of(SpecView in) const {
-    return pool_shape(params.pool, image_of(in[0].shape, params.image));
+  PoolShape shape_of(const Shape& dy) const override {
+    return pool_shape(params.pool, image_of(dy, params.image));
+  }
+  int64_t strip_elements(const PoolShape& s, bool half) const override {
+    const GradTasks tasks(s);
+    return half ? tasks.windows(s) * s.out_w() * s.c + tasks.images * tasks.rows * s.w * s.c : 0;
   }
   std::string_view name() const override { return "max_pool2d_grad"; }
 
@@ -145,15 +173,11 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
     const TensorSpec dx = infer(in)[0], sums = computed(dx);
     const DType stored = takes_half(DeviceKind::cpu, in) ? dx.dtype : sums.dtype;
     return std::make_unique<MaxPoolGradKernel>(
-        shape_of(in), epilogue_plan(params.epilogue, in.subspan(2), sums, stored));
+        shape_of(in[0].shape), epilogue_plan(params.epilogue, in.subspan(2), sums, stored));
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_any_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        max_pool2d_grad_cuda<T>(ctx, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
-                                in[1].as<uint8_t>(), out[0].as<T>());
-      });
+      max_pool2d_grad_cuda(ctx, shape_of(in[0].spec.shape), in[0], in[1], out[0]);
   }
 
   const ScalarProgram& epilogue() const override { return params.epilogue; }
@@ -162,9 +186,7 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
     if (!in[0].device.is_cpu()) return std::nullopt;
     auto whole = join_epilogue(params.epilogue, p, fused_input, infer(in)[0], p_in);
     if (!whole) return std::nullopt;
-    PoolOpParams joined = params;
-    joined.epilogue = *whole;
-    return FusedOp{std::make_shared<MaxPool2dGrad>(joined), join_inputs(in.size(), p, fused_input)};
+    return FusedOp{with_epilogue(*whole), join_inputs(in.size(), p, fused_input)};
   }
   std::optional<FusedOp> fuse_prologue(const ScalarProgram& p, int input, SpecView in,
                                        SpecView p_in, const Target&) const override {
@@ -173,9 +195,7 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
     if (made.shape != infer(in)[0].shape || primary_input(p, made, p_in) < 0) return std::nullopt;
     auto whole = join_prologue(params.epilogue, p, input - 1);
     if (!whole) return std::nullopt;
-    PoolOpParams joined = params;
-    joined.epilogue = *std::move(whole);
-    FusedOp fused{std::make_shared<MaxPool2dGrad>(joined), {}};
+    FusedOp fused{with_epilogue(*whole), {}};
     for (int i = 0; i < static_cast<int>(in.size()); ++i)
       if (i != input) fused.inputs.push_back(i);
     for (int k = 0; k < p.inputs; ++k) fused.inputs.push_back(-1 - k);
@@ -184,38 +204,81 @@ class MaxPool2dGrad final : public PoolOp<MaxPool2dGrad>, public HasEpilogue {
   Cost cost(SpecView in) const override {
     return cost_with(in, in[0].shape.elements() + epilogue_flops(params.epilogue, infer(in)[0]));
   }
+
+ private:
+  OpPtr with_epilogue(const ScalarProgram& epilogue) const {
+    PoolOpParams joined = params;
+    joined.epilogue = epilogue;
+    return std::make_shared<MaxPool2dGrad>(joined);
+  }
 };
 
-// Pools the result of the prologue.
+constexpr int64_t kRowsTogether = 2;  // rows of y per task, which share rows of x in scratch
+
 class MaxPoolKernel final : public Kernel {
  public:
-  MaxPoolKernel(const PoolShape& shape, PointwisePlan prologue)
+  // `prologue`: computes x, if set
+  MaxPoolKernel(const PoolShape& shape, std::optional<PointwisePlan> prologue)
       : shape_(shape), prologue_(std::move(prologue)) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
-    EpilogueRun x(prologue_, in.subspan(1), in[0]);
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      using T = Computed<S>;
-      const Prologue<T> read{[](void* run, T* to, int64_t first, int64_t count) {
-                               static_cast<const EpilogueRun*>(run)->apply_to(to, first, count);
-                             },
-                             &x};
-      max_pool2d<S>(static_cast<CpuContext&>(ctx).pool(), shape_, nullptr, read, out[0].as<S>(),
-                    out.size() > 1 ? out[1].as<uint8_t>() : nullptr, scratch.as<T>());
+    std::optional<EpilogueRun> prologue;
+    if (prologue_) prologue.emplace(*prologue_, in.subspan(1), in[0]);
+    visit_any_float(out[0].spec.dtype, [&]<class S>(S) {
+      compute<S>(static_cast<CpuContext&>(ctx).pool(), in[0].as<S>(),
+                 prologue ? &*prologue : nullptr, out[0].as<S>(),
+                 out.size() > 1 ? out[1].as<uint8_t>() : nullptr, scratch.as<Computed<S>>());
     });
   }
 
  private:
+  // Reads x through the prologue unless that is null. `positions` may be null.
+  template <class S>
+  void compute(ThreadPool& pool, const S* x, const EpilogueRun* prologue, S* y, uint8_t* positions,
+               Computed<S>* scratch) const {
+    using T = Computed<S>;
+    const PoolShape& s = shape_;
+    const bool strips = kHalf<S> || prologue != nullptr;
+    const int64_t out_h = s.out_h(), length = s.w * s.c, out_length = s.out_w() * s.c;
+    const int64_t together = strips ? kRowsTogether : 1, tasks = ceil_div(out_h, together);
+    const int64_t strip_elements = rows_of_x(s, together) * length;
+    pool.parallel_for_thread(s.n * tasks, s.n * s.h * length, [&](int64_t task, int thread) {
+      const int64_t b = task / tasks, first = task % tasks * together;
+      const int64_t last = std::min(first + together, out_h);
+      const int64_t top = s.rows_under(first).begin, bottom = s.rows_under(last - 1).end;
+      T* const strip = scratch + thread * (strip_elements + (kHalf<S> ? out_length : 0));
+      const int64_t from = (b * s.h + top) * length, count = (bottom - top) * length;
+      const T* rows = strip;
+      if (prologue != nullptr)
+        prologue->apply_to(strip, from, count);
+      else
+        rows = read_strip(x + from, count, strip);
+      for (int64_t i = first; i < last; ++i) {
+        const PoolRange u = s.rows_under(i);
+        const int64_t end = strips ? bottom : (s.n - b) * s.h;
+        const PoolRow row =
+            pool_row(s, u, u.begin - (i * s.stride_h - s.pad_h), (end - u.end) * length);
+        const int64_t to = (b * out_h + i) * out_length;
+        T* const maxima = own_or_strip(y + to, strip + strip_elements);
+        pool_microkernels_of<T>().max_row(rows + (u.begin - top) * length, row, maxima,
+                                          positions ? positions + to : nullptr);
+        write_strip(maxima, out_length, y + to);
+      }
+    });
+  }
+
   const PoolShape shape_;
-  const PointwisePlan prologue_;
+  const std::optional<PointwisePlan> prologue_;
 };
 
 class MaxPool2d final : public PoolOp<MaxPool2d> {
  public:
-  static constexpr PoolPass kPass = PoolPass::max;
   using PoolOp::PoolOp;
-  PoolShape shape_of(SpecView in) const { return pool_shape(params.pool, in[0].shape); }
+  PoolShape shape_of(const Shape& x) const override { return pool_shape(params.pool, x); }
+  int64_t strip_elements(const PoolShape& s, bool half) const override {
+    if (!half && !computes_input()) return 0;
+    return rows_of_x(s, kRowsTogether) * s.w * s.c + (half ? s.out_w() * s.c : 0);
+  }
   bool computes_input() const { return !params.prologue.code.empty(); }
   std::string_view name() const override { return "max_pool2d"; }
   std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
@@ -239,27 +302,15 @@ class MaxPool2d final : public PoolOp<MaxPool2d> {
 
   std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
-    if (!computes_input()) return Op::prepare(in, ctx, chosen);
-    PointwisePlan prologue =
-        epilogue_plan(params.prologue, in.subspan(1), in[0], compute_type(in[0].dtype));
-    if (prologue.is_identity()) return Op::prepare(in, ctx, chosen);  // a cast of converted inputs
-    return std::make_unique<MaxPoolKernel>(shape_of(in), std::move(prologue));
-  }
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      max_pool2d<S>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<S>(), {},
-                    out[0].as<S>(), params.positions ? out[1].as<uint8_t>() : nullptr,
-                    scratch.as<Computed<S>>());
-    });
+    if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
+    std::optional<PointwisePlan> prologue;
+    if (computes_input())
+      prologue = epilogue_plan(params.prologue, in.subspan(1), in[0], compute_type(in[0].dtype));
+    if (prologue && prologue->is_identity()) prologue.reset();  // a cast of converted inputs
+    return std::make_unique<MaxPoolKernel>(shape_of(in[0].shape), std::move(prologue));
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_any_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        max_pool2d_cuda<T>(ctx, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
-                           out[0].as<T>(), params.positions ? out[1].as<uint8_t>() : nullptr);
-      });
+    if constexpr (kCuda) max_pool2d_cuda(ctx, shape_of(in[0].spec.shape), in[0], out);
   }
 
   bool differentiable() const override { return params.positions; }
@@ -293,200 +344,11 @@ class MaxPool2d final : public PoolOp<MaxPool2d> {
   }
 };
 
-class AveragePool2dGrad final : public PoolOp<AveragePool2dGrad> {
- public:
-  static constexpr PoolPass kPass = PoolPass::average_grad;
-  using PoolOp::PoolOp;
-  PoolShape shape_of(SpecView in) const {
-    return pool_shape(params.pool, image_of(in[0].shape, params.image));
-  }
-  std::string_view name() const override { return "average_pool2d_grad"; }
-
-  Specs infer(SpecView in) const override {
-    InputCheck check(name(), in, {"dy"});
-    check.floats();
-    check.rank(0, 4);
-    const Shape x = image_of(in[0].shape, params.image);
-    check.shape(0, pooled(check, params.pool, x), "the output shape of average_pool2d");
-    return {{in[0].dtype, x, {}}};
-  }
-
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      average_pool2d_grad<S>(ctx.pool(), pool_shape(params.pool, out[0].spec.shape), in[0].as<S>(),
-                             out[0].as<S>(), scratch.as<Computed<S>>());
-    });
-  }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_any_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        average_pool2d_grad_cuda<T>(ctx, pool_shape(params.pool, out[0].spec.shape), in[0].as<T>(),
-                                    out[0].as<T>());
-      });
-  }
-
-  bool differentiable() const override { return true; }
-  Tensors grad(const GradArgs& args) const override {
-    return {average_pool2d(args.grad_outputs[0], params.pool)};
-  }
-
-  Cost cost(SpecView in) const override {
-    return cost_with(in, window_flops(params.pool, in[0].shape));
-  }
-};
-
-class AveragePool2d final : public PoolOp<AveragePool2d> {
- public:
-  static constexpr PoolPass kPass = PoolPass::average;
-  using PoolOp::PoolOp;
-  PoolShape shape_of(SpecView in) const { return pool_shape(params.pool, in[0].shape); }
-  std::string_view name() const override { return "average_pool2d"; }
-  std::vector<OpAttribute> attributes() const override { return attributes_of(params.pool); }
-
-  Specs infer(SpecView in) const override {
-    InputCheck check(name(), in, {"x"});
-    check.floats();
-    check.rank(0, 4);
-    return {{in[0].dtype, pooled(check, params.pool, in[0].shape), {}}};
-  }
-
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      average_pool2d<S>(ctx.pool(), pool_shape(params.pool, in[0].spec.shape), in[0].as<S>(),
-                        out[0].as<S>(), scratch.as<Computed<S>>());
-    });
-  }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_any_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        average_pool2d_cuda<T>(ctx, pool_shape(params.pool, in[0].spec.shape), in[0].as<T>(),
-                               out[0].as<T>());
-      });
-  }
-
-  bool differentiable() const override { return true; }
-  Tensors grad(const GradArgs& args) const override {
-    const Shape& x = args.input_specs[0].shape;
-    return {apply1(std::make_shared<AveragePool2dGrad>(
-                       PoolOpParams{.pool = params.pool, .image = {x[1], x[2]}}),
-                   {args.grad_outputs[0]})};
-  }
-
-  Cost cost(SpecView in) const override {
-    return cost_with(in, window_flops(params.pool, infer(in)[0].shape));
-  }
-};
-
-// Returns the shape of one window over each image of x.
-PoolShape global_shape(const Shape& x) {
-  return {.n = x[0],
-          .h = x[1],
-          .w = x[2],
-          .c = x[3],
-          .kernel_h = x[1],
-          .kernel_w = x[2],
-          .stride_h = x[1],
-          .stride_w = x[2]};
-}
-
-// dx[b,i,j,k] = dy[b,k] / (h w)
-class GlobalAveragePoolGrad final : public PoolOp<GlobalAveragePoolGrad> {
- public:
-  static constexpr PoolPass kPass = PoolPass::average_grad;
-  using PoolOp::PoolOp;
-  PoolShape shape_of(SpecView in) const { return global_shape(infer(in)[0].shape); }
-  std::string_view name() const override { return "global_average_pool_grad"; }
-
-  Specs infer(SpecView in) const override {
-    InputCheck check(name(), in, {"dy"});
-    check.floats();
-    check.rank(0, 2);
-    return {{in[0].dtype, {in[0].shape[0], params.image.h, params.image.w, in[0].shape[1]}, {}}};
-  }
-
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      global_average_pool_grad<S>(ctx.pool(), global_shape(out[0].spec.shape), in[0].as<S>(),
-                                  out[0].as<S>(), scratch.as<Computed<S>>());
-    });
-  }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_any_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        const Shape& x = out[0].spec.shape;
-        global_average_pool_grad_cuda<T>(ctx, x[0], x[1] * x[2], x[3], in[0].as<T>(),
-                                         out[0].as<T>());
-      });
-  }
-
-  bool differentiable() const override { return true; }
-  Tensors grad(const GradArgs& args) const override {
-    return {global_average_pool(args.grad_outputs[0])};
-  }
-
-  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
-};
-
-class GlobalAveragePool final : public PoolOp<GlobalAveragePool> {
- public:
-  static constexpr PoolPass kPass = PoolPass::average;
-  PoolShape shape_of(SpecView in) const { return global_shape(in[0].shape); }
-  std::string_view name() const override { return "global_average_pool"; }
-
-  Specs infer(SpecView in) const override {
-    InputCheck check(name(), in, {"x"});
-    check.floats();
-    check.rank(0, 4);
-    const Shape& x = in[0].shape;
-    if (x[1] * x[2] == 0) check.fail("the images of x must have at least one pixel");
-    return {{in[0].dtype, {x[0], x[3]}, {}}};
-  }
-
-  void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
-    visit_any_float(out[0].spec.dtype, [&](auto zero) {
-      using S = decltype(zero);
-      global_average_pool<S>(ctx.pool(), global_shape(in[0].spec.shape), in[0].as<S>(),
-                             out[0].as<S>(), scratch.as<Computed<S>>());
-    });
-  }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      visit_any_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        const Shape& x = in[0].spec.shape;
-        global_average_pool_cuda<T>(ctx, x[0], x[1] * x[2], x[3], in[0].as<T>(), out[0].as<T>());
-      });
-  }
-
-  bool differentiable() const override { return true; }
-  Tensors grad(const GradArgs& args) const override {
-    const Shape& x = args.input_specs[0].shape;
-    return {apply1(std::make_shared<GlobalAveragePoolGrad>(PoolOpParams{{}, {x[1], x[2]}}),
-                   {args.grad_outputs[0]})};
-  }
-
-  Cost cost(SpecView in) const override { return cost_with(in, in[0].shape.elements()); }
-};
-
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params) {
   const bool positions = should_record(std::span(&x, 1));  // only the gradient reads them
   return apply1(std::make_shared<MaxPool2d>(PoolOpParams{params, 0, positions}), {x});
-}
-
-Tensor average_pool2d(const Tensor& x, const Pool2dParams& params) {
-  return apply1(std::make_shared<AveragePool2d>(PoolOpParams{params}), {x});
-}
-
-Tensor global_average_pool(const Tensor& x) {
-  return apply1(std::make_shared<GlobalAveragePool>(), {x});
 }
 
 }  // namespace tessera

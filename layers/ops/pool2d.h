@@ -1,4 +1,5 @@
-// Pooling over the windows of images: maximum and average, and the average over whole images.
+// Pooling over the windows of images: maximum and average, also to a given size, and the average
+// over whole images.
 //
 //   x [n, h, w, c]   y [n, out_h, out_w, c]
 //   out_h = (h + 2 padding.h - kernel.h) / stride.h + 1     (rounded down; out_w likewise)
@@ -36,5 +37,12 @@ Tensor max_pool2d(const Tensor& x, const Pool2dParams& params);
 Tensor average_pool2d(const Tensor& x, const Pool2dParams& params);
 // Returns the mean over the pixels of each image: [n, h, w, c] -> [n, c].
 Tensor global_average_pool(const Tensor& x);
+
+// Pool to a given output size: window i along an axis of h pixels covers pixels floor(i h / out) to
+// ceil((i + 1) h / out), so windows may overlap and differ by a pixel. If out divides the image
+// size, this is the pooling above; else it is composed of slices. y [n, out.h, out.w, c]. Throw
+// ShapeError also for an out smaller than 1.
+Tensor adaptive_max_pool2d(const Tensor& x, Size2 out);
+Tensor adaptive_average_pool2d(const Tensor& x, Size2 out);
 
 }  // namespace tessera

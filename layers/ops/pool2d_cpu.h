@@ -1,48 +1,99 @@
-// Pooling on the CPU over raw memory. S is an element type of FloatTypes or HalfTypes: rows of 16
-// bits are converted one by one, in scratch. Tensors are as in pool2d.h; positions count the pixels
-// of a window row by row. Results do not depend on the number of threads.
+// Pooling ops: the parts that pool2d.cc and average_pool2d.cc share. Rows of 16 bits are converted
+// one by one, in scratch. Results do not depend on the number of threads.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 
-#include "tessera/engine/dtype.h"
-#include "tessera/layers/shared/epilogue_hook.h"
+#include "tessera/engine/pointwise_run.h"
+#include "tessera/layers/ops/pool2d.h"
+#include "tessera/layers/ops/pool2d_simd.h"
+#include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/epilogue.h"
 #include "tessera/layers/shared/pool_windows.h"
-#include "tessera/runtime/thread_pool.h"
 
 namespace tessera {
 
-enum class PoolPass { max, max_grad, average, average_grad };
-// Returns the elements of scratch, of Computed<S>, for a pool of `threads`. half: S has 16 bits.
-// computed: max_pool2d() has a prologue.
-int64_t pool2d_scratch(PoolPass pass, const PoolShape& shape, bool half, bool computed,
-                       int threads);
+// The attributes of all pooling ops.
+struct PoolOpParams {
+  Pool2dParams pool;
+  Size2 image = 0;                                      // gradients: h and w of x
+  bool positions = false;                               // maximum: a second output for the gradient
+  ScalarProgram prologue = plain_epilogue(DType::f32);  // maximum: applied to x as it is read
+  ScalarProgram epilogue = plain_epilogue(DType::f32);  // maximum's gradient: applied to dx
+  bool operator==(const PoolOpParams&) const = default;
+};
 
-// x is read through the prologue if that is set, else in place. `positions` may be null.
-template <class S>
-void max_pool2d(ThreadPool& pool, const PoolShape& shape, const S* x,
-                const Prologue<Computed<S>>& computed, S* y, uint8_t* positions,
-                Computed<S>* scratch);
-// The epilogue, if set, writes dx; 16 bits need one.
-template <class S>
-void max_pool2d_grad(ThreadPool& pool, const PoolShape& shape, const S* dy,
-                     const uint8_t* positions, S* dx, const Epilogue<Computed<S>>& epilogue,
-                     Computed<S>* scratch);
+std::vector<OpAttribute> attributes_of(const Pool2dParams& p);
+PoolShape pool_shape(const Pool2dParams& p, const Shape& x);
+// Checks the settings and returns the shape of y.
+Shape pooled(const InputCheck& check, const Pool2dParams& p, const Shape& x);
+
+// Counts one comparison or addition for each pixel of each window of y. An average has one addition
+// less, but a division.
+inline int64_t window_flops(const Pool2dParams& p, const Shape& y) {
+  return y.elements() * p.kernel.h * p.kernel.w;
+}
+
+inline Shape image_of(const Shape& dy, Size2 image) { return {dy[0], image.h, image.w, dy[3]}; }
+
+template <class Derived>
+class PoolOp : public OpBase<Derived, PoolOpParams> {
+ public:
+  using OpBase<Derived, PoolOpParams>::OpBase;
+  // Returns the shape of the pooling whose first input, x or dy, has this shape.
+  virtual PoolShape shape_of(const Shape& first) const = 0;
+  // Returns the elements of scratch that a thread computes with; half: the input has 16 bits.
+  virtual int64_t strip_elements(const PoolShape& s, bool half) const = 0;
+
+  bool takes_half(DeviceKind, SpecView in) const override {
+    return in[0].dtype == this->infer(in)[0].dtype;
+  }
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
+    if (!target.device.is_cpu()) return {{}};
+    const DType type = in[0].dtype;
+    const int64_t elements = target.threads * strip_elements(shape_of(in[0].shape), is_half(type));
+    return {{.scratch_bytes = static_cast<size_t>(elements) * size_of(compute_type(type))}};
+  }
+};
+
+template <class T>
+const PoolMicrokernelsOf<T>& pool_microkernels_of() {
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(pool_microkernels));
+}
 
 template <class S>
-void average_pool2d(ThreadPool& pool, const PoolShape& shape, const S* x, S* y,
-                    Computed<S>* scratch);
-template <class S>
-void average_pool2d_grad(ThreadPool& pool, const PoolShape& shape, const S* dy, S* dx,
-                         Computed<S>* scratch);
+constexpr bool kHalf = is_half(dtype_of<S>);
 
-// One window that covers the whole image. A mean over many pixels has another order of additions
-// than average_pool2d().
+// Returns elements as the numbers that are computed with: where they are, or converted to `strip`.
 template <class S>
-void global_average_pool(ThreadPool& pool, const PoolShape& shape, const S* x, S* y,
-                         Computed<S>* scratch);
+const Computed<S>* read_strip(const S* x, [[maybe_unused]] int64_t count,
+                              [[maybe_unused]] Computed<S>* strip) {
+  if constexpr (kHalf<S>) {
+    widen_half(dtype_of<S>, x, 0, count, strip);
+    return strip;
+  } else {
+    return x;
+  }
+}
+
+// Returns the place to which `count` elements of a result are computed; write_strip() takes them to
+// `to`.
 template <class S>
-void global_average_pool_grad(ThreadPool& pool, const PoolShape& shape, const S* dy, S* dx,
-                              Computed<S>* scratch);
+Computed<S>* own_or_strip([[maybe_unused]] S* to, [[maybe_unused]] Computed<S>* strip) {
+  if constexpr (kHalf<S>)
+    return strip;
+  else
+    return to;
+}
+template <class S>
+void write_strip([[maybe_unused]] const Computed<S>* from, [[maybe_unused]] int64_t count,
+                 [[maybe_unused]] S* to) {
+  if constexpr (kHalf<S>) narrow_to_half(dtype_of<S>, from, count, to);
+}
+
+// Returns the rows of x for `rows` rows of y.
+inline int64_t rows_of_x(const PoolShape& s, int64_t rows) {
+  return std::min(s.h, (rows - 1) * s.stride_h + s.kernel_h);
+}
 
 }  // namespace tessera

@@ -171,103 +171,91 @@ PoolShapeOf<I> counted_in(const PoolShape& s) {
           .ceil_mode = s.ceil_mode};
 }
 
-// Calls run(N, shape in 32 or 64 bits, results of N channels, grid) if there are any results.
-template <class T, class Run>
-void with_pool(CudaContext& ctx, const PoolShape& s, int64_t results, Run&& run) {
-  if (results == 0) return;
+// Calls run(T(), N, shape in 32 or 64 bits, packs of N channels of y, grid) unless y is empty.
+template <class Run>
+void with_pool(CudaContext& ctx, const PoolShape& s, const Buffer& y, Run&& run) {
+  if (y.elements() == 0) return;
   CudaDeviceGuard guard(ctx.index());
   const int64_t largest = s.n * std::max(s.h + 2 * s.pad_h + s.stride_h, s.out_h()) *
                           std::max(s.w + 2 * s.pad_w + s.stride_w, s.out_w()) * s.c;
-  with_pack<T>(s.c, [&](auto pack) {
-    with_index(largest, [&](auto index) {
-      using I = decltype(index);
-      const int64_t total = results / pack();
-      run(pack, counted_in<I>(s), total, grid_for(total, kPoolThreads<I, T>, 1 << 20));
+  visit_any_float(y.spec.dtype, [&]<class T>(T zero) {
+    with_pack<T>(s.c, [&](auto pack) {
+      with_index(largest, [&]<class I>(I) {
+        const int64_t total = y.elements() / pack();
+        run(zero, pack, counted_in<I>(s), total, grid_for(total, kPoolThreads<I, T>, 1 << 20));
+      });
     });
   });
 }
 
 }  // namespace
 
-template <class T>
-void max_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y,
-                     uint8_t* positions) {
-  const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
-  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("max_pool2d", max_pixels<pack(), decltype(s.n), T>, grid, kPoolThreads<decltype(s.n), T>,
-           0, ctx.cuda_stream(), s, total, x, y, positions);
-  });
+void max_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& x, Buffers out) {
+  uint8_t* positions = out.size() > 1 ? out[1].as<uint8_t>() : nullptr;
+  with_pool(ctx, shape, out[0],
+            [&]<class T, class I>(T, auto pack, const PoolShapeOf<I>& s, int64_t total, dim3 grid) {
+              launch("max_pool2d", max_pixels<pack(), I, T>, grid, kPoolThreads<I, T>, 0,
+                     ctx.cuda_stream(), s, total, x.as<const T>(), out[0].as<T>(), positions);
+            });
 }
 
-template <class T>
-void max_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy,
-                          const uint8_t* positions, T* dx) {
-  const int64_t results = shape.n * shape.h * shape.w * shape.c;
-  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("max_pool2d_grad", max_pixels_grad<pack(), decltype(s.n), T>, grid,
-           kPoolThreads<decltype(s.n), T>, 0, ctx.cuda_stream(), s, total, dy, positions, dx);
-  });
+void max_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& dy,
+                          const Buffer& positions, const Buffer& dx) {
+  with_pool(ctx, shape, dx,
+            [&]<class T, class I>(T, auto pack, const PoolShapeOf<I>& s, int64_t total, dim3 grid) {
+              launch("max_pool2d_grad", max_pixels_grad<pack(), I, T>, grid, kPoolThreads<I, T>, 0,
+                     ctx.cuda_stream(), s, total, dy.as<const T>(), positions.as<const uint8_t>(),
+                     dx.as<T>());
+            });
 }
 
-template <class T>
-void average_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y) {
-  const int64_t results = shape.n * shape.out_h() * shape.out_w() * shape.c;
-  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("average_pool2d", average_pixels<pack(), decltype(s.n), T>, grid,
-           kPoolThreads<decltype(s.n), T>, 0, ctx.cuda_stream(), s, total, x, y);
-  });
+void average_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& x,
+                         const Buffer& y) {
+  with_pool(ctx, shape, y,
+            [&]<class T, class I>(T, auto pack, const PoolShapeOf<I>& s, int64_t total, dim3 grid) {
+              launch("average_pool2d", average_pixels<pack(), I, T>, grid, kPoolThreads<I, T>, 0,
+                     ctx.cuda_stream(), s, total, x.as<const T>(), y.as<T>());
+            });
 }
 
-template <class T>
-void average_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy, T* dx) {
-  const int64_t results = shape.n * shape.h * shape.w * shape.c;
-  with_pool<T>(ctx, shape, results, [&](auto pack, const auto& s, int64_t total, dim3 grid) {
-    launch("average_pool2d_grad", average_pixels_grad<pack(), decltype(s.n), T>, grid,
-           kPoolThreads<decltype(s.n), T>, 0, ctx.cuda_stream(), s, total, dy, dx);
-  });
+void average_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& dy,
+                              const Buffer& dx) {
+  with_pool(ctx, shape, dx,
+            [&]<class T, class I>(T, auto pack, const PoolShapeOf<I>& s, int64_t total, dim3 grid) {
+              launch("average_pool2d_grad", average_pixels_grad<pack(), I, T>, grid,
+                     kPoolThreads<I, T>, 0, ctx.cuda_stream(), s, total, dy.as<const T>(),
+                     dx.as<T>());
+            });
 }
 
-template <class T>
-void global_average_pool_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c, const T* x,
-                              T* y) {
-  if (n * c == 0) return;
+void global_average_pool_cuda(CudaContext& ctx, const PoolShape& s, const Buffer& x,
+                              const Buffer& y) {
+  if (y.elements() == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  with_pack<Computed<T>>(c, [&](auto pack) {
-    launch_columns<ColumnSums<Computed<T>, pack()>>("global_average_pool",
-                                                    average_images<pack(), T>, n, c, pack(), kWarp,
-                                                    ctx.cuda_stream(), pixels, c, x, y);
-  });
-}
-
-template <class T>
-void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c,
-                                   const T* dy, T* dx) {
-  if (n * pixels * c == 0) return;
-  CudaDeviceGuard guard(ctx.index());
-  with_pack<T>(c, [&](auto pack) {
-    with_index(n * pixels * c, [&](auto index) {
-      using I = decltype(index);
-      const int64_t total = n * pixels * c / pack();
-      launch("global_average_pool_grad", average_images_grad<pack(), I, T>,
-             grid_for(total, kThreads, 1 << 20), kThreads, 0, ctx.cuda_stream(),
-             static_cast<I>(pixels), static_cast<I>(c), total, dy, dx);
+  visit_any_float(y.spec.dtype, [&]<class T>(T) {
+    with_pack<Computed<T>>(s.c, [&](auto pack) {
+      launch_columns<ColumnSums<Computed<T>, pack()>>(
+          "global_average_pool", average_images<pack(), T>, s.n, s.c, pack(), kWarp,
+          ctx.cuda_stream(), s.h * s.w, s.c, x.as<const T>(), y.as<T>());
     });
   });
 }
 
-#define TESSERA_POOL(T)                                                                          \
-  template void max_pool2d_cuda(CudaContext&, const PoolShape&, const T*, T*, uint8_t*);         \
-  template void max_pool2d_grad_cuda(CudaContext&, const PoolShape&, const T*, const uint8_t*,   \
-                                     T*);                                                        \
-  template void average_pool2d_cuda(CudaContext&, const PoolShape&, const T*, T*);               \
-  template void average_pool2d_grad_cuda(CudaContext&, const PoolShape&, const T*, T*);          \
-  template void global_average_pool_cuda(CudaContext&, int64_t, int64_t, int64_t, const T*, T*); \
-  template void global_average_pool_grad_cuda(CudaContext&, int64_t, int64_t, int64_t, const T*, \
-                                              T*);
-TESSERA_POOL(float)
-TESSERA_POOL(double)
-TESSERA_POOL(bfloat16)
-TESSERA_POOL(float16)
-#undef TESSERA_POOL
+void global_average_pool_grad_cuda(CudaContext& ctx, const PoolShape& s, const Buffer& dy,
+                                   const Buffer& dx) {
+  const int64_t elements = dx.elements();
+  if (elements == 0) return;
+  CudaDeviceGuard guard(ctx.index());
+  visit_any_float(dx.spec.dtype, [&]<class T>(T) {
+    with_pack<T>(s.c, [&](auto pack) {
+      with_index(elements, [&]<class I>(I) {
+        const int64_t total = elements / pack();
+        launch("global_average_pool_grad", average_images_grad<pack(), I, T>,
+               grid_for(total, kThreads, 1 << 20), kThreads, 0, ctx.cuda_stream(),
+               static_cast<I>(s.h * s.w), static_cast<I>(s.c), total, dy.as<const T>(), dx.as<T>());
+      });
+    });
+  });
+}
 
 }  // namespace tessera

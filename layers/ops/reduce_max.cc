@@ -38,8 +38,7 @@ class MaxGrad final : public OpBase<MaxGrad, AxisParams> {
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const AxisGeometry g(out[0].spec.shape, params.axis);
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(out[0].spec.dtype, [&]<class T>(T) {
       ctx.pool().parallel_for(g.outer, [&](int64_t o) {
         T* dx = out[0].as<T>() + o * g.n * g.inner;
         std::fill_n(dx, g.n * g.inner, T(0));
@@ -82,8 +81,7 @@ class Max final : public OpBase<Max, AxisParams> {
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const AxisGeometry g(in[0].spec.shape, params.axis);
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
       ctx.pool().parallel_for(g.outer, [&](int64_t o) {
         const T* x = in[0].as<T>() + o * g.n * g.inner;
         T* y = out[0].as<T>() + o * g.inner;

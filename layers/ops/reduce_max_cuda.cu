@@ -68,17 +68,16 @@ void max_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& x, const Bu
   const int64_t rows = g.outer * g.inner;
   if (rows == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  visit_float(x.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(x.spec.dtype, [&]<class T>(T) {
     if (g.inner >= kWarp) {
       const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads)));
       launch("max", max_of_threads<T>, grid, kThreads, 0, ctx.cuda_stream(), x.as<const T>(), g,
              y.as<T>(), positions.as<int64_t>());
       return;
     }
-    with_row_team<T, false>(rows, g.n, [&](auto team, dim3 grid) {
-      launch("max", max_of_teams<decltype(team), T>, grid, kRowThreads, kRowShared,
-             ctx.cuda_stream(), x.as<const T>(), g, y.as<T>(), positions.as<int64_t>());
+    with_row_team<T, false>(rows, g.n, [&]<class Team>(Team, dim3 grid) {
+      launch("max", max_of_teams<Team, T>, grid, kRowThreads, kRowShared, ctx.cuda_stream(),
+             x.as<const T>(), g, y.as<T>(), positions.as<int64_t>());
     });
   });
 }
@@ -88,10 +87,8 @@ void max_grad_cuda(CudaContext& ctx, const AxisGeometry& g, const Buffer& dy,
   const int64_t total = dx.elements();
   if (total == 0) return;
   CudaDeviceGuard guard(ctx.index());
-  visit_float(dx.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    with_index(total, [&](auto index) {
-      using Index = decltype(index);
+  visit_float(dx.spec.dtype, [&]<class T>(T) {
+    with_index(total, [&]<class Index>(Index) {
       launch("max_grad", max_grad_of_threads<Index, T>, grid_for(total, kThreads, 1 << 16),
              kThreads, 0, ctx.cuda_stream(), dy.as<const T>(), positions.as<const int64_t>(),
              static_cast<Index>(g.n), static_cast<Index>(g.inner), total, dx.as<T>());

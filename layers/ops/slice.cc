@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 
@@ -96,17 +97,7 @@ void write_row(const Row& r, int64_t x_size, size_t element, const char* dy, cha
   }
 }
 
-// A task copies rows of about this many elements in total.
-constexpr int64_t kTask = 1 << 13;
-
-template <class F>
-void for_each_row(ThreadPool& pool, int64_t rows, int64_t elements, F&& fn) {
-  const int64_t rows_per_task = std::max<int64_t>(1, kTask / std::max<int64_t>(elements, 1));
-  pool.parallel_for((rows + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * rows_per_task);
-    for (int64_t row = task * rows_per_task; row < end; ++row) fn(row);
-  });
-}
+constexpr int64_t kTask = 1 << 13;  // elements that a task copies
 
 struct SliceGradParams {
   SliceParams slice;
@@ -131,14 +122,14 @@ class SliceGrad final : public OpBase<SliceGrad, SliceGradParams> {
     const size_t element = size_of(in[0].spec.dtype);
     const int64_t from_bytes = row.size * static_cast<int64_t>(element);
     const int64_t x_size = params.x.back(), to_bytes = x_size * static_cast<int64_t>(element);
-    for_each_row(ctx.pool(), box.x_rows(), x_size, [&](int64_t r) {
+    for_rows(ctx.pool(), box.x_rows(), x_size, kTask, [&](int64_t r) {
       const int64_t from = box.reader(r);
       write_row(row, x_size, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
                 out[0].as<char>() + r * to_bytes);
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) slice_grad_cuda(ctx, params.slice, params.x, in[0], out[0]);
+    if constexpr (kCuda) slice_grad_cuda(ctx, params.slice, in[0], out[0]);
   }
   bool takes_half(DeviceKind, SpecView) const override { return true; }
 
@@ -175,7 +166,7 @@ class Slice final : public OpBase<Slice, SliceParams> {
     const size_t element = size_of(in[0].spec.dtype);
     const int64_t from_bytes = in[0].spec.shape.back() * static_cast<int64_t>(element);
     const int64_t to_bytes = row.size * static_cast<int64_t>(element);
-    for_each_row(ctx.pool(), box.rows(), row.size, [&](int64_t r) {
+    for_rows(ctx.pool(), box.rows(), row.size, kTask, [&](int64_t r) {
       const int64_t from = box.source(r);
       read_row(row, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
                out[0].as<char>() + r * to_bytes);

@@ -8,28 +8,19 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/shared/checks.h"
+#include "tessera/layers/shared/for_rows.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 
 namespace tessera {
 namespace {
 
-struct SoftmaxParams {
-  bool logarithm;
-  bool operator==(const SoftmaxParams&) const = default;
-};
-
 // Calls fn(first element, elements) for each row.
 template <class F>
 void for_each_row(ThreadPool& pool, const Shape& x, F&& fn) {
-  constexpr int64_t kTask = 4096;  // elements
   const int64_t c = x.back();
-  if (x.elements() == 0) return;
-  const int64_t rows = x.elements() / c, rows_per_task = std::max<int64_t>(1, kTask / c);
-  pool.parallel_for((rows + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * rows_per_task);
-    for (int64_t row = task * rows_per_task; row < end; ++row) fn(row * c, c);
-  });
+  for_rows(pool, x.elements() / std::max<int64_t>(1, c), c, 4096,
+           [&](int64_t row) { fn(row * c, c); });
 }
 
 template <class T>
@@ -58,12 +49,11 @@ void softmax_grad_row(const T* dy, const T* y, int64_t c, bool logarithm, T* dx)
     dx[j] = logarithm ? dy[j] - exp_of(y[j]) * sum : y[j] * (dy[j] - sum);
 }
 
-class SoftmaxGrad final : public OpBase<SoftmaxGrad, SoftmaxParams> {
+// params: whether y is the logarithm
+class SoftmaxGrad final : public OpBase<SoftmaxGrad, bool> {
  public:
   using OpBase::OpBase;
-  std::string_view name() const override {
-    return params.logarithm ? "log_softmax_grad" : "softmax_grad";
-  }
+  std::string_view name() const override { return params ? "log_softmax_grad" : "softmax_grad"; }
 
   Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"dy", "y"});
@@ -73,16 +63,14 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad, SoftmaxParams> {
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
       for_each_row(ctx.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
-        softmax_grad_row(in[0].as<T>() + at, in[1].as<T>() + at, c, params.logarithm,
-                         out[0].as<T>() + at);
+        softmax_grad_row(in[0].as<T>() + at, in[1].as<T>() + at, c, params, out[0].as<T>() + at);
       });
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) softmax_grad_cuda(ctx, params.logarithm, in[0], in[1], out[0]);
+    if constexpr (kCuda) softmax_grad_cuda(ctx, params, in[0], in[1], out[0]);
   }
 
   uint32_t may_reuse(int) const override { return 0b11; }
@@ -93,7 +81,7 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad, SoftmaxParams> {
     const Tensor &dy = args.inputs[0], &y = args.inputs[1], &g = args.grad_outputs[0];
     const std::vector<int> row{-1};
     Tensors grads(2);
-    if (params.logarithm) {
+    if (params) {
       const Tensor power = exp(y);
       if (args.needs(0)) grads[0] = g - sum(g * power, row, true);
       if (args.needs(1)) grads[1] = -(g * power) * sum(dy, row, true);
@@ -108,10 +96,11 @@ class SoftmaxGrad final : public OpBase<SoftmaxGrad, SoftmaxParams> {
   Cost cost(SpecView in) const override { return cost_with(in, 4 * in[0].shape.elements()); }
 };
 
-class Softmax final : public OpBase<Softmax, SoftmaxParams> {
+// params: whether to compute the logarithm
+class Softmax final : public OpBase<Softmax, bool> {
  public:
   using OpBase::OpBase;
-  std::string_view name() const override { return params.logarithm ? "log_softmax" : "softmax"; }
+  std::string_view name() const override { return params ? "log_softmax" : "softmax"; }
 
   Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
@@ -121,15 +110,14 @@ class Softmax final : public OpBase<Softmax, SoftmaxParams> {
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(in[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(in[0].spec.dtype, [&]<class T>(T) {
       for_each_row(ctx.pool(), in[0].spec.shape, [&](int64_t at, int64_t c) {
-        softmax_row(in[0].as<T>() + at, c, params.logarithm, out[0].as<T>() + at);
+        softmax_row(in[0].as<T>() + at, c, params, out[0].as<T>() + at);
       });
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) softmax_cuda(ctx, params.logarithm, in[0], out[0]);
+    if constexpr (kCuda) softmax_cuda(ctx, params, in[0], out[0]);
   }
 
   bool differentiable() const override { return true; }
@@ -145,12 +133,8 @@ class Softmax final : public OpBase<Softmax, SoftmaxParams> {
 
 }  // namespace
 
-Tensor softmax(const Tensor& x) {
-  return apply1(std::make_shared<Softmax>(SoftmaxParams{false}), {x});
-}
+Tensor softmax(const Tensor& x) { return apply1(std::make_shared<Softmax>(false), {x}); }
 
-Tensor log_softmax(const Tensor& x) {
-  return apply1(std::make_shared<Softmax>(SoftmaxParams{true}), {x});
-}
+Tensor log_softmax(const Tensor& x) { return apply1(std::make_shared<Softmax>(true), {x}); }
 
 }  // namespace tessera

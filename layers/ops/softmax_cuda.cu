@@ -57,10 +57,8 @@ void softmax_cuda(CudaContext& ctx, bool logarithm, const Buffer& x, const Buffe
   if (x.elements() == 0) return;
   const int64_t c = x.spec.shape.back(), rows = x.elements() / c;
   CudaDeviceGuard guard(ctx.index());
-  visit_float(x.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
-      using Team = decltype(team);
+  visit_float(x.spec.dtype, [&]<class T>(T) {
+    with_row_team<T>(rows, c, [&]<class Team>(Team, dim3 grid) {
       launch("softmax", logarithm ? softmax_rows<Team, true, T> : softmax_rows<Team, false, T>,
              grid, kRowThreads, kRowShared, ctx.cuda_stream(), x.as<const T>(), y.as<T>(), rows, c);
     });
@@ -72,10 +70,8 @@ void softmax_grad_cuda(CudaContext& ctx, bool logarithm, const Buffer& dy, const
   if (dy.elements() == 0) return;
   const int64_t c = dy.spec.shape.back(), rows = dy.elements() / c;
   CudaDeviceGuard guard(ctx.index());
-  visit_float(dy.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    with_row_team<T>(rows, c, [&](auto team, dim3 grid) {
-      using Team = decltype(team);
+  visit_float(dy.spec.dtype, [&]<class T>(T) {
+    with_row_team<T>(rows, c, [&]<class Team>(Team, dim3 grid) {
       launch("softmax_grad",
              logarithm ? softmax_grad_rows<Team, true, T> : softmax_grad_rows<Team, false, T>, grid,
              kRowThreads, kRowShared, ctx.cuda_stream(), dy.as<const T>(), y.as<const T>(),

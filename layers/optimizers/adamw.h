@@ -4,15 +4,14 @@
 //   p <- p (1 - lr weight_decay)
 //   m <- m + (1 - beta1) (g - m)          v <- beta2 v + (1 - beta2) g^2
 //   p <- p - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+//
+// `coupled` selects Adam (Kingma and Ba 2015), which adds weight_decay p to g instead of decaying
+// the parameter.
 #pragma once
 
 #include "tessera/layers/optimizers/optimizer.h"
-#include "tessera/layers/optimizers/optimizer_params.h"
 
 namespace tessera {
-
-// params.coupled selects Adam (Kingma and Ba 2015), which adds weight_decay p to g instead of
-// decaying the parameter.
 
 // Declares the states "optimizer.m.<parameter>" and "optimizer.v.<parameter>" for each parameter,
 // and one int64 "optimizer.step" that every step increments.
@@ -20,9 +19,9 @@ class AdamW final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   AdamW(Store& store, Tensors parameters, const AdamWParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const AdamWParams params_;
   Tensors m_, v_;
   Tensor step_;

@@ -4,7 +4,6 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/structural.h"
 #include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/layers/optimizers/update_programs.h"
 
@@ -23,11 +22,9 @@ Tensors clip_by_value(Tensors gradients, double max_value) {
 
 Tensors clip_by_norm(Tensors gradients, double max_norm) {
   const NoGradScope no_grad;
-  ScalarBuilder square(1);
-  const ScalarProgram squared = square.build(square.mul(square.in(0), square.in(0)));
   Tensor total;
   for (const Tensor& g : gradients) {
-    const Tensor own = sum(pointwise("square", squared, {g}));
+    const Tensor own = sum_of_squares(g);
     total = total ? total + own : own;
   }
   if (!total) return gradients;

@@ -1,6 +1,5 @@
 #include "tessera/layers/optimizers/lamb.h"
 
-#include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/optimizers/update_programs.h"
@@ -8,19 +7,17 @@
 namespace tessera {
 
 Lamb::Lamb(Store& store, Tensors parameters, const LambParams& params)
-    : Optimizer(std::move(parameters)), params_(params) {
+    : Optimizer("lamb", std::move(parameters)), params_(params) {
   check_share("lamb", "beta1", params.beta1);
   check_share("lamb", "beta2", params.beta2);
   check_positive("lamb", "epsilon", params.epsilon);
   check_decay("lamb", params);
   m_ = declare_states(store, "m");
   v_ = declare_states(store, "v");
-  step_ = store.optimizer_state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
+  step_ = declare_step(store);
 }
 
-void Lamb::step(std::span<const Tensor> gradients, const Tensor& lr) {
-  const NoGradScope no_grad;
-  check_count("lamb", gradients);
+void Lamb::update(std::span<const Tensor> gradients, const Tensor& lr) {
   StepScalars numbers(lr, increment_step(step_, lr));
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];
@@ -38,8 +35,9 @@ void Lamb::step(std::span<const Tensor> gradients, const Tensor& lr) {
     const Tensor way = pointwise("lamb_step", b.build(u), {m, v, p, first, second});
     const Tensor own_lr = numbers.lr(p.dtype());
     UpdateProgram to(p, gate,
-                     own.decay == 0 ? Tensors{way, own_lr}
-                                    : Tensors{way, own_lr, norm_ratio(norm_of(p), norm_of(way))});
+                     own.decay == 0
+                         ? Tensors{way, own_lr}
+                         : Tensors{way, own_lr, trust_ratio(norm_of(p), norm_of(way), 1, 0, 0)});
     int rate = to.scale(to.extra(1), own.lr);
     if (own.decay != 0) rate = to.mul(rate, to.extra(2));
     to.apply("lamb_update", to.sub(to.previous(), to.mul(rate, to.extra(0))));

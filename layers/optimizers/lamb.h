@@ -27,9 +27,9 @@ class Lamb final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   Lamb(Store& store, Tensors parameters, const LambParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const LambParams params_;
   Tensors m_, v_;
   Tensor step_;

@@ -1,6 +1,5 @@
 #include "tessera/layers/optimizers/lars.h"
 
-#include "tessera/engine/autograd.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/optimizers/update_programs.h"
 
@@ -15,7 +14,7 @@ int grad_of(UpdateProgram& b, double decay, int g, int p, int ratio) {
 }  // namespace
 
 Lars::Lars(Store& store, Tensors parameters, const LarsParams& params)
-    : Optimizer(std::move(parameters)), params_(params) {
+    : Optimizer("lars", std::move(parameters)), params_(params) {
   check_not_negative("lars", "momentum", params.momentum);
   check_positive("lars", "trust_coefficient", params.trust_coefficient);
   check_positive("lars", "epsilon", params.epsilon);
@@ -23,9 +22,7 @@ Lars::Lars(Store& store, Tensors parameters, const LarsParams& params)
   momentum_ = declare_states(store, "momentum");
 }
 
-void Lars::step(std::span<const Tensor> gradients, const Tensor& lr) {
-  const NoGradScope no_grad;
-  check_count("lars", gradients);
+void Lars::update(std::span<const Tensor> gradients, const Tensor& lr) {
   StepScalars numbers(lr);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];

@@ -29,9 +29,9 @@ class Lars final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   Lars(Store& store, Tensors parameters, const LarsParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const LarsParams params_;
   Tensors momentum_;
 };

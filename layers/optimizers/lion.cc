@@ -1,22 +1,19 @@
 #include "tessera/layers/optimizers/lion.h"
 
-#include "tessera/engine/autograd.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/optimizers/update_programs.h"
 
 namespace tessera {
 
 Lion::Lion(Store& store, Tensors parameters, const LionParams& params)
-    : Optimizer(std::move(parameters)), params_(params) {
+    : Optimizer("lion", std::move(parameters)), params_(params) {
   check_share("lion", "beta1", params.beta1);
   check_share("lion", "beta2", params.beta2);
   check_decay("lion", params);
   m_ = declare_states(store, "m");
 }
 
-void Lion::step(std::span<const Tensor> gradients, const Tensor& lr) {
-  const NoGradScope no_grad;
-  check_count("lion", gradients);
+void Lion::update(std::span<const Tensor> gradients, const Tensor& lr) {
   StepScalars numbers(lr);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];
@@ -27,9 +24,7 @@ void Lion::step(std::span<const Tensor> gradients, const Tensor& lr) {
     const int way = b.lerp(b.extra(1), b.extra(0), 1 - params_.beta1);
     const int sign =
         b.sub(b.push(ScalarOp::greater, way, zero), b.push(ScalarOp::greater, zero, way));
-    const int kept = own.decay == 0
-                         ? b.previous()
-                         : b.mul(b.previous(), b.sub(b.value(1), b.mul(rate, b.value(own.decay))));
+    const int kept = b.decayed(rate, own.decay);
     b.apply("lion_update", b.sub(kept, b.mul(rate, sign)));
     UpdateProgram mean(m_[i], gate, {g});
     mean.apply("lion_update", mean.lerp(mean.previous(), mean.extra(0), 1 - params_.beta2));

@@ -22,9 +22,9 @@ class Lion final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   Lion(Store& store, Tensors parameters, const LionParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const LionParams params_;
   Tensors m_;
 };

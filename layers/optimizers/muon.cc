@@ -55,7 +55,7 @@ Tensor newton_schulz(const Tensor& matrix, int steps) {
 }
 
 Muon::Muon(Store& store, Tensors parameters, const MuonParams& params)
-    : Optimizer(std::move(parameters)), params_(params) {
+    : Optimizer("muon", std::move(parameters)), params_(params) {
   check_share("muon", "momentum", params.momentum);
   check_decay("muon", params);
   if (params.steps < 1)
@@ -72,9 +72,7 @@ Muon::Muon(Store& store, Tensors parameters, const MuonParams& params)
     adamw_ = std::make_unique<AdamW>(store, std::move(of_adamw), of_vectors(params_));
 }
 
-void Muon::step(std::span<const Tensor> gradients, const Tensor& lr) {
-  const NoGradScope no_grad;
-  check_count("muon", gradients);
+void Muon::update(std::span<const Tensor> gradients, const Tensor& lr) {
   StepScalars numbers(lr);
   for (size_t k = 0; k < matrices_.size(); ++k) {
     const size_t i = matrices_[k];
@@ -94,10 +92,7 @@ void Muon::step(std::span<const Tensor> gradients, const Tensor& lr) {
     const Tensor x = reshape(newton_schulz(reshape(u, {rows, columns}), params_.steps), p.shape());
     UpdateProgram to(p, gate, {x, numbers.lr(p.dtype())});
     const int rate = to.scale(to.extra(1), own.lr);
-    const int kept =
-        own.decay == 0
-            ? to.previous()
-            : to.mul(to.previous(), to.sub(to.value(1), to.mul(rate, to.value(own.decay))));
+    const int kept = to.decayed(rate, own.decay);
     const int way = to.mul(to.scale(rate, size_factor(params_, rows, columns)), to.extra(0));
     to.apply("muon_update", to.sub(kept, way));
   }

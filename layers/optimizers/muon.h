@@ -39,9 +39,9 @@ class Muon final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   Muon(Store& store, Tensors parameters, const MuonParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const MuonParams params_;
   std::vector<size_t> matrices_, vectors_;  // indices of parameters
   Tensors momentum_;                        // one for each matrix

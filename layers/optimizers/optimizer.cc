@@ -35,8 +35,7 @@ class LrIfFinite final : public OpBase<LrIfFinite> {
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const bool finite = all_finite(ctx, in.subspan(1));
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(out[0].spec.dtype, [&]<class T>(T) {
       *out[0].as<T>() = finite ? *in[0].as<T>() : std::numeric_limits<T>::quiet_NaN();
     });
   }
@@ -88,8 +87,7 @@ class UpdateGate final : public OpBase<UpdateGate> {
   }
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const bool updates = may_update(ctx, {in[0], in[1]});
-    visit_float(out[0].spec.dtype,
-                [&](auto zero) { *out[0].as<decltype(zero)>() = updates ? 1 : 0; });
+    visit_float(out[0].spec.dtype, [&]<class T>(T) { *out[0].as<T>() = updates ? 1 : 0; });
   }
   std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     if (target.device.is_cpu()) return {{}};
@@ -157,10 +155,12 @@ Tensor lr_if_finite(const Tensor& lr, Tensors tensors) {
 
 const std::string& persistent_name(const Tensor& tensor) { return tensor.impl()->storage->name; }
 
-void Optimizer::check_count(std::string_view op_name, std::span<const Tensor> gradients) const {
-  if (gradients.size() == parameters_.size()) return;
-  throw ShapeError(fmt::format("{}: needs one gradient for each of its {} parameters, but got {}",
-                               op_name, parameters_.size(), gradients.size()));
+void Optimizer::step(std::span<const Tensor> gradients, const Tensor& lr) {
+  if (gradients.size() != parameters_.size())
+    throw ShapeError(fmt::format("{}: needs one gradient for each of its {} parameters, but got {}",
+                                 name_, parameters_.size(), gradients.size()));
+  const NoGradScope no_grad;
+  update(gradients, lr);
 }
 
 void Optimizer::set_scales(std::vector<ParameterScale> scales) {
@@ -171,19 +171,14 @@ void Optimizer::set_scales(std::vector<ParameterScale> scales) {
   scales_ = std::move(scales);
 }
 
-size_t Optimizer::joined(size_t first) const {
-  const TensorSpec& spec = parameters_[first].spec();
-  size_t count = 1;
-  while (!spec.device.is_cpu() && first + count < parameters_.size() &&
-         parameters_[first + count].dtype() == spec.dtype)
-    ++count;
-  return count;
-}
-
 Tensor Optimizer::declare_state(Store& store, std::string_view what, const Tensor& parameter,
                                 const Initializer& first) {
   return store.optimizer_state(fmt::format("optimizer.{}.{}", what, persistent_name(parameter)),
                                parameter.shape(), first, parameter.dtype());
+}
+
+Tensor Optimizer::declare_step(Store& store) {
+  return store.optimizer_state("optimizer.step", {1}, Initializer::zeros(), DType::i64);
 }
 
 Tensors Optimizer::declare_states(Store& store, std::string_view what,

@@ -24,7 +24,7 @@ class Optimizer {
   // Updates every parameter. gradients[i] belongs to parameters()[i]; lr is a tensor of one element
   // that the host sets, so that a captured step reads its current value. Throws ShapeError if the
   // counts or shapes differ.
-  virtual void step(std::span<const Tensor> gradients, const Tensor& lr) = 0;
+  void step(std::span<const Tensor> gradients, const Tensor& lr);
 
   const Tensors& parameters() const { return parameters_; }
   // Sets the factors of the learning rate and the weight decay of each parameter, in order; 1 by
@@ -32,10 +32,11 @@ class Optimizer {
   void set_scales(std::vector<ParameterScale> scales);
 
  protected:
-  explicit Optimizer(Tensors parameters)
-      : parameters_(std::move(parameters)), scales_(parameters_.size()) {}
-  // Throws ShapeError unless there is a gradient for each parameter.
-  void check_count(std::string_view op_name, std::span<const Tensor> gradients) const;
+  // `name`: for errors
+  Optimizer(std::string_view name, Tensors parameters)
+      : parameters_(std::move(parameters)), scales_(parameters_.size()), name_(name) {}
+  // Does what step() does, for a gradient of each parameter. Nothing is recorded on the tape.
+  virtual void update(std::span<const Tensor> gradients, const Tensor& lr) = 0;
   // Declares a state for each parameter, or for one, with the initial value `first`, named
   // "optimizer.<what>.<parameter>".
   Tensors declare_states(Store& store, std::string_view what,
@@ -43,24 +44,14 @@ class Optimizer {
   static Tensor declare_state(Store& store, std::string_view what, const Tensor& parameter,
                               const Initializer& first = Initializer::zeros());
 
-  // Calls update(first, count) for the parameters that one op updates together. On the CPU each has
-  // its own op, so that a captured step frees a gradient right after its use. On a GPU an op takes
-  // consecutive parameters of one dtype, because launching many small kernels would cost more than
-  // their work. All gradients are then in memory at the end of the backward pass, when the
-  // activations, which were larger, are freed.
-  template <class F>
-  void for_each_group(F&& update) const {
-    for (size_t first = 0, count = 0; first < parameters_.size(); first += count) {
-      count = joined(first);
-      update(first, count);
-    }
-  }
+  // Declares "optimizer.step", int64 [1], for increment_step().
+  static Tensor declare_step(Store& store);
 
   Tensors parameters_;
   std::vector<ParameterScale> scales_;
 
  private:
-  size_t joined(size_t first) const;
+  const std::string_view name_;
 };
 
 // Returns lr if all elements of all tensors are finite, else NaN. A step with this learning rate

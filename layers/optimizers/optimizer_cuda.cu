@@ -225,8 +225,7 @@ void update_all(const char* name, CudaContext& ctx, const Params& params,
   CudaDeviceGuard guard(ctx.index());
   auto* flags = scratch.as<int32_t>();
   flag_non_finite(ctx, tensors.gradients, flags);
-  visit_float(tensors.parameters[0].spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(tensors.parameters[0].spec.dtype, [&]<class T>(T) {
     with_rule<T>(params, [&](auto rule, auto) {
       for_tables(tensors.parameters.size(), [&](auto size, size_t first, size_t count) {
         flags += launch_updates<T, decltype(rule), size>(name, ctx, params, tensors, first, count,
@@ -240,8 +239,7 @@ void update_all(const char* name, CudaContext& ctx, const Params& params,
 
 void scale_tensors_cuda(CudaContext& ctx, const Buffer& factor, Buffers in, Buffers out) {
   CudaDeviceGuard guard(ctx.index());
-  visit_float(factor.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(factor.spec.dtype, [&]<class T>(T) {
     for_tables(in.size(), [&](auto size, size_t first, size_t count) {
       TensorTable<Scaled<T>, size> table{};
       int32_t blocks = 0;
@@ -261,8 +259,7 @@ void update_gate_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer sc
   auto* flags = scratch.as<int32_t>();
   flag_non_finite(ctx, in.subspan(1), flags);
   const int32_t count = FiniteParts(in[1].elements()).count;
-  visit_float(out.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(out.spec.dtype, [&]<class T>(T) {
     launch("update_gate", update_gate<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
            ctx.cuda_stream(), in[0].data, in[0].spec.dtype == DType::f64, flags, count, out.as<T>(),
            reinterpret_cast<unsigned long long*>(ctx.skipped_counter()));
@@ -275,8 +272,7 @@ void lr_if_finite_cuda(CudaContext& ctx, Buffers in, const Buffer& out, Buffer s
   flag_non_finite(ctx, in.subspan(1), flags);
   int32_t count = 0;
   for (const Buffer& x : in.subspan(1)) count += FiniteParts(x.elements()).count;
-  visit_float(out.spec.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  visit_float(out.spec.dtype, [&]<class T>(T) {
     launch("lr_if_finite", lr_if_finite<T>, 1, kThreads, block_values<kThreads>() * sizeof(int),
            ctx.cuda_stream(), in[0].as<const T>(), flags, count, out.as<T>());
   });

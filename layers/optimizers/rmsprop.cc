@@ -1,6 +1,5 @@
 #include "tessera/layers/optimizers/rmsprop.h"
 
-#include "tessera/engine/autograd.h"
 #include "tessera/layers/optimizers/optimizer_ops.h"
 #include "tessera/layers/optimizers/update_programs.h"
 
@@ -27,7 +26,7 @@ Tensor next_square(const RmspropParams& s, double decay, const Tensor& v, const 
 }  // namespace
 
 Rmsprop::Rmsprop(Store& store, Tensors parameters, const RmspropParams& params)
-    : Optimizer(std::move(parameters)), params_(params) {
+    : Optimizer("rmsprop", std::move(parameters)), params_(params) {
   check_share("rmsprop", "alpha", params.alpha);
   check_positive("rmsprop", "epsilon", params.epsilon);
   check_not_negative("rmsprop", "momentum", params.momentum);
@@ -37,9 +36,7 @@ Rmsprop::Rmsprop(Store& store, Tensors parameters, const RmspropParams& params)
   if (params.momentum != 0) momentum_ = declare_states(store, "momentum");
 }
 
-void Rmsprop::step(std::span<const Tensor> gradients, const Tensor& lr) {
-  const NoGradScope no_grad;
-  check_count("rmsprop", gradients);
+void Rmsprop::update(std::span<const Tensor> gradients, const Tensor& lr) {
   StepScalars numbers(lr);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor &p = parameters_[i], &g = gradients[i];

@@ -6,9 +6,9 @@
 //   b <- momentum b + g' / (sqrt(v) + epsilon)
 //   p <- p - lr b                           without momentum: p <- p - lr g' / (sqrt(v) + epsilon)
 //
-// eps_in_root selects the form of TensorFlow and timm's RMSpropTF: the divisor is sqrt(v +
-// epsilon),
-// v is initially one, and the buffer includes lr: b <- momentum b + lr g' / ..., p <- p - b.
+// eps_in_root selects the form of TensorFlow and timm's RMSpropTF: the divisor is
+// sqrt(v + epsilon), v is initially one, and the buffer includes lr:
+// b <- momentum b + lr g' / ..., p <- p - b.
 #pragma once
 
 #include "tessera/layers/optimizers/optimizer.h"
@@ -31,9 +31,9 @@ class Rmsprop final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   Rmsprop(Store& store, Tensors parameters, const RmspropParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const RmspropParams params_;
   Tensors square_, momentum_;
 };

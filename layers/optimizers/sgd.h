@@ -7,7 +7,6 @@
 #pragma once
 
 #include "tessera/layers/optimizers/optimizer.h"
-#include "tessera/layers/optimizers/optimizer_params.h"
 
 namespace tessera {
 
@@ -16,9 +15,9 @@ class Sgd final : public Optimizer {
  public:
   // Throws ConfigError for an invalid setting.
   Sgd(Store& store, Tensors parameters, const SgdParams& params);
-  void step(std::span<const Tensor> gradients, const Tensor& lr) override;
 
  private:
+  void update(std::span<const Tensor> gradients, const Tensor& lr) override;
   const SgdParams params_;
   Tensors momentum_;
 };

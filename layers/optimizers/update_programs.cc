@@ -47,12 +47,12 @@ Tensor UpdateProgram::apply(std::string_view name, int result) {
   return pointwise_update(std::string(name), build(next), std::move(inputs_));
 }
 
-Tensor norm_of(const Tensor& x) {
+Tensor sum_of_squares(const Tensor& x) {
   ScalarBuilder b(1);
-  return sqrt(sum(pointwise("square", b.build(b.mul(b.in(0), b.in(0))), {x})));
+  return sum(pointwise("square", b.build(b.mul(b.in(0), b.in(0))), {x}));
 }
 
-Tensor norm_ratio(const Tensor& w, const Tensor& u) { return trust_ratio(w, u, 1, 0, 0); }
+Tensor norm_of(const Tensor& x) { return sqrt(sum_of_squares(x)); }
 
 Tensor trust_ratio(const Tensor& w, const Tensor& u, double trust, double decay, double epsilon) {
   ScalarBuilder b(2);

@@ -44,6 +44,10 @@ class UpdateProgram : public ScalarBuilder {
   int sqrt(int a) { return push(ScalarOp::sqrt, a); }
   // Returns a * factor; a itself if factor is 1.
   int scale(int a, double factor) { return factor == 1 ? a : mul(a, value(factor)); }
+  // Returns the previous version times 1 - rate decay; itself if decay is 0.
+  int decayed(int rate, double decay) {
+    return decay == 0 ? previous() : mul(previous(), sub(value(1), mul(rate, value(decay))));
+  }
   // Returns grad + decay p; grad itself if decay is 0.
   int with_decay(int grad, int p, double decay) {
     return decay == 0 ? grad : add(grad, mul(value(decay), p));
@@ -58,11 +62,9 @@ class UpdateProgram : public ScalarBuilder {
 // Returns the register of 1 if x is finite, else 0.
 int is_finite(ScalarBuilder& b, int x);
 
-// Returns the square root of the sum of squares, shape [].
-Tensor norm_of(const Tensor& x);
-// Returns w / u of two norms, 1 if one of them is 0.
-// trust_ratio() returns LARS's ratio trust w / (u + decay w + epsilon).
-Tensor norm_ratio(const Tensor& w, const Tensor& u);
+Tensor sum_of_squares(const Tensor& x);  // shape []
+Tensor norm_of(const Tensor& x);         // the root of the sum of squares
+// Returns trust w / (u + decay w + epsilon) of two norms, 1 if one of them is 0.
 Tensor trust_ratio(const Tensor& w, const Tensor& u, double trust, double decay, double epsilon);
 
 // Updates Adam's moments m and v; returns their next versions.

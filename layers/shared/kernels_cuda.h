@@ -15,55 +15,35 @@ namespace tessera {
 
 // Norms.
 
-template <class T>
-void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, double eps,
-                              const T* moments, T* mean, T* inv_stddev, T* variance);
+// moments [blocks, 2, c] -> mean, 1 / std, unbiased variance: [c] each
+void batch_norm_finalise_cuda(CudaContext& ctx, ChannelBlocks blocks, double eps,
+                              const Buffer& moments, Buffers out);
+// in: mean and variance, old and of the batch; out = (1 - momentum) old + momentum batch, each [c].
+// If a value of the batch is not finite, nothing is written and the update counts as skipped.
+void batch_norm_update_cuda(CudaContext& ctx, double momentum, Buffers in, Buffers out);
+// in: the sums of dy and dy xhat over blocks of `rows` rows in total, gamma, 1 / std. out: dgamma,
+// dbeta, and scale, slope and offset of dx = (dy - (x - mean) slope - offset) scale.
+void batch_norm_grad_finalise_cuda(CudaContext& ctx, int64_t rows, Buffers in, Buffers out);
 
-// running = (1 - momentum) old + momentum batch for mean and variance, each [c]. If a value of the
-// batch is not finite, both stay unchanged and the update counts as skipped.
-template <class T>
-struct BatchNormRunning {
-  const T *old_mean, *old_variance, *mean, *variance;
-  T *running_mean, *running_variance;
-};
-template <class T>
-void batch_norm_update_cuda(CudaContext& ctx, double momentum, int64_t c,
-                            const BatchNormRunning<T>& of);
-
-// Gradients from the sums of dy and dy xhat over blocks: dgamma, dbeta, and the values per channel
-// of dx = (dy - (x - mean) slope - offset) scale.
-template <class T>
-struct BatchNormGradOut {
-  T *dgamma, *dbeta, *scale, *slope, *offset;
-};
-template <class T>
-void batch_norm_grad_finalise_cuda(CudaContext& ctx, int64_t blocks, int64_t rows, int64_t c,
-                                   const T* sums, const T* gamma, const T* inv_stddev,
-                                   const BatchNormGradOut<T>& out);
-
-struct GroupShape {
-  int64_t n, c, groups, pixels;
+struct NormGroups {
+  int64_t groups;
+  int64_t pixels;  // pixels of a sample
+  double eps;
+  bool operator==(const NormGroups&) const = default;
 };
 
 // moments [n, 2, c] of each channel -> mean, 1 / std of its group: [n, c] each
-template <class T>
-void group_norm_finalise_cuda(CudaContext& ctx, const GroupShape& shape, double eps,
-                              const T* moments, T* mean, T* inverse);
+void group_norm_finalise_cuda(CudaContext& ctx, const NormGroups& params, const Buffer& moments,
+                              Buffers out);
 // sums [n, 2, c] of dy and dy xhat, gamma [c] -> the means over its group of dy gamma and of
 // dy gamma xhat: [n, c] each
-template <class T>
-void group_norm_grad_means_cuda(CudaContext& ctx, const GroupShape& shape, const T* sums,
-                                const T* gamma, T* first, T* second);
+void group_norm_grad_means_cuda(CudaContext& ctx, const NormGroups& params, const Buffer& sums,
+                                const Buffer& gamma, Buffers out);
 
-// x [rows, c] -> the mean and 1 / std of each row
-template <class T>
-void layer_moments_cuda(CudaContext& ctx, int64_t rows, int64_t c, double eps, const T* x, T* mean,
-                        T* inverse);
-// Computes for each row the means over c of dy gamma and of dy gamma xhat.
-template <class T>
-void layer_gradient_means_cuda(CudaContext& ctx, int64_t rows, int64_t c, const T* dy, const T* x,
-                               const T* gamma, const T* mean, const T* inverse, T* first,
-                               T* second);
+// x [.., c] -> the mean and 1 / std of each row
+void layer_moments_cuda(CudaContext& ctx, double eps, const Buffer& x, Buffers out);
+// dy, x, gamma, mean, 1 / std -> for each row the means over c of dy gamma and of dy gamma xhat
+void layer_gradient_means_cuda(CudaContext& ctx, Buffers in, Buffers out);
 
 template <class S, class T>
 void block_moments_cuda(CudaContext& ctx, ChannelBlocks blocks, int64_t c, const S* x, T* moments);
@@ -90,18 +70,22 @@ struct CrossEntropyCase {
   const int32_t* labels;  // [n]
   const T* targets;       // [n, c]
   double smoothing;
+  // in: logits, labels or targets
+  CrossEntropyCase(Buffers in, double smoothing)
+      : n(in[0].spec.shape[0]),
+        c(in[0].spec.shape[1]),
+        logits(in[0].as<const T>()),
+        labels(in[1].spec.dtype == DType::i32 ? in[1].as<const int32_t>() : nullptr),
+        targets(labels ? nullptr : in[1].as<const T>()),
+        smoothing(smoothing) {}
 };
 
-// rows: scratch, n values.
-template <class T>
-void cross_entropy_loss_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in, T* loss,
+// in: logits, labels or targets. rows: scratch, n values.
+void cross_entropy_loss_cuda(CudaContext& ctx, double smoothing, Buffers in, const Buffer& loss,
                              double* rows);
-template <class T>
-void cross_entropy_logits_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
-                                    const T* d_loss, T* d_logits);
-template <class T>
-void cross_entropy_targets_grad_cuda(CudaContext& ctx, const CrossEntropyCase<T>& in,
-                                     const T* d_loss, T* d_targets);
+// in: logits, labels or targets, d_loss. out: d_logits, else d_targets.
+void cross_entropy_grad_cuda(CudaContext& ctx, double smoothing, bool of_logits, Buffers in,
+                             const Buffer& out);
 
 // y may be x.
 void softmax_cuda(CudaContext& ctx, bool logarithm, const Buffer& x, const Buffer& y);
@@ -114,27 +98,22 @@ void top_k_correct_cuda(CudaContext& ctx, int64_t k, const Buffer& logits, const
                         const Buffer& count, uint8_t* correct);
 
 // Pooling and maxima. Bit-identical to the CPU except for the global average, which is summed in
-// another order. T of pools may have 16 bits.
+// Pooling and maxima. Bit-identical to the CPU except for the global average, which is summed in
+// another order. x, y and their gradients may have 16 bits in pools.
 
-// positions may be null.
-template <class T>
-void max_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y,
-                     uint8_t* positions);
-template <class T>
-void max_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy,
-                          const uint8_t* positions, T* dx);
-template <class T>
-void average_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const T* x, T* y);
-template <class T>
-void average_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const T* dy, T* dx);
-
-// x [n, pixels, c], y [n, c]
-template <class T>
-void global_average_pool_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c, const T* x,
-                              T* y);
-template <class T>
-void global_average_pool_grad_cuda(CudaContext& ctx, int64_t n, int64_t pixels, int64_t c,
-                                   const T* dy, T* dx);
+// out: y, and the positions unless nothing reads them
+void max_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& x, Buffers out);
+void max_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& dy,
+                          const Buffer& positions, const Buffer& dx);
+void average_pool2d_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& x,
+                         const Buffer& y);
+void average_pool2d_grad_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& dy,
+                              const Buffer& dx);
+// shape: one window over each image
+void global_average_pool_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& x,
+                              const Buffer& y);
+void global_average_pool_grad_cuda(CudaContext& ctx, const PoolShape& shape, const Buffer& dy,
+                                   const Buffer& dx);
 
 // x as [outer, n, inner].
 struct AxisGeometry {
@@ -194,9 +173,7 @@ inline constexpr int kMaxConcat = 32;  // tensors
 void concat_cuda(CudaContext& ctx, int64_t outer, Buffers in, const Buffer& y);
 
 void slice_cuda(CudaContext& ctx, const SliceParams& box, const Buffer& x, const Buffer& y);
-// x is the shape of the sliced tensor, dx its gradient.
-void slice_grad_cuda(CudaContext& ctx, const SliceParams& box, const Shape& x, const Buffer& dy,
-                     const Buffer& dx);
+void slice_grad_cuda(CudaContext& ctx, const SliceParams& box, const Buffer& dy, const Buffer& dx);
 
 void flip_left_right_cuda(CudaContext& ctx, const Buffer& x, const Buffer& y);
 

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/ops/stochastic_depth.h"
+#include "tessera/layers/ops/dropout.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/ops/stochastic_depth.h"
+#include "tessera/layers/ops/dropout.h"
 #include "tessera/models/zoo/parts.h"
 
 namespace tessera {

@@ -16,9 +16,9 @@
 
 #include "tessera/layers/modules.h"
 #include "tessera/layers/ops/activation.h"
+#include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/pool2d.h"
 #include "tessera/layers/ops/shortcut.h"
-#include "tessera/layers/ops/stochastic_depth.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

@@ -4,7 +4,6 @@
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/layers/ops/activation.h"
-#include "tessera/layers/ops/bias.h"
 #include "tessera/layers/ops/linear.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/tests/engine/device_testing.h"

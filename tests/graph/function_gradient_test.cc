@@ -12,7 +12,6 @@
 #include "tessera/graph/program.h"
 #include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/ops/activation.h"
-#include "tessera/layers/ops/bias.h"
 #include "tessera/layers/ops/cross_entropy.h"
 #include "tessera/layers/ops/linear.h"
 #include "tessera/layers/ops/pool2d.h"

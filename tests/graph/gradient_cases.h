@@ -8,7 +8,6 @@
 #include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/batch_norm.h"
-#include "tessera/layers/ops/bias.h"
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/cross_entropy.h"
 #include "tessera/layers/ops/dropout.h"

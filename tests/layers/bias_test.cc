@@ -1,5 +1,4 @@
-#include "tessera/layers/ops/bias.h"
-
+#include "tessera/layers/ops/linear.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

@@ -2,10 +2,10 @@
 // CPU.
 #include "tessera/engine/scope.h"
 #include "tessera/layers/ops/activation.h"
-#include "tessera/layers/ops/adaptive_pool2d.h"
 #include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/local_response_norm.h"
-#include "tessera/layers/ops/stochastic_depth.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/tests/engine/device_testing.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tape.h"
-#include "tessera/layers/ops/bias.h"
+#include "tessera/layers/ops/linear.h"
 #include "tessera/runtime/context.h"
 #include "tessera/tests/engine/op_testing.h"
 

@@ -9,7 +9,6 @@
 #include "tessera/engine/tape.h"
 #include "tessera/layers/modules.h"
 #include "tessera/layers/ops/activation.h"
-#include "tessera/layers/ops/bias.h"
 #include "tessera/layers/ops/linear.h"
 #include "tessera/runtime/error.h"
 

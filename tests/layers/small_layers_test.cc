@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "tessera/engine/scope.h"
-#include "tessera/layers/ops/adaptive_pool2d.h"
 #include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/local_response_norm.h"
-#include "tessera/layers/ops/stochastic_depth.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {
