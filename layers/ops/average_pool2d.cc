@@ -140,16 +140,7 @@ class AveragePool2d final : public AverageOp<AveragePool2d> {
 };
 
 // Returns the shape of one window over each image of x.
-PoolShape global_shape(const Shape& x) {
-  return {.n = x[0],
-          .h = x[1],
-          .w = x[2],
-          .c = x[3],
-          .kernel_h = x[1],
-          .kernel_w = x[2],
-          .stride_h = x[1],
-          .stride_w = x[2]};
-}
+PoolShape global_shape(const Shape& x) { return pool_shape({.kernel = {x[1], x[2]}}, x); }
 
 // dx[b,i,j,k] = dy[b,k] / (h w)
 class GlobalAveragePoolGrad final : public AverageOp<GlobalAveragePoolGrad> {

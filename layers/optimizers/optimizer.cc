@@ -137,12 +137,12 @@ Tensors scaled_by(Tensors tensors, const Tensor& factor) {
     return tensors;
   }
   for (size_t first = 0; first < tensors.size(); first += ScaleTensors::kMost) {
-    const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end =
-        begin + static_cast<std::ptrdiff_t>(std::min(ScaleTensors::kMost, tensors.size() - first));
+    const auto part =
+        std::span(tensors).subspan(first, std::min(ScaleTensors::kMost, tensors.size() - first));
     Tensors in{factor};
-    in.insert(in.end(), begin, end);
-    std::ranges::copy(tessera::apply(std::make_shared<ScaleTensors>(), std::move(in)), begin);
+    in.insert(in.end(), part.begin(), part.end());
+    std::ranges::copy(tessera::apply(std::make_shared<ScaleTensors>(), std::move(in)),
+                      part.begin());
   }
   return tensors;
 }

@@ -11,7 +11,6 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/ops/cross_entropy.h"
 #include "tessera/layers/ops/loss.h"
 #include "tessera/layers/ops/metrics.h"
 #include "tessera/layers/ops/reduce_max.h"

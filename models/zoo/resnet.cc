@@ -18,7 +18,7 @@
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/pool2d.h"
-#include "tessera/layers/ops/shortcut.h"
+#include "tessera/layers/ops/slice.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 

@@ -1,5 +1,3 @@
-#include "tessera/layers/ops/cross_entropy.h"
-
 #include <cmath>
 #include <limits>
 
@@ -8,6 +6,7 @@
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/gradient_check.h"
 #include "tessera/engine/tape.h"
+#include "tessera/layers/ops/loss.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {

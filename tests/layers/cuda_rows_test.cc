@@ -1,5 +1,5 @@
 // Tests of ops along rows: softmax, cross_entropy, top_k_correct, max.
-#include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/loss.h"
 #include "tessera/layers/ops/metrics.h"
 #include "tessera/layers/ops/reduce_max.h"
 #include "tessera/layers/ops/softmax.h"

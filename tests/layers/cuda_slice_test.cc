@@ -1,6 +1,5 @@
 // Tests of ops that only move elements: slice, pad, shortcut, concat.
 #include "tessera/layers/ops/concat.h"
-#include "tessera/layers/ops/shortcut.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/tests/engine/device_testing.h"
 

@@ -16,7 +16,6 @@
 #include "tessera/layers/ops/batch_norm.h"
 #include "tessera/layers/ops/channel_shuffle.h"
 #include "tessera/layers/ops/concat.h"
-#include "tessera/layers/ops/cross_entropy.h"
 #include "tessera/layers/ops/group_norm.h"
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/ops/layer_norm.h"

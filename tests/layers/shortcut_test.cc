@@ -1,5 +1,4 @@
-#include "tessera/layers/ops/shortcut.h"
-
+#include "tessera/layers/ops/slice.h"
 #include "tessera/tests/engine/op_testing.h"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/loss.h"
 #include "tessera/models/config/config.h"
 #include "tessera/models/training/session.h"
 #include "tessera/tests/models/zoo/element_count.h"

@@ -9,7 +9,7 @@
 #include "tessera/engine/storage.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/compile.h"
-#include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/loss.h"
 #include "tessera/layers/optimizers/sgd.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/tests/golden/formula.h"

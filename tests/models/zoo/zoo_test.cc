@@ -9,7 +9,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/storage.h"
 #include "tessera/graph/capture.h"
-#include "tessera/layers/ops/cross_entropy.h"
+#include "tessera/layers/ops/loss.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/zoo/element_count.h"
 
