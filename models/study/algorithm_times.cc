@@ -13,7 +13,7 @@
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/layers/conv2d/cuda/tune.h"
+#include "tessera/layers/conv2d/cuda/kernels.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"

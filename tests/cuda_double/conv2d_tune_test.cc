@@ -3,7 +3,6 @@
 
 #include "tessera/engine/eager.h"
 #include "tessera/layers/conv2d/cuda/plans.h"
-#include "tessera/layers/conv2d/cuda/tune.h"
 #include "tessera/runtime/cuda/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"

@@ -5,9 +5,9 @@
 #include "tessera/runtime/error.h"
 
 #if TESSERA_CUDA
-#include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/log.h"
+#include "tessera/tests/layers/conv_plan.h"
 #include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {

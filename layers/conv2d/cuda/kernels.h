@@ -11,6 +11,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/runtime/cuda/device_properties.h"
+#include "tessera/runtime/cuda/plan_cache.h"
 
 namespace tessera {
 
@@ -33,6 +34,15 @@ std::vector<Algorithm> dnn_algorithms(const ConvRequest& request,
 // and outputs at addresses that the request does not allow are computed by "direct".
 std::unique_ptr<Kernel> dnn_kernel(const ConvRequest& request, const Algorithm& chosen,
                                    CudaContext& ctx);
+
+// Measures cuDNN's plans for the request that keep to the current settings on that GPU
+// (autotuning), and stores the results in the cache, for GpuPlans::autotuned. Returns them in
+// cuDNN's order, with 0 microseconds for a plan that did not run or had no memory for its
+// workspace; empty if conv_may_have_plan() is false or cuDNN has no plan. Throws OutOfMemory if
+// there is no memory for inputs and output. Inputs, output and workspace are eager tensors, freed
+// at the end.
+CachedPlans tune_conv(const ConvRequest& request, CudaContext& ctx,
+                      PlanCache& cache = plan_cache());
 
 // Direct convolutions by plain loops, if cuDNN has no plan: for float64, and for unaligned tensors.
 // The order of sums depends only on the shape.

@@ -115,15 +115,6 @@ std::optional<DnnDescriptor> conv_graph(const ConvRequest& request) {
   return graph;
 }
 
-std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceProperties& properties,
-                                 const GpuSettings& settings) {
-  const std::optional<DnnDescriptor> graph = conv_graph(request);
-  if (!graph) return std::nullopt;
-  std::vector<DnnPlan> plans = dnn_plans(*graph, properties, conv_settings(request, settings));
-  if (plans.empty()) return std::nullopt;
-  return std::move(plans.front());
-}
-
 void ConvPlanRun::run(CudaContext& ctx, const ConvPointers& now) {
   if (!pack_ || !(now == packed_)) make_pack(now);
   CudaDeviceGuard guard(ctx.index());

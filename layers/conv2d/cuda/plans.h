@@ -24,9 +24,6 @@ std::string conv_plan_text(const ConvRequest& request);
 // and whose sums are float32's; nullopt if conv_may_have_plan() is false or cuDNN has no such
 // operation.
 std::optional<DnnDescriptor> conv_graph(const ConvRequest& request);
-// Returns the plan to use under the rules, or nullopt. Reads no cache.
-std::optional<DnnPlan> conv_plan(const ConvRequest& request, const DeviceProperties& properties,
-                                 const GpuSettings& settings);
 
 // Addresses of a run; a and b are the inputs in the order of ConvPass.
 struct ConvPointers {

@@ -1,5 +1,3 @@
-#include "tessera/layers/conv2d/cuda/tune.h"
-
 #include <algorithm>
 #include <limits>
 

@@ -15,8 +15,8 @@
 #include <fmt/ranges.h>
 
 #include "tessera/graph/capture.h"
-#include "tessera/layers/conv2d/cuda/plans.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/tests/layers/conv_plan.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
