@@ -44,7 +44,7 @@ class Kernel {
 
 // One of several algorithms for an op. Names are unique within an op; ops that share code share
 // names. "eigen" uses Eigen; all other algorithms of matrix products ("native") and convolutions on
-// the CPU (layers/conv2d/cpu/algorithms.h) are written by hand for AVX2 and AVX-512.
+// the CPU (layers/conv2d/cpu/convolution.h) are written by hand for AVX2 and AVX-512.
 struct Algorithm {
   std::string_view name = "default";
   size_t scratch_bytes = 0;

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/structural.h"
-#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/layers/conv2d/cpu/fused_kernel.h"
 #include "tessera/layers/conv2d/cuda/kernels.h"
 #include "tessera/layers/shared/checks.h"

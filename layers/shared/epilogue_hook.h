@@ -13,6 +13,10 @@ template <class T>
 struct Epilogue {
   void (*apply)(void* context, T* rows, int64_t first_element, int64_t count) = nullptr;
   void* context = nullptr;
+  // Calls apply(), if set.
+  void operator()(T* rows, int64_t first_element, int64_t count) const {
+    if (apply) apply(context, rows, first_element, count);
+  }
 };
 
 // Writes elements [first_element, first_element + count) of the input to `to`, any number of times.
@@ -23,6 +27,9 @@ struct Prologue {
   void (*read)(void* context, T* to, int64_t first_element, int64_t count) = nullptr;
   void* context = nullptr;
   const T* second = nullptr;
+  void operator()(T* to, int64_t first_element, int64_t count) const {
+    read(context, to, first_element, count);
+  }
 };
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kRows = 96;              // max. rows of A and C in a task
+constexpr int64_t kTaskRows = 96;          // max. rows of A and C in a task
 constexpr int64_t kChunkBytes = 1280;      // summed index at once: a panel of 16 floats fills 20 KB
 constexpr int64_t kPackedBytes = 4 << 20;  // packed part of B
 constexpr int64_t kFewRows = 8;            // packing B would cost as much as using it
@@ -48,7 +48,7 @@ Plan make_plan(const GemmShape& s) {
   // Tasks have all columns and some rows; if there are too few rows, the columns are cut as well.
   const int64_t wanted =
       std::clamp<int64_t>(s.m * s.n * s.k / kProductTaskWork, 1, kMinProductTasks);
-  plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kRows);
+  plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kTaskRows);
   const int64_t down = std::max<int64_t>(1, ceil_div(s.m, plan.rows));
   plan.columns = round_up(ceil_div(plan.packed_columns, ceil_div(wanted, down)), plan.panel);
   return plan;
@@ -133,7 +133,7 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
   if constexpr (kDepthStep < T >> 1)
     if (s.transpose_a)
       return multiply_columns(s, plan, part, first_packed, a, buffers, a_buffer, c);
-  int64_t a_rows[kRows], c_rows[kRows];
+  int64_t a_rows[kTaskRows], c_rows[kTaskRows];
   const Segment segment{0, part.depth};
   ImplicitGemmProduct<T> product{};
   product.a = a + part.row * s.k + part.k;

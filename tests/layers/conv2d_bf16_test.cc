@@ -11,7 +11,7 @@
 #include "tessera/tests/layers/conv2d_runs.h"
 
 #if defined(__x86_64__) && !defined(TESSERA_PORTABLE)
-#include "tessera/layers/conv2d/cpu/microkernels.h"
+#include "tessera/layers/shared/gemm_simd.h"
 #endif
 
 namespace tessera {

@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/tests/layers/shared/random_values.h"
 
 namespace tessera {

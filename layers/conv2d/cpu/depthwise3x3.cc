@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/layers/conv2d/cpu/depthwise_simd.h"
 #include "tessera/layers/conv2d/cpu/geometry.h"
 #include "tessera/layers/conv2d/cpu/partial_sums.h"
@@ -20,25 +20,19 @@ constexpr int64_t kMinDepthwiseTasks = 16, kMaxSums = 64;
 // Products that one core computes in about 5 microseconds, the time to wake a thread.
 constexpr int64_t kDepthwiseTaskWork = 1 << 16;
 
-template <class T>
-const Depthwise3x3MicrokernelsOf<T>& depthwise_microkernels_of() {
-  const auto& all = TESSERA_SELECT_AVX_MICROKERNELS(depthwise3x3_microkernels);
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return all.bf16;
-  else
-    return microkernels_for<T>(all);
-}
-
 // Rows of images in blocks; each block is `rows` rows of one image.
 struct RowBlocks {
-  // in, out: bytes read and written for a row.
-  RowBlocks(int64_t n, int64_t height, int64_t in, int64_t out) : height(height) {
+  RowBlocks(const ConvGeometry& g, DType dtype) : height(g.out_h) {
+    // Bytes read and written for a row.
+    const int64_t in = g.in_w * g.in_c * bytes_of(dtype) * g.in_step_h / g.out_step_h;
+    const int64_t out = g.out_w * g.out_c * bytes_of(compute_type(dtype));
     const int64_t fit = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, in + out));
-    const int64_t parts = std::max(ceil_div(height, fit), ceil_div(kMinDepthwiseTasks, n ? n : 1));
+    const int64_t parts =
+        std::max(ceil_div(height, fit), ceil_div(kMinDepthwiseTasks, g.n ? g.n : 1));
     rows = ceil_div(height, std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, height)));
     rows = std::max<int64_t>(2, round_up(rows, 2));  // computed two at a time
     per_image = ceil_div(height, rows);
-    count = n * per_image;
+    count = g.n * per_image;
   }
   int64_t image(int64_t block) const { return block / per_image; }
   int64_t first(int64_t block) const { return block % per_image * rows; }
@@ -47,31 +41,21 @@ struct RowBlocks {
   int64_t height, rows, per_image, count;
 };
 
-RowBlocks row_blocks(const ConvGeometry& g, DType dtype) {
-  const int64_t in_row = g.in_w * g.in_c * bytes_of(dtype);
-  const int64_t out_row = g.out_w * g.out_c * bytes_of(compute_type(dtype));
-  return {g.n, g.out_h, in_row * g.in_step_h / g.out_step_h, out_row};
-}
-
-// Zeros, and the packed filters of a convolution or the partial sums of a gradient.
 template <class T>
-struct Scratch {
+struct DepthwiseScratch {
   T* zeros;
-  Computed<T>*filters, *sums;
-  Computed<T>* result;  // blocks of the result, if it is passed on in ranges
+  Computed<T>* weights;  // the packed filters of a convolution, or the partial sums of a gradient
+  Computed<T>* result;   // blocks of the result, if it is passed on in ranges
   size_t size;
 };
 
+// Lays out scratch at `scratch` with `sets` sets of weights and `result` elements of the result.
 template <class T>
-Scratch<T> lay_out(const ConvShape& s, int64_t runs, int64_t result, void* scratch) {
+DepthwiseScratch<T> lay_out(const ConvShape& s, int64_t sets, int64_t result, void* scratch) {
   ScratchLayout layout(scratch);
-  Scratch<T> all{};
+  DepthwiseScratch<T> all{};
   all.zeros = layout.take<T>(kDepthwiseColumns * s.c);
-  if (runs > 0) {
-    all.sums = layout.take<Computed<T>>(runs * s.weights());
-  } else {
-    all.filters = layout.take<Computed<T>>(s.weights());
-  }
+  all.weights = layout.take<Computed<T>>(sets * s.weights());
   all.result = layout.take<Computed<T>>(result);
   all.size = layout.size();
   if (scratch != nullptr) std::fill_n(all.zeros, kDepthwiseColumns * s.c, T{});
@@ -96,18 +80,71 @@ class Depthwise3x3 final : public Convolution<T> {
  public:
   Depthwise3x3(const ConvRequest& request, bool in_ranges)
       : g_(request.shape, request.pass == ConvPass::input_grad),
-        blocks_(row_blocks(g_, request.dtype)),
+        blocks_(g_, request.dtype),
         in_ranges_(in_ranges) {}
   size_t scratch(int threads) const override {
-    return lay_out<T>(g_.shape, 0, threads * block_elements(), nullptr).size;
+    return lay_out<T>(g_.shape, 1, threads * block_elements(), nullptr).size;
   }
+
   void run(ThreadPool& pool, const T* in, const T* filters, Computed<T>* out, void* scratch,
-           const ConvHooks<T>& hooks) const override;
+           const ConvHooks<T>& hooks) const override {
+    if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
+    const DepthwiseScratch<T> own =
+        lay_out<T>(g_.shape, 1, pool.size() * block_elements(), scratch);
+    Computed<T>* packed = own.weights;
+    for (int64_t i = 0; i < g_.phases; ++i)
+      packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
+    const int64_t row = g_.out_w * g_.out_c;
+    pool.parallel_for_thread(blocks_.count, [&](int64_t block, int thread) {
+      const int64_t image = blocks_.image(block);
+      const int64_t first = blocks_.first(block), last = blocks_.last(block);
+      const int64_t begin = (image * g_.out_h + first) * row;
+      const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
+      Computed<T>* const to = in_ranges_ ? own.result + thread * block_elements() : out + begin;
+      for (int64_t i = first; i < last; i += 2) {
+        const int64_t rows = std::min<int64_t>(2, last - i);
+        Computed<T>* const row_pair = to + (i - first) * row;
+        if (g_.phases == 1) {
+          run_rows(from, i, rows, row_pair, own);
+        } else {
+          for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
+        }
+      }
+      hooks.epilogue(to, begin, (last - first) * row);
+    });
+  }
 
  private:
+  // Computes output rows [i, i + rows) of an image, one or two, at `out`.
   void run_rows(const T* image, int64_t i, int64_t rows, Computed<T>* out,
-                const Scratch<T>& own) const;
-  void run_row(const T* image, int64_t i, Computed<T>* out, const Scratch<T>& own) const;
+                const DepthwiseScratch<T>& own) const {
+    const auto [v, h] = g_.phase(0);
+    DepthwiseProducts<T> p{};
+    p.in = rows_for(g_, image, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3, own.zeros);
+    p.in.base = h.base, p.in.columns = g_.out_w;
+    p.f = own.weights, p.out_column = g_.out_c;
+    for (int64_t r = 0; r < rows; ++r) p.out[r] = out + r * g_.out_w * g_.out_c;
+    depthwise<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
+  }
+
+  // Computes one row of the input gradient with stride 2, in which even and odd columns use
+  // different taps.
+  void run_row(const T* image, int64_t i, Computed<T>* out, const DepthwiseScratch<T>& own) const {
+    const Computed<T>* packed = own.weights;
+    for (int64_t phase = 0; phase < 4; ++phase) {
+      const auto [v, h] = g_.phase(phase);
+      if (v.first == i % 2 && h.count > 0) {
+        DepthwiseProducts<T> p{};
+        p.in = rows_for(g_, image, i / 2 + v.base, v.taps, own.zeros);
+        p.in.base = h.base, p.in.columns = h.count;
+        p.f = packed, p.out_column = 2 * g_.out_c;
+        p.out[0] = out + h.first * g_.out_c;
+        depthwise<T>().products_of_taps[v.taps - 1][h.taps - 1](p);
+      }
+      packed += v.taps * h.taps * g_.in_c;
+    }
+  }
+
   int64_t block_elements() const { return in_ranges_ ? blocks_.rows * g_.out_w * g_.out_c : 0; }
 
   const ConvGeometry g_;
@@ -115,132 +152,53 @@ class Depthwise3x3 final : public Convolution<T> {
   const bool in_ranges_;
 };
 
-// Computes output rows [i, i + rows) of an image, one or two, at `out`.
-template <class T>
-void Depthwise3x3<T>::run_rows(const T* image, int64_t i, int64_t rows, Computed<T>* out,
-                               const Scratch<T>& own) const {
-  const ConvAxis v = g_.axis(true, 0), h = g_.axis(false, 0);
-  DepthwiseProducts<T> p{};
-  p.in = rows_for(g_, image, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3, own.zeros);
-  p.in.base = h.base, p.in.columns = g_.out_w;
-  p.f = own.filters, p.out_column = g_.out_c;
-  for (int64_t r = 0; r < rows; ++r) p.out[r] = out + r * g_.out_w * g_.out_c;
-  depthwise_microkernels_of<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
-}
-
-// Computes one row of the input gradient with stride 2, in which even and odd columns use different
-// taps.
-template <class T>
-void Depthwise3x3<T>::run_row(const T* image, int64_t i, Computed<T>* out,
-                              const Scratch<T>& own) const {
-  const Computed<T>* packed = own.filters;
-  for (int64_t phase = 0; phase < 4; ++phase) {
-    const ConvAxis v = g_.axis(true, phase), h = g_.axis(false, phase);
-    if (v.first == i % 2 && h.count > 0) {
-      DepthwiseProducts<T> p{};
-      p.in = rows_for(g_, image, i / 2 + v.base, v.taps, own.zeros);
-      p.in.base = h.base, p.in.columns = h.count;
-      p.f = packed, p.out_column = 2 * g_.out_c;
-      p.out[0] = out + h.first * g_.out_c;
-      depthwise_microkernels_of<T>().products_of_taps[v.taps - 1][h.taps - 1](p);
-    }
-    packed += v.taps * h.taps * g_.in_c;
-  }
-}
-
-// Packs the filters of each phase as [tap row][tap][channel].
-template <class T>
-void pack(const ConvGeometry& g, const T* filters, Computed<T>* packed) {
-  for (int64_t phase = 0; phase < g.phases; ++phase) {
-    const ConvAxis v = g.axis(true, phase), h = g.axis(false, phase);
-    for (int64_t t = 0; t < v.taps * h.taps; ++t, packed += g.in_c) {
-      const int64_t tap =
-          (v.first_tap + t / h.taps * v.tap_step) * 3 + h.first_tap + t % h.taps * h.tap_step;
-      for (int64_t c = 0; c < g.in_c; ++c) packed[c] = filters[c * 9 + tap];
-    }
-  }
-}
-
-template <class T>
-void Depthwise3x3<T>::run(ThreadPool& pool, const T* in, const T* filters, Computed<T>* out,
-                          void* scratch, const ConvHooks<T>& hooks) const {
-  if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
-  const Scratch<T> own = lay_out<T>(g_.shape, 0, pool.size() * block_elements(), scratch);
-  pack(g_, filters, own.filters);
-  const int64_t row = g_.out_w * g_.out_c;
-  pool.parallel_for_thread(blocks_.count, [&](int64_t block, int thread) {
-    const int64_t image = blocks_.image(block);
-    const int64_t first = blocks_.first(block), last = blocks_.last(block);
-    const int64_t begin = (image * g_.out_h + first) * row;
-    const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
-    Computed<T>* const to = in_ranges_ ? own.result + thread * block_elements() : out + begin;
-    for (int64_t i = first; i < last; i += 2) {
-      const int64_t rows = std::min<int64_t>(2, last - i);
-      Computed<T>* const row_pair = to + (i - first) * row;
-      if (g_.phases == 1) {
-        run_rows(from, i, rows, row_pair, own);
-      } else {
-        for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
-      }
-    }
-    if (hooks.epilogue.apply)
-      hooks.epilogue.apply(hooks.epilogue.context, to, begin, (last - first) * row);
-  });
-}
-
 // The gradient with respect to the filters: partial sums of runs of blocks, reduced in order.
 template <class T>
 class Depthwise3x3WeightGrad final : public Convolution<T> {
  public:
   explicit Depthwise3x3WeightGrad(const ConvRequest& request)
-      : g_(request.shape, false), blocks_(row_blocks(g_, request.dtype)) {
+      : g_(request.shape, false), blocks_(g_, request.dtype) {
     const int64_t wanted =
         std::clamp<int64_t>(g_.shape.pixels() * g_.shape.c / kDepthwiseTaskWork, 1, kMaxSums);
     runs_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, blocks_.count));
   }
+
   void run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* df, void* scratch,
-           const ConvHooks<T>&) const override;
+           const ConvHooks<T>&) const override {
+    const DepthwiseScratch<T> own = lay_out<T>(g_.shape, runs_, 0, scratch);
+    const int64_t weights = g_.shape.weights();
+    pool.parallel_for(runs_, [&](int64_t run) {
+      Computed<T>* sum = own.weights + run * weights;
+      std::memset(sum, 0, weights * sizeof(*sum));
+      for (int64_t b = blocks_.count * run / runs_; b < blocks_.count * (run + 1) / runs_; ++b)
+        add_block(b, x, dy, own.zeros, sum);
+    });
+    reduce_depthwise(pool, runs_, 9, g_.shape.c, own.weights, df);
+  }
+
   size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, 0, nullptr).size; }
 
  private:
-  void add_block(int64_t block, const T* x, const T* dy, const T* zeros, Computed<T>* sum) const;
+  void add_block(int64_t block, const T* x, const T* dy, const T* zeros, Computed<T>* sum) const {
+    const ConvShape& s = g_.shape;
+    const int64_t image = blocks_.image(block), last = blocks_.last(block);
+    const int64_t row = g_.out_w * s.c;
+    for (int64_t i = blocks_.first(block); i < last; i += 2) {
+      const int64_t rows = std::min<int64_t>(2, last - i);
+      DepthwiseSums<T> p{};
+      p.in = rows_for(g_, x + image * s.h * s.w * s.c, i * s.stride_h - s.pad_h,
+                      (rows - 1) * s.stride_h + 3, zeros);
+      p.in.base = -s.pad_w, p.in.columns = g_.out_w;
+      for (int64_t r = 0; r < rows; ++r) p.dy[r] = dy + (image * g_.out_h + i + r) * row;
+      p.sum = sum;
+      depthwise<T>().sums[s.stride_w - 1](p, static_cast<int>(rows));
+    }
+  }
 
   const ConvGeometry g_;
   const RowBlocks blocks_;
   int64_t runs_;
 };
-
-template <class T>
-void Depthwise3x3WeightGrad<T>::add_block(int64_t block, const T* x, const T* dy, const T* zeros,
-                                          Computed<T>* sum) const {
-  const ConvShape& s = g_.shape;
-  const int64_t image = blocks_.image(block), last = blocks_.last(block);
-  const int64_t row = g_.out_w * s.c;
-  for (int64_t i = blocks_.first(block); i < last; i += 2) {
-    const int64_t rows = std::min<int64_t>(2, last - i);
-    DepthwiseSums<T> p{};
-    p.in = rows_for(g_, x + image * s.h * s.w * s.c, i * s.stride_h - s.pad_h,
-                    (rows - 1) * s.stride_h + 3, zeros);
-    p.in.base = -s.pad_w, p.in.columns = g_.out_w;
-    for (int64_t r = 0; r < rows; ++r) p.dy[r] = dy + (image * g_.out_h + i + r) * row;
-    p.sum = sum;
-    depthwise_microkernels_of<T>().sums[s.stride_w - 1](p, static_cast<int>(rows));
-  }
-}
-
-template <class T>
-void Depthwise3x3WeightGrad<T>::run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* df,
-                                    void* scratch, const ConvHooks<T>&) const {
-  const Scratch<T> own = lay_out<T>(g_.shape, runs_, 0, scratch);
-  const int64_t weights = g_.shape.weights();
-  pool.parallel_for(runs_, [&](int64_t run) {
-    Computed<T>* sum = own.sums + run * weights;
-    std::memset(sum, 0, weights * sizeof(*sum));
-    for (int64_t b = blocks_.count * run / runs_; b < blocks_.count * (run + 1) / runs_; ++b)
-      add_block(b, x, dy, own.zeros, sum);
-  });
-  reduce_depthwise(pool, runs_, 9, g_.shape.c, own.sums, df);
-}
 
 }  // namespace
 

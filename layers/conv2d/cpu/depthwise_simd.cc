@@ -91,15 +91,6 @@ void outer(const DepthwiseOuter<T>& p) {
   for (; k < p.channels; ++k) outer_taps<Single<T>>(p, k);
 }
 
-}  // namespace
-
-namespace TESSERA_ISA {
-extern const DepthwiseMicrokernels depthwise_microkernels = {{gather<float>, outer<float>},
-                                                             {gather<double>, outer<double>}};
-}
-
-namespace {
-
 // Maximum outputs of a row in a tile. Images of 7, 14, 28, 56 and 112 columns are cut into whole
 // tiles.
 constexpr int kMaxOutputs = 7;
@@ -288,16 +279,10 @@ void columns(const P& p) {
   last_channels<Work, TileShape<kTapRows, kTaps, kStep, kOut, 1, true>, T>(p);
 }
 
-template <int kStep, class T>
-void products(const DepthwiseProducts<T>& p, int rows) {
-  if (rows == 2) return columns<Products, 3, 3, kStep, 2, T>(p);
-  columns<Products, 3, 3, kStep, 1, T>(p);
-}
-
-template <int kStep, class T>
-void sums(const DepthwiseSums<T>& p, int rows) {
-  if (rows == 2) return columns<Sums, 3, 3, kStep, 2, T>(p);
-  columns<Sums, 3, 3, kStep, 1, T>(p);
+template <template <class, class> class Work, int kStep, class T, class P>
+void rows_of(const P& p, int rows) {
+  if (rows == 2) return columns<Work, 3, 3, kStep, 2, T>(p);
+  columns<Work, 3, 3, kStep, 1, T>(p);
 }
 
 template <int kTapRows, int kTaps, class T>
@@ -306,17 +291,22 @@ void products_of_taps(const DepthwiseProducts<T>& p) {
 }
 
 template <class T>
-constexpr Depthwise3x3MicrokernelsOf<T> microkernels_of = {
-    {products<1, T>, products<2, T>},
-    {sums<1, T>, sums<2, T>},
-    {{products_of_taps<1, 1, T>, products_of_taps<1, 2, T>},
-     {products_of_taps<2, 1, T>, products_of_taps<2, 2, T>}}};
+constexpr DepthwiseMicrokernelsOf<T> microkernels_of(void (*gather)(const DepthwiseProduct<T>&),
+                                                     void (*outer)(const DepthwiseOuter<T>&)) {
+  return {gather,
+          outer,
+          {rows_of<Products, 1, T>, rows_of<Products, 2, T>},
+          {rows_of<Sums, 1, T>, rows_of<Sums, 2, T>},
+          {{products_of_taps<1, 1, T>, products_of_taps<1, 2, T>},
+           {products_of_taps<2, 1, T>, products_of_taps<2, 2, T>}}};
+}
 
 }  // namespace
 
 namespace TESSERA_ISA {
-extern const Depthwise3x3Microkernels depthwise3x3_microkernels = {
-    microkernels_of<float>, microkernels_of<double>, microkernels_of<bfloat16>};
+extern const DepthwiseMicrokernels depthwise_microkernels = {
+    microkernels_of<float>(gather, outer), microkernels_of<double>(gather, outer),
+    microkernels_of<bfloat16>(nullptr, nullptr)};
 }
 
 }  // namespace tessera

@@ -35,22 +35,8 @@ struct DepthwiseOuter {
   bool accumulate;
 };
 
-template <class T>
-struct DepthwiseMicrokernelsOf {
-  void (*gather)(const DepthwiseProduct<T>&);
-  void (*outer)(const DepthwiseOuter<T>&);
-};
-
-struct DepthwiseMicrokernels {
-  DepthwiseMicrokernelsOf<float> f32;
-  DepthwiseMicrokernelsOf<double> f64;
-};
-
-TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
-
-// Microkernels of depthwise convolutions with 3x3 filters, vectorised over the channels. They read
-// images in place: a few columns at a time, with all channels of these in order. bfloat16 is read
-// as float.
+// The microkernels for 3x3 filters read images in place: a few columns at a time, with all channels
+// of these in order. bfloat16 is read as float.
 //
 // Maximum columns of input that are read together.
 constexpr int64_t kDepthwiseColumns = 15;
@@ -81,22 +67,34 @@ struct DepthwiseSums {
   Computed<T>* sum;
 };
 
-// Arrays are indexed by the step of the input, 1 or 2, minus 1.
 template <class T>
-struct Depthwise3x3MicrokernelsOf {
-  // rows: rows of outputs, 1 or 2
+struct DepthwiseMicrokernelsOf {
+  void (*gather)(const DepthwiseProduct<T>&);  // not for bfloat16
+  void (*outer)(const DepthwiseOuter<T>&);     // not for bfloat16
+  // For 3x3 filters, indexed by the step of the input, 1 or 2, minus 1. rows: rows of outputs, 1 or
+  // 2.
   void (*products[2])(const DepthwiseProducts<T>&, int rows);
   void (*sums[2])(const DepthwiseSums<T>&, int rows);
   // Products of one row of outputs with step 1, indexed by tap rows - 1 and taps - 1.
   void (*products_of_taps[2][2])(const DepthwiseProducts<T>&);
 };
 
-struct Depthwise3x3Microkernels {
-  Depthwise3x3MicrokernelsOf<float> f32;
-  Depthwise3x3MicrokernelsOf<double> f64;
-  Depthwise3x3MicrokernelsOf<bfloat16> bf16;
+struct DepthwiseMicrokernels {
+  DepthwiseMicrokernelsOf<float> f32;
+  DepthwiseMicrokernelsOf<double> f64;
+  DepthwiseMicrokernelsOf<bfloat16> bf16;
 };
 
-TESSERA_DECLARE_AVX_MICROKERNELS(Depthwise3x3Microkernels, depthwise3x3_microkernels)
+TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
+
+// Returns those of this processor's best instruction set.
+template <class T>
+const DepthwiseMicrokernelsOf<T>& depthwise() {
+  const DepthwiseMicrokernels& all = TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels);
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return all.bf16;
+  else
+    return microkernels_for<T>(all);
+}
 
 }  // namespace tessera

@@ -3,15 +3,53 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/layers/conv2d/cpu/algorithms.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
-#include "tessera/layers/conv2d/cpu/eigen_tiling.h"
 #include "tessera/layers/conv2d/cpu/partial_sums.h"
 #include "tessera/layers/shared/gemm_eigen_simd.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
 namespace {
+
+// Returns the number of tasks: up to 32, two for each of 16 threads to balance the load. A task has
+// at least 2^18 products, which one core computes in about 5 microseconds, the time to wake a
+// thread.
+int64_t eigen_tasks(const ConvShape& s) {
+  return std::clamp<int64_t>(s.weights() * s.pixels() / (1 << 18), 1, 32);
+}
+
+// The rows of dx that a task of the input gradient computes: an image, or a band of an image with
+// 24 pixels or more.
+struct EigenBands {
+  int64_t per_image, rows;
+
+  explicit EigenBands(const ConvShape& s) {
+    const int64_t most = std::clamp<int64_t>(s.h * s.w / 24, 1, std::max<int64_t>(1, s.h));
+    per_image = std::clamp<int64_t>(ceil_div(eigen_tasks(s), std::max<int64_t>(1, s.n)), 1, most);
+    rows = std::max<int64_t>(1, ceil_div(s.h, per_image));
+    per_image = ceil_div(s.h, rows);
+  }
+
+  // Rows [row, row + rows) of an image, which are `count` elements of dx from `first` on.
+  struct Band {
+    int64_t image, row, rows, first, count;
+  };
+  Band band(const ConvShape& s, int64_t task) const {
+    const int64_t image = task / per_image, row = task % per_image * rows;
+    const int64_t own = std::min(rows, s.h - row);
+    return {image, row, own, (image * s.h + row) * s.w * s.c, own * s.w * s.c};
+  }
+};
+
+// Returns the number of runs of pixels that have their own partial sums in the gradient of the
+// filters: more than 1 if `parts` is too few tasks. The sums take at most 8 MB, as they are written
+// and read once more.
+int64_t eigen_runs(const ConvShape& s, int64_t parts, int64_t blocks, DType dtype) {
+  const int64_t bytes = std::max<int64_t>(1, s.weights() * bytes_of(dtype));
+  const int64_t runs =
+      std::min(ceil_div(eigen_tasks(s), std::max<int64_t>(1, parts)), (8 << 20) / bytes);
+  return std::clamp<int64_t>(runs, 1, std::max<int64_t>(1, blocks));
+}
 
 // The matrix of a convolution's patches, never stored as a whole. Row p holds the elements that
 // output pixel p, counted over all images, reads from one group of x: kh * kw * c / groups columns
@@ -143,15 +181,12 @@ class EigenForward final : public Convolution<T> {
 
   void run(ThreadPool& pool, const T* in, const T* filters, T* out, void* scratch,
            const ConvHooks<T>& hooks) const override {
-    const Epilogue<T>& epilogue = hooks.epilogue;
     const int64_t channels = backward_ ? s_.c : s_.o;
     pool.parallel_for_thread(ceil_div(s_.pixels(), pixels_), [&](int64_t task, int thread) {
       const int64_t first = task * pixels_, count = std::min(pixels_, s_.pixels() - first);
       for (int64_t g = 0; g < s_.groups; ++g)
         multiply(g, first, count, in, filters, out, own_.of(scratch, thread));
-      if (epilogue.apply)
-        epilogue.apply(epilogue.context, out + first * channels, first * channels,
-                       count * channels);
+      hooks.epilogue(out + first * channels, first * channels, count * channels);
     });
   }
 
@@ -201,22 +236,20 @@ class EigenInputGrad final : public Convolution<T> {
 
   void run(ThreadPool& pool, const T* dy, const T* filters, T* dx, void* scratch,
            const ConvHooks<T>& hooks) const override {
-    const Epilogue<T>& epilogue = hooks.epilogue;
     pool.parallel_for_thread(s_.n * bands_.per_image, [&](int64_t task, int thread) {
-      const int64_t image = task / bands_.per_image, row = task % bands_.per_image * bands_.rows;
-      const int64_t rows = std::min(bands_.rows, s_.h - row);
-      const int64_t first = (image * s_.h + row) * s_.w * s_.c, count = rows * s_.w * s_.c;
-      std::memset(dx + first, 0, count * sizeof(T));
+      const EigenBands::Band band = bands_.band(s_, task);
+      std::memset(dx + band.first, 0, band.count * sizeof(T));
       for (int64_t g = 0; g < s_.groups; ++g)
         for (int64_t u = 0; u < s_.kh; ++u)
-          add_filter_row(g, u, image, row, rows, dy, filters, dx, own_.of(scratch, thread));
-      if (epilogue.apply) epilogue.apply(epilogue.context, dx + first, first, count);
+          add_filter_row(g, u, band, dy, filters, dx, own_.of(scratch, thread));
+      hooks.epilogue(dx + band.first, band.first, band.count);
     });
   }
 
  private:
-  void add_filter_row(int64_t g, int64_t u, int64_t image, int64_t row, int64_t rows, const T* dy,
+  void add_filter_row(int64_t g, int64_t u, const EigenBands::Band& band, const T* dy,
                       const T* filters, T* dx, T* own) const {
+    const auto [image, row, rows, first, elements] = band;
     // Rows i of dy with row <= i * stride + shift < row + rows.
     const int64_t shift = u * s_.dilation_h - s_.pad_h, out_h = s_.out_h(), out_w = s_.out_w();
     const int64_t begin = row <= shift ? 0 : ceil_div(row - shift, s_.stride_h);
@@ -308,8 +341,117 @@ class EigenWeightGrad final : public Convolution<T> {
   const ThreadScratch<T> own_;
 };
 
+// The output columns whose tap v is in the image.
+struct TapColumns {
+  int64_t begin, end;
+
+  TapColumns(const ConvShape& s, int64_t v) {
+    const int64_t shift = v * s.dilation_w - s.pad_w, out_w = s.out_w();
+    begin = std::min(out_w, shift < 0 ? ceil_div(-shift, s.stride_w) : 0);
+    end = shift >= s.w ? begin : std::clamp(ceil_div(s.w - shift, s.stride_w), begin, out_w);
+  }
+};
+
+// Calls use(first element in x, first element in y, columns, tap) for each tap of output row
+// `line`, counted over all images, that reads rows [row, row + rows) of x.
+template <class Use>
+void for_taps(const ConvShape& s, int64_t line, int64_t row, int64_t rows, Use use) {
+  const int64_t image = line / s.out_h(), i = line % s.out_h();
+  for (int64_t u = 0; u < s.kh; ++u) {
+    const int64_t x_row = i * s.stride_h - s.pad_h + u * s.dilation_h;
+    if (x_row < row || x_row >= row + rows) continue;
+    for (int64_t v = 0; v < s.kw; ++v) {
+      const TapColumns columns(s, v);
+      if (columns.begin == columns.end) continue;
+      const int64_t x_column = columns.begin * s.stride_w - s.pad_w + v * s.dilation_w;
+      use(((image * s.h + x_row) * s.w + x_column) * s.c, (line * s.out_w() + columns.begin) * s.c,
+          columns.end - columns.begin, u * s.kw + v);
+    }
+  }
+}
+
+// A depthwise convolution (groups == c == o) on Eigen's arrays: sums of products, channel by
+// channel, for a row of pixels and a tap at a time. All three passes share one loop.
+template <class T>
+class EigenDepthwise final : public Convolution<T> {
+ public:
+  explicit EigenDepthwise(const ConvRequest& request)
+      : pass_(request.pass),
+        s_(request.shape),
+        taps_(s_.kh * s_.kw),
+        line_rows_(std::max<int64_t>(1, ceil_div(s_.n * s_.out_h(), eigen_tasks(s_)))),
+        bands_(s_),
+        runs_(eigen_runs(s_, 1, s_.n * s_.out_h(), request.dtype)) {}
+  // Returns the bytes of the filters as [tap][channel], or of the partial sums of their gradient.
+  size_t scratch(int) const override {
+    return (pass_ == ConvPass::weight_grad ? runs_ : 1) * s_.weights() * sizeof(T);
+  }
+
+  void run(ThreadPool& pool, const T* a, const T* b, T* out, void* scratch,
+           const ConvHooks<T>& hooks) const override {
+    const int64_t lines = s_.n * s_.out_h(), weights = s_.weights();
+    T* filters = static_cast<T*>(scratch);
+    if (pass_ == ConvPass::weight_grad) {
+      pool.parallel_for(runs_, [&](int64_t run) {
+        T* const df = filters + run * weights;
+        std::memset(df, 0, weights * sizeof(T));
+        add_lines(lines * run / runs_, lines * (run + 1) / runs_, 0, s_.h, b, a, df);
+      });
+      return reduce_depthwise(pool, runs_, taps_, s_.c, filters, out);
+    }
+    for (int64_t t = 0; t < taps_; ++t)
+      for (int64_t k = 0; k < s_.c; ++k) filters[t * s_.c + k] = b[k * taps_ + t];
+    if (pass_ == ConvPass::forward) {
+      pool.parallel_for(ceil_div(lines, line_rows_), [&](int64_t task) {
+        const int64_t begin = task * line_rows_, end = std::min(lines, begin + line_rows_);
+        const int64_t row = s_.out_w() * s_.c;
+        for (int64_t line = begin; line < end; ++line) {
+          std::memset(out + line * row, 0, row * sizeof(T));
+          add_lines(line, line + 1, 0, s_.h, a, filters, out);
+        }
+        hooks.epilogue(out + begin * row, begin * row, (end - begin) * row);
+      });
+      return;
+    }
+    pool.parallel_for(s_.n * bands_.per_image, [&](int64_t task) {
+      const auto [image, row, rows, first, count] = bands_.band(s_, task);
+      std::memset(out + first, 0, count * sizeof(T));
+      add_lines(image * s_.out_h(), (image + 1) * s_.out_h(), row, rows, a, filters, out);
+      hooks.epilogue(out + first, first, count);
+    });
+  }
+
+ private:
+  // Adds the products of a and b for output rows [begin, end), counted over all images, that read
+  // rows [row, row + rows) of x: of x and f to y, of dy and f to dx, or of dy and x to df.
+  void add_lines(int64_t begin, int64_t end, int64_t row, int64_t rows, const T* a, const T* b,
+                 T* out) const {
+    for (int64_t line = begin; line < end; ++line)
+      for_taps(s_, line, row, rows, [&](int64_t at_x, int64_t at_y, int64_t points, int64_t tap) {
+        struct Pixels {
+          int64_t first, step;
+        };
+        const Pixels x{at_x, s_.stride_w * s_.c}, y{at_y, s_.c}, f{tap * s_.c, 0};
+        const Pixels of_a = pass_ == ConvPass::forward ? x : y;
+        const Pixels of_b = pass_ == ConvPass::weight_grad ? x : f;
+        const Pixels of_out = pass_ == ConvPass::forward      ? y
+                              : pass_ == ConvPass::input_grad ? x
+                                                              : f;
+        eigen_microkernels<T>().multiply_add({points, s_.c, a + of_a.first, of_a.step,
+                                              b + of_b.first, of_b.step, out + of_out.first,
+                                              of_out.step});
+      });
+  }
+
+  const ConvPass pass_;
+  const ConvShape s_;
+  const int64_t taps_, line_rows_;  // rows of y of a task, over all images
+  const EigenBands bands_;
+  const int64_t runs_;
+};
+
 std::unique_ptr<AnyConvolution> make_whole(const ConvRequest& r) {
-  if (r.shape.depthwise()) return make_eigen_depthwise(r);
+  if (r.shape.depthwise()) return make_convolution<EigenDepthwise>(FloatTypes(), r.dtype, r);
   if (r.pass == ConvPass::weight_grad)
     return make_convolution<EigenWeightGrad>(FloatTypes(), r.dtype, r);
   if (r.pass == ConvPass::forward || r.shape.pointwise())

@@ -9,8 +9,7 @@
 namespace tessera {
 namespace {
 
-// Elements of a task if the whole first input is computed before the convolution.
-constexpr int64_t kChunk = 1 << 14;
+constexpr size_t kMaxConsumers = 4, kMaxConsumerInputs = 8;
 
 SpecView inputs_from(SpecView in, size_t begin, const ScalarProgram& p) {
   return in.subspan(begin, static_cast<size_t>(p.inputs) - 1);
@@ -20,12 +19,15 @@ const BlockwiseOp& blockwise(const ConvConsumer& consumer) {
   return dynamic_cast<const BlockwiseOp&>(*consumer.op);
 }
 
-Specs consumer_specs(const ConvConsumer& consumer, size_t begin, SpecView in,
-                     const TensorSpec& result) {
-  Specs specs = {result};
-  for (const TensorSpec& extra : in.subspan(begin, static_cast<size_t>(consumer.inputs) - 1))
-    specs.push_back(extra);
-  return specs;
+// Calls fn(op, specs of its inputs) for the consumers.
+template <class F>
+void for_consumers(const ConvFusion& fusion, SpecView in, const TensorSpec& result, F fn) {
+  size_t at = fusion.consumers_begin();
+  for (const ConvConsumer& consumer : fusion.consumers) {
+    Specs specs = {result};
+    for (int k = 1; k < consumer.inputs; ++k) specs.push_back(in[at++]);
+    fn(*consumer.op, specs);
+  }
 }
 
 void append_own(std::vector<int>& inputs, size_t begin, size_t end, int without = -1) {
@@ -66,19 +68,6 @@ size_t second_input(const ConvFusion& fusion, DType taken, SpecView in) {
   return 0;
 }
 
-// The consumers in one run of the kernel; written() passes each range of the result to them.
-struct Readers {
-  static constexpr size_t kMax = 4, kMaxInputs = 8;
-
-  void written(int64_t first, int64_t count) const {
-    for (size_t r = 0; r < size; ++r) all[r]->written(first / channels, count / channels);
-  }
-
-  size_t size = 0;
-  int64_t channels = 1;
-  std::optional<BlocksAsWritten> all[kMax];
-};
-
 // The parts of scratch that precede the convolution's own: copies of inputs that are computed and
 // of 16 bits that it does not take, and the counters of consumers. The same function counts and
 // takes them.
@@ -96,7 +85,7 @@ struct FusedScratch {
   }
 
   ScratchLayout layout;
-  int32_t* counters[Readers::kMax] = {};
+  int32_t* counters[kMaxConsumers] = {};
   char *first = nullptr, *second = nullptr;
 };
 
@@ -124,21 +113,23 @@ class FusedKernel final : public Kernel {
     FusedScratch parts(scratch.data, fusion_, dtype_of<T>, form_, in_);
     Call call{EpilogueRun(prologue_, in.subspan(2), in[0]),
               EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]),
-              {},
-              {}};
-    start_readers(call, in, out, parts);
+              out[0].spec.shape.back()};
+    start_consumers(call, in, out, parts);
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
     if (!prologue_.is_identity() && form_.prologue) {
       hooks.prologue = {read, &call, second_ == 0 ? nullptr : in[second_].as<T>()};
     } else if (!prologue_.is_identity()) {
-      first = make_input(pool, call, in[0].elements(), reinterpret_cast<T*>(parts.first));
+      T* const made = reinterpret_cast<T*>(parts.first);
+      for_chunks(pool, in[0].elements(), [&](int64_t begin, int64_t count) {
+        call.prologue.apply_to(made + begin, begin, count);
+      });
+      first = made;
     }
     if (form_.wide_filters) hooks.wide_filters = in[1].as<float>();
     const T* second =
         form_.wide_filters ? nullptr : make_filters(ctx, in[1], parts.second).template as<T>();
-    const bool reads = call.consumers.size > 0;
-    if (!epilogue_.is_identity() || reads) hooks.epilogue = {reads ? read_by : written, &call};
+    if (!epilogue_.is_identity() || !fusion_.consumers.empty()) hooks.epilogue = {written, &call};
     Sum* const whole = form_.in_ranges ? nullptr : out[0].as<Sum>();
     convolution_->run(pool, first, second, whole, parts.layout.rest(), hooks);
   }
@@ -146,20 +137,20 @@ class FusedKernel final : public Kernel {
  private:
   struct Call {
     EpilogueRun prologue, epilogue;
-    Buffer consumer_in[Readers::kMax][Readers::kMaxInputs];
-    Readers consumers;
+    int64_t channels;  // channels of the result
+    size_t consumers = 0;
+    Buffer inputs[kMaxConsumers][kMaxConsumerInputs] = {};  // inputs of each consumer
+    std::optional<BlocksAsWritten> blocks[kMaxConsumers] = {};
   };
 
   static void read(void* call, T* to, int64_t first, int64_t count) {
     static_cast<const Call*>(call)->prologue.apply_to(to, first, count);
   }
-  static void written(void* call, Sum* rows, int64_t first, int64_t count) {
-    static_cast<const Call*>(call)->epilogue.apply(first, count, rows);
-  }
-  static void read_by(void* context, Sum* rows, int64_t first, int64_t count) {
+  static void written(void* context, Sum* rows, int64_t first, int64_t count) {
     const Call& call = *static_cast<const Call*>(context);
     call.epilogue.apply(first, count, rows);
-    call.consumers.written(first, count);
+    for (size_t r = 0; r < call.consumers; ++r)
+      call.blocks[r]->written(first / call.channels, count / call.channels);
   }
 
   Buffer make_filters(Context& ctx, const Buffer& given, char* copy) const {
@@ -167,41 +158,27 @@ class FusedKernel final : public Kernel {
     const Buffer made{copy, {dtype_of<T>, given.spec.shape, given.spec.device}};
     if constexpr (std::is_same_v<T, float>)
       if (is_half(fusion_.filters)) {
-        const int64_t elements = given.elements();
-        const float* from = given.as<float>();
-        float* to = made.as<float>();
-        static_cast<CpuContext&>(ctx).pool().parallel_for(
-            (elements + kChunk - 1) / kChunk, [&](int64_t task) {
-              const int64_t first = task * kChunk;
-              round_to_half(fusion_.filters, from + first, std::min(kChunk, elements - first),
-                            to + first);
-            });
+        for_chunks(static_cast<CpuContext&>(ctx).pool(), given.elements(),
+                   [&](int64_t first, int64_t count) {
+                     round_to_half(fusion_.filters, given.as<float>() + first, count,
+                                   made.as<float>() + first);
+                   });
         return made;
       }
     cast_elements(ctx, given, made);
     return made;
   }
 
-  void start_readers(Call& call, Buffers in, Buffers out, const FusedScratch& parts) const {
-    call.consumers.size = fusion_.consumers.size();
-    call.consumers.channels = out[0].spec.shape.back();
+  void start_consumers(Call& call, Buffers in, Buffers out, const FusedScratch& parts) const {
     size_t at = fusion_.consumers_begin();
-    for (size_t r = 0; r < fusion_.consumers.size(); ++r) {
-      const BlockwiseOp& op = blockwise(fusion_.consumers[r]);
-      const auto count = static_cast<size_t>(fusion_.consumers[r].inputs);
-      Buffer* inputs = call.consumer_in[r];
+    for (const ConvConsumer& consumer : fusion_.consumers) {
+      const size_t r = call.consumers++, count = static_cast<size_t>(consumer.inputs);
+      Buffer* inputs = call.inputs[r];
       inputs[0] = out[0];
       for (size_t k = 1; k < count; ++k) inputs[k] = in[at++];
-      call.consumers.all[r].emplace(op, Buffers(inputs, count), out[1 + r], parts.counters[r]);
+      call.blocks[r].emplace(blockwise(consumer), Buffers(inputs, count), out[1 + r],
+                             parts.counters[r]);
     }
-  }
-
-  static const T* make_input(ThreadPool& pool, const Call& call, int64_t elements, T* whole) {
-    pool.parallel_for((elements + kChunk - 1) / kChunk, [&](int64_t task) {
-      const int64_t first = task * kChunk;
-      call.prologue.apply_to(whole + first, first, std::min(kChunk, elements - first));
-    });
-    return whole;
   }
 
   const std::shared_ptr<const Convolution<T>> convolution_;
@@ -216,21 +193,15 @@ class FusedKernel final : public Kernel {
 
 Specs ConvFusion::outputs(SpecView in, const TensorSpec& result) const {
   Specs specs;
-  size_t at = consumers_begin();
-  for (const ConvConsumer& consumer : consumers) {
-    specs.push_back(consumer.op->infer(consumer_specs(consumer, at, in, result))[0]);
-    at += static_cast<size_t>(consumer.inputs) - 1;
-  }
+  for_consumers(*this, in, result,
+                [&](const Op& op, SpecView of_op) { specs.push_back(op.infer(of_op)[0]); });
   return specs;
 }
 
 int64_t ConvFusion::flops(SpecView in, const TensorSpec& result) const {
   int64_t flops = epilogue_flops(prologue, in[0]) + epilogue_flops(epilogue, result);
-  size_t at = consumers_begin();
-  for (const ConvConsumer& consumer : consumers) {
-    flops += consumer.op->cost(consumer_specs(consumer, at, in, result)).flops;
-    at += static_cast<size_t>(consumer.inputs) - 1;
-  }
+  for_consumers(*this, in, result,
+                [&](const Op& op, SpecView of_op) { flops += op.cost(of_op).flops; });
   return flops;
 }
 
@@ -274,8 +245,8 @@ std::optional<ExtendedFusion> with_consumer(const ConvFusion& own, const OpPtr& 
                                             int fused_input, SpecView in, const TensorSpec& result,
                                             SpecView consumer_in) {
   const auto* op = dynamic_cast<const BlockwiseOp*>(consumer.get());
-  if (op == nullptr || fused_input != 0 || own.consumers.size() == Readers::kMax ||
-      consumer_in.size() > Readers::kMaxInputs || consumer_in[0].shape != result.shape ||
+  if (op == nullptr || fused_input != 0 || own.consumers.size() == kMaxConsumers ||
+      consumer_in.size() > kMaxConsumerInputs || consumer_in[0].shape != result.shape ||
       consumer_in[0].dtype != result.dtype ||
       op->blocks().rows * result.shape.back() != result.shape.elements())
     return std::nullopt;

@@ -9,6 +9,21 @@ namespace tessera {
 
 namespace {
 
+// Input and output of a task: half of the smallest known L2 (512 KB); the filters use the rest.
+constexpr int64_t kBlockBytes = 256 << 10;
+// Filters larger than this do not stay in L2 next to a block, so each task reads them from a slower
+// cache and therefore has at least kLongPixels pixels.
+constexpr int64_t kFilterBytes = 128 << 10;
+constexpr int64_t kLongPixels = 96;
+// Four register tiles of 6 rows or three of 8: with fewer pixels the last, partly empty tile is
+// costly.
+constexpr int64_t kMinPixels = 24;
+// Products that one core computes in about 5 microseconds (50 billion a second), the time to wake a
+// thread.
+constexpr int64_t kTaskWork = 1 << 18;
+// Target number of tasks, enough for 16 threads.
+constexpr int64_t kMinTasks = 16;
+
 ConvShape in_one_column(ConvShape s) {
   if (s.pointwise()) s.h *= s.n * s.w, s.n = s.w = 1;
   return s;
@@ -91,35 +106,9 @@ int64_t ConvGeometry::block_rows(int64_t count) const {
 }
 
 int64_t ConvGeometry::depth(int64_t phase) const {
-  const int64_t taps = axis(true, phase).taps * axis(false, phase).taps;
+  const int64_t taps = this->phase(phase).taps();
   return shape.depthwise() ? taps : taps * (in_c / shape.groups);
 }
-
-namespace {
-
-// Input and output of a task: half of the smallest known L2 (512 KB); the filters use the rest.
-constexpr int64_t kBlockBytes = 256 << 10;
-// Filters larger than this do not stay in L2 next to a block, so each task reads them from a slower
-// cache and therefore has at least kLongPixels pixels.
-constexpr int64_t kFilterBytes = 128 << 10;
-constexpr int64_t kLongPixels = 96;
-// Four register tiles of 6 rows or three of 8: with fewer pixels the last, partly empty tile is
-// costly.
-constexpr int64_t kMinPixels = 24;
-// Products that one core computes in about 5 microseconds (50 billion a second), the time to wake a
-// thread.
-constexpr int64_t kTaskWork = 1 << 18;
-// Target number of tasks, enough for 16 threads.
-constexpr int64_t kMinTasks = 16;
-// A panel of packed filters, 16 floats wide, is 20 KB for 1280 bytes of the summed index: it stays
-// in 32 KB of L1 next to the streamed rows of input.
-constexpr int64_t kChunkBytes = 1280;
-// A task's sums for this many bytes of output channels stay in L2 from one chunk to the next.
-constexpr int64_t kColumnsBytes = 2048;
-// Elements that one core packs in about 10 microseconds (3 billion a second).
-constexpr int64_t kPackWork = 1 << 15;
-
-}  // namespace
 
 ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   const int64_t size = bytes_of(dtype);
@@ -159,16 +148,6 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   }
   tasks = ceil_div(g.n, images) * blocks_per_image;
   block_h = g.block_rows(rows);
-}
-
-int64_t chunk_count(int64_t depth, DType dtype) {
-  return std::max<int64_t>(1, ceil_div(depth * bytes_of(dtype), kChunkBytes));
-}
-
-int64_t columns_together(DType dtype) { return kColumnsBytes / bytes_of(compute_type(dtype)); }
-
-int64_t packing_tasks(int64_t elements, int64_t most) {
-  return std::clamp<int64_t>(elements / kPackWork, 1, most);
 }
 
 }  // namespace tessera

@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/runtime/integers.h"
@@ -36,6 +37,28 @@ namespace tessera {
 struct ConvAxis {
   int64_t first = 0, count = 0, base = 0, spacing = 1, taps = 0;
   int64_t first_tap = 0, tap_step = 1;
+
+  struct Taps {
+    int64_t first, last;
+    bool operator==(const Taps&) const = default;
+  };
+  // Returns the taps, [first, last), whose input is in [0, size) if that of tap 0 is `start`.
+  Taps inside(int64_t start, int64_t size) const {
+    Taps in{0, taps};
+    while (in.first < in.last && start + in.first * spacing < 0) ++in.first;
+    while (in.first < in.last && start + (in.last - 1) * spacing >= size) --in.last;
+    return in;
+  }
+};
+
+// Both axes of a phase. Tap t is in row t / h.taps and column t % h.taps of the phase's taps.
+struct ConvPhase {
+  ConvAxis v, h;
+  int64_t taps() const { return v.taps * h.taps; }
+  // Returns the index of tap t in a filter of kw columns.
+  int64_t filter_tap(int64_t t, int64_t kw) const {
+    return (v.first_tap + t / h.taps * v.tap_step) * kw + h.first_tap + t % h.taps * h.tap_step;
+  }
 };
 
 // All phases of an axis together.
@@ -65,6 +88,7 @@ struct ConvGeometry {
   bool joins_taps;  // the taps of a filter row read one run of consecutive elements
 
   ConvAxis axis(bool vertical, int64_t phase) const;
+  ConvPhase phase(int64_t i) const { return {axis(true, i), axis(false, i)}; }
   // Returns the number of input rows that `count` phase rows read.
   int64_t block_rows(int64_t count) const;
   // Returns the length of the sum for an output of a phase, in a group.
@@ -97,11 +121,47 @@ struct ImplicitGemmTiling {
   }
 };
 
-// Returns the number of chunks that a sum of `depth` products is cut into.
-int64_t chunk_count(int64_t depth, DType dtype);
-// Returns the output channels that are computed before the next chunk begins.
-int64_t columns_together(DType dtype);
-// Returns the number of tasks, at most `most`, for packing `elements` filter elements.
-int64_t packing_tasks(int64_t elements, int64_t most);
+// Packs the filters [channel][tap] of a phase of a depthwise convolution as [tap][channel]; returns
+// their end.
+template <class T, class Packed>
+Packed* pack_depthwise(const ConvShape& s, const ConvPhase& p, const T* filters, Packed* to) {
+  for (int64_t t = 0; t < p.taps(); ++t, to += s.c) {
+    const T* tap = filters + p.filter_tap(t, s.kw);
+    for (int64_t c = 0; c < s.c; ++c) to[c] = tap[c * s.kh * s.kw];
+  }
+  return to;
+}
+
+// Rows [first_row, first_row + rows) and columns [first_column, first_column + columns) of an image
+// [h, w, c].
+struct PaddedPart {
+  int64_t h, w, c, first_row, first_column, rows, columns;
+};
+
+// Fills a dense block with a part of an image, and with zeros outside the image. read(to, first,
+// count) writes elements [first, first + count) of the image to `to`.
+template <class T, class Read>
+void copy_padded(const PaddedPart& p, T* block, Read read) {
+  const int64_t top = std::clamp<int64_t>(-p.first_row, 0, p.rows);
+  const int64_t bottom = std::clamp<int64_t>(p.h - p.first_row, top, p.rows);
+  const int64_t left = std::clamp<int64_t>(-p.first_column, 0, p.columns);
+  const int64_t end = std::clamp<int64_t>(p.w - p.first_column, left, p.columns);
+  const int64_t length = p.columns * p.c;
+  const auto at = [&](int64_t row) {
+    return ((p.first_row + row) * p.w + p.first_column + left) * p.c;
+  };
+  std::memset(block, 0, top * length * sizeof(T));
+  if (p.columns == p.w && left == 0 && end == p.w) {  // whole rows, in one call
+    if (top < bottom) read(block + top * length, at(top), (bottom - top) * length);
+  } else {
+    for (int64_t r = top; r < bottom; ++r) {
+      T* row = block + r * length;
+      std::memset(row, 0, left * p.c * sizeof(T));
+      if (left < end) read(row + left * p.c, at(r), (end - left) * p.c);
+      std::memset(row + end * p.c, 0, (p.columns - end) * p.c * sizeof(T));
+    }
+  }
+  std::memset(block + bottom * length, 0, (p.rows - bottom) * length * sizeof(T));
+}
 
 }  // namespace tessera

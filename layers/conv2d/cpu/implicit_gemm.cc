@@ -6,17 +6,25 @@
 #include <cstring>
 #include <vector>
 
-#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
+#include "tessera/layers/conv2d/cpu/depthwise_simd.h"
 #include "tessera/layers/conv2d/cpu/geometry.h"
 #include "tessera/layers/conv2d/cpu/lanes.h"
-#include "tessera/layers/conv2d/cpu/microkernels.h"
-#include "tessera/layers/conv2d/cpu/padded_copy.h"
 #include "tessera/layers/conv2d/cpu/weight_grad.h"
+#include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/layers/shared/scratch_layout.h"
 #include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
+
+// A panel of packed filters, 16 floats wide, is 20 KB for 1280 bytes of the summed index: it stays
+// in 32 KB of L1 next to the streamed rows of input.
+constexpr int64_t kSumBytesAtOnce = 1280;
+// A task's sums for this many bytes of output channels stay in L2 from one chunk to the next.
+constexpr int64_t kColumnsBytes = 2048;
+// Elements that one core packs in about 10 microseconds (3 billion a second).
+constexpr int64_t kPackWork = 1 << 15;
 
 // Every piece of scratch begins on a cache line.
 template <class T>
@@ -30,16 +38,17 @@ struct Chunk {
 
 // One phase's pixels as offsets and its taps as segments. A step is kDepthStep<T> elements of a
 // segment; its last step may be fewer.
-struct Phase {
-  ConvAxis v, h;
-  int64_t depth;                 // length of a sum
-  int64_t steps;                 // those of all segments
-  int64_t group_stride;          // packed filters: [group][panel][step][panel's width][element]
-  int64_t filters;               // start of the packed filters; depthwise: [tap][channel]
+struct Phase : ConvPhase {
+  explicit Phase(const ConvPhase& axes) : ConvPhase(axes) {}
+
+  int64_t depth = 0;             // length of a sum
+  int64_t steps = 0;             // those of all segments
+  int64_t group_stride = 0;      // packed filters: [group][panel][step][panel's width][element]
+  int64_t filters = 0;           // start of the packed filters; depthwise: [tap][channel]
   std::vector<int64_t> in_rows;  // offsets of pixels [row][image][column] in the task's block
   std::vector<int64_t> out_rows;
-  std::vector<int64_t> taps;  // offset of each tap
-  int64_t run;                // consecutive elements that segments are cut from
+  std::vector<int64_t> tap_offsets;
+  int64_t run = 0;  // consecutive elements that segments are cut from
   std::vector<Segment> segments;
   std::vector<Chunk> chunks;
 };
@@ -57,15 +66,17 @@ void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, Phase
         row = image * g.out_h + q * g.out_step_h + p.v.first;
         p.out_rows.push_back((row * g.out_w + x * g.out_step_w + p.h.first) * g.out_c);
       }
-  for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t)
-    p.taps.push_back(t / p.h.taps * p.v.spacing * row_length + t % p.h.taps * p.h.spacing * g.in_c);
+  for (int64_t t = 0; t < p.taps(); ++t)
+    p.tap_offsets.push_back(t / p.h.taps * p.v.spacing * row_length +
+                            t % p.h.taps * p.h.spacing * g.in_c);
 }
 
 // Fills in runs of consecutive elements, cut at the ends of chunks.
 template <class T>
 void fill_segments(const ConvGeometry& g, Phase& p) {
   const int64_t channels = g.in_c / g.shape.groups;
-  const int64_t count = chunk_count(p.depth, dtype_of<T>);
+  const int64_t size = sizeof(T);
+  const int64_t count = std::max<int64_t>(1, ceil_div(p.depth * size, kSumBytesAtOnce));
   int64_t k = 0, steps = 0;
   for (int64_t c = 0; c < count; ++c) {
     int64_t end = p.depth * (c + 1) / count;
@@ -74,7 +85,7 @@ void fill_segments(const ConvGeometry& g, Phase& p) {
     Chunk chunk{std::ssize(p.segments), 0, steps};
     while (k < end) {
       const int64_t within = k % p.run, length = std::min(p.run - within, end - k);
-      p.segments.push_back({p.taps[k / p.run * (p.run / channels)] + within, length});
+      p.segments.push_back({p.tap_offsets[k / p.run * (p.run / channels)] + within, length});
       k += length, steps += ceil_div(length, kDepthStep<T>);
     }
     chunk.segments = std::ssize(p.segments) - chunk.first_segment;
@@ -85,7 +96,8 @@ void fill_segments(const ConvGeometry& g, Phase& p) {
 // Rows [first, last) of a task that gather the same tap rows: those in the image. Other tap rows
 // would add zeros.
 struct Band {
-  int64_t first, last, first_tap, last_tap;
+  int64_t first, last;
+  ConvAxis::Taps taps;
 };
 // A 3x3 filter has 3 bands; one of 11 rows, dilated by any factor, has 11. More bands are joined.
 constexpr int kMaxBands = 12;
@@ -101,13 +113,67 @@ class ImplicitGemm final : public Convolution<T> {
   using Sum = Computed<T>;
 
  public:
-  ImplicitGemm(const ConvRequest& request, ConvVariant form);
+  ImplicitGemm(const ConvRequest& request, ConvVariant form)
+      : geometry_(request.shape, request.pass == ConvPass::input_grad, form.prologue),
+        tiling_(geometry_, request.dtype),
+        packed_(form.packed),
+        in_ranges_(form.in_ranges) {
+    const ConvGeometry& g = geometry_;
+    const bool depthwise = g.shape.depthwise();
+    // The filters of the input gradient are packed tap by tap, so pairs do not go from tap to tap.
+    const bool joined = g.joins_taps && !(g.backward && kDepthStep<T> > 1);
+    for (int64_t i = 0; i < g.phases; ++i) {
+      Phase p(g.phase(i));
+      p.depth = g.depth(i);
+      p.run = (joined ? p.h.taps : 1) * (g.in_c / g.shape.groups);
+      p.steps =
+          depthwise || p.run == 0 ? p.depth : p.depth / p.run * ceil_div(p.run, kDepthStep<T>);
+      p.group_stride = depthwise ? p.steps * g.out_c
+                                 : p.steps * kDepthStep<T> *
+                                       round_up(g.out_c / g.shape.groups, microkernels<T>().lanes);
+      p.filters = filters_;
+      filters_ += whole_lines<T>(p.group_stride * (depthwise ? 1 : g.shape.groups));
+      phases_.push_back(std::move(p));
+    }
+  }
+
   size_t scratch(int threads) const override { return lay_out(threads, nullptr).size; }
-  void prepare() override;
+
+  void prepare() override {
+    for (Phase& p : phases_) {
+      fill_offsets(geometry_, tiling_, p);
+      if (!geometry_.shape.depthwise()) fill_segments<T>(geometry_, p);
+    }
+  }
+
   void run(ThreadPool& pool, const T* in, const T* filters, Sum* out, void* scratch,
-           const ConvHooks<T>& hooks) const override;
+           const ConvHooks<T>& hooks) const override {
+    if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
+    const Scratch all = lay_out(pool.size(), scratch);
+    if (!packed_) pack(pool, filters, all.filters);
+    pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
+      Scratch own = all;
+      own.blocks += thread * block_elements(), own.result += thread * result_elements();
+      run_task(task, in, packed_ ? filters : all.filters, out, own, hooks);
+    });
+  }
+
   int64_t packed_elements() const override { return filters_; }
-  void pack(ThreadPool& pool, const T* w, T* packed) const override;
+
+  void pack(ThreadPool& pool, const T* w, T* packed) const override {
+    const ConvShape& s = geometry_.shape;
+    if (s.depthwise()) {
+      for (const Phase& p : phases_) pack_depthwise(s, p, w, packed + p.filters);
+      return;
+    }
+    const int64_t panels = ceil_div(geometry_.out_c / s.groups, 2 * microkernels<T>().lanes);
+    const int64_t all = geometry_.phases * s.groups * panels;
+    const int64_t tasks = std::clamp<int64_t>(s.weights() / kPackWork, 1, all);
+    pool.parallel_for(tasks, [&](int64_t task) {
+      for (int64_t i = all * task / tasks; i < all * (task + 1) / tasks; ++i)
+        pack_panel(phases_[i / (s.groups * panels)], i / panels % s.groups, i % panels, w, packed);
+    });
+  }
 
  private:
   struct Scratch {
@@ -116,26 +182,194 @@ class ImplicitGemm final : public Convolution<T> {
     Sum* result;  // per thread: the result of a task
     size_t size;
   };
-  Scratch lay_out(int threads, void* base) const;
+
+  Scratch lay_out(int threads, void* base) const {
+    ScratchLayout layout(base);
+    Scratch s{};
+    s.filters = layout.take<T>(packed_ ? 0 : filters_);
+    s.blocks = layout.take<T>(block_elements() * threads);
+    s.result = layout.take<Sum>(result_elements() * threads);
+    s.size = layout.size();
+    return s;
+  }
+
   int64_t block_elements() const {
     return geometry_.direct ? 0 : whole_lines<T>(tiling_.block_elements(geometry_));
   }
   int64_t result_elements() const {
     return in_ranges_ ? whole_lines<Sum>(tiling_.result_elements(geometry_)) : 0;
   }
-  void pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w, T* packed) const;
-  void pack_depthwise(const Phase& p, const T* w, T* packed) const;
-  int make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const;
-  void multiply_bands(const Phase& p, const TaskRows& rows, int64_t chunk,
-                      ImplicitGemmProduct<T> product) const;
-  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, Sum* out) const;
+
+  // Packs panel `panel` (up to two vectors of output channels) of a group's filters.
+  void pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w, T* packed) const {
+    const ConvGeometry& g = geometry_;
+    const ConvShape& s = g.shape;
+    const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+    const int64_t in_c = g.in_c / s.groups, out_c = g.out_c / s.groups;
+    const int64_t first = panel * 2 * microkernel.lanes;
+    const int64_t count = std::min<int64_t>(2 * microkernel.lanes, out_c - first);
+    const int64_t width = round_up(count, microkernel.lanes),
+                  filter = s.kh * s.kw * (s.c / s.groups);
+    const int64_t row = width * kDepthStep<T>;  // elements of a step
+    T* to = packed + p.filters + group * p.group_stride + first * p.steps * kDepthStep<T>;
+    if (!g.backward) {
+      const T* from = w + (group * out_c + first) * filter;
+      const int64_t run = kDepthStep<T> > 1 ? p.run : p.depth;  // steps end with runs
+      for (int64_t k = 0; k < p.depth; k += run, to += ceil_div(run, kDepthStep<T>) * row)
+        microkernel.pack_transposed(from + k, filter, run, count, width, to);
+      return;
+    }
+    if (count < width) std::memset(to, 0, p.steps * row * sizeof(T));
+    for (int64_t t = 0; t < p.taps(); ++t, to += ceil_div(in_c, kDepthStep<T>) * row) {
+      const T* from = w + group * in_c * filter + p.filter_tap(t, s.kw) * out_c + first;
+      microkernel.copy_points(from, filter, in_c, count, to, row);
+    }
+  }
+
+  // Writes the bands of a task whose first row in the phase is `row`; returns their number.
+  int make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const {
+    int count = 0;
+    for (int64_t q = 0; q < rows; ++q) {
+      const int64_t start = (row + q) * geometry_.in_step_h + v.base;
+      const Band band{q, q + 1, v.inside(start, geometry_.in_h)};
+      Band* last = count ? &bands[count - 1] : nullptr;
+      if (last && last->taps == band.taps) {
+        last->last = band.last;
+      } else if (count == kMaxBands) {  // adding zeros does no harm
+        *last = {last->first, band.last, {0, v.taps}};
+      } else {
+        bands[count++] = band;
+      }
+      if (geometry_.direct) {  // all taps are in the image
+        bands[0].last = rows;
+        break;
+      }
+    }
+    return count;
+  }
+
+  // Computes one panel of output channels over one chunk, for all bands.
+  void multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
+                      ImplicitGemmProduct<T> product) const {
+    const Chunk& chunk = p.chunks[index];
+    const T* const panel = product.b;
+    const int64_t per_tap = p.v.taps ? p.steps / p.v.taps : 0;
+    for (int i = 0; i < rows.count; ++i) {
+      const Band& band = rows.bands[i];
+      const int64_t begin = band.taps.first * per_tap, end = band.taps.last * per_tap;
+      const Segment *first = p.segments.data() + chunk.first_segment,
+                    *last = first + chunk.segments;
+      int64_t k = chunk.k;
+      int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.steps;
+      const auto steps = [](const Segment& s) { return ceil_div(s.length, kDepthStep<T>); };
+      for (; first < last && k < begin; ++first) k += steps(*first);
+      for (; first < last && chunk_end > end; --last) chunk_end -= steps(last[-1]);
+      // Skip a band without taps in this chunk. A band without any taps still gets zeros.
+      if (first == last && (begin < end || index > 0)) continue;
+      product.segments = first, product.segment_count = last - first;
+      product.b = panel + (k - chunk.k) * product.b_stride;
+      product.accumulate = chunk.k > begin;
+      for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
+        product.a_rows = p.in_rows.data() + pixel;
+        product.c_rows = p.out_rows.data() + pixel;
+        product.rows = count;
+        microkernels<T>().gather(product);
+      });
+    }
+  }
+
+  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed,
+                Sum* out) const {
+    const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
+    const int64_t groups = geometry_.shape.groups;
+    const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
+    const int64_t panel = 2 * microkernel.lanes;
+    const int64_t columns_per_block = kColumnsBytes / static_cast<int64_t>(sizeof(Sum)),
+                  chunks = std::ssize(p.chunks);
+    ImplicitGemmProduct<T> product{};
+    for (int64_t g = 0; g < groups; ++g) {
+      const T* filters = packed + p.filters + g * p.group_stride;
+      for (int64_t o = 0; o < out_c; o += columns_per_block)
+        for (int64_t i = 0; i < chunks; ++i) {
+          product.a = in + g * in_c;
+          for (int64_t j = o; j < std::min(o + columns_per_block, out_c); j += panel) {
+            product.columns = std::min(panel, out_c - j);
+            product.vectors = product.columns > microkernel.lanes ? 2 : 1;
+            product.b_stride = product.vectors * microkernel.lanes * kDepthStep<T>;
+            product.b = filters + j * p.steps * kDepthStep<T> + p.chunks[i].k * product.b_stride;
+            product.c = out + g * out_c + j;
+            // Prefetch the next panel, or the next chunk of the first panel.
+            product.next = j + panel < std::min(o + columns_per_block, out_c)
+                               ? product.b + p.steps * panel * kDepthStep<T>
+                               : filters + (o * p.steps + p.chunks[(i + 1) % chunks].k * panel) *
+                                               kDepthStep<T>;
+            // A single tap reads each input once, from memory.
+            product.fetch_rows = geometry_.direct && p.taps() == 1 && j == 0;
+            multiply_bands(p, rows, i, product);
+          }
+        }
+    }
+  }
+
+  // Returns the input rows of a task, from `row` of `image` on: in place, or copied to `block`.
   const T* input_of(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t images,
-                    int64_t row, T* block) const;
+                    int64_t row, T* block) const {
+    const ConvGeometry& g = geometry_;
+    const int64_t whole = g.in_h * g.in_w * g.in_c, copied = tiling_.block_h * g.block_w * g.in_c;
+    if (g.direct) return in + image * whole + row * g.in_w * g.in_c;
+    const PaddedPart part{g.in_h,   g.in_w,          g.in_c,   row + g.base_h,
+                          g.base_w, tiling_.block_h, g.block_w};
+    for (int64_t i = 0; i < images; ++i)
+      copy_padded(part, block + i * copied, [&](T* to, int64_t at, int64_t count) {
+        const int64_t first = (image + i) * whole + at;
+        if (hooks.prologue.read)
+          hooks.prologue(to, first, count);
+        else
+          std::memcpy(to, in + first, count * sizeof(T));
+      });
+    return block;
+  }
+
   void run_task(int64_t task, const T* in, const T* packed, Sum* out, const Scratch& own,
-                const ConvHooks<T>& hooks) const;
+                const ConvHooks<T>& hooks) const {
+    const ConvGeometry& g = geometry_;
+    const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
+    const int64_t block = task % tiling_.blocks_per_image;
+    const int64_t row = tiling_.first_row(block), rows_of_task = tiling_.first_row(block + 1) - row;
+    const int64_t images = std::min(tiling_.images, g.n - image);
+    in = input_of(hooks, in, image, images, row * g.in_step_h, own.blocks);
+    const int64_t out_row = row * g.out_step_h;
+    const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
+    Sum* const to = in_ranges_ ? own.result : out + first;
+    for (const Phase& p : phases_) {
+      const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
+      if (images * rows * p.h.count == 0) continue;
+      if (g.shape.depthwise()) {
+        if constexpr (kDepthStep<T> == 1)
+          for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+            depthwise<T>().gather({in, p.in_rows.data() + pixel, count, p.tap_offsets.data(),
+                                   p.depth, packed + p.filters, g.in_c, to,
+                                   p.out_rows.data() + pixel});
+          });
+      } else {
+        Band bands[kMaxBands];
+        const int count = make_bands(p.v, row, rows, bands);
+        multiply(p, {images, bands, count}, in, packed, to);
+      }
+    }
+    const int64_t rows = std::min(rows_of_task * g.out_step_h, g.out_h - out_row);
+    hooks.epilogue(to, first, images * rows * g.out_w * g.out_c);
+  }
+
+  // Calls run(first, count) for the table entries of the pixels in rows [first_row, last_row):
+  // once, unless the task has fewer images than the tables.
   template <class Run>
   void for_pixels(int64_t columns, int64_t images, int64_t first_row, int64_t last_row,
-                  Run run) const;
+                  Run run) const {
+    const int64_t row = tiling_.images * columns;
+    if (images == tiling_.images) return run(first_row * row, (last_row - first_row) * row);
+    for (int64_t q = first_row; q < last_row; ++q) run(q * row, images * columns);
+  }
 
   const ConvGeometry geometry_;
   const ImplicitGemmTiling tiling_;
@@ -143,272 +377,6 @@ class ImplicitGemm final : public Convolution<T> {
   const bool packed_, in_ranges_;
   int64_t filters_ = 0;  // elements of the packed filters
 };
-
-template <class T>
-ImplicitGemm<T>::ImplicitGemm(const ConvRequest& request, ConvVariant form)
-    : geometry_(request.shape, request.pass == ConvPass::input_grad, form.prologue),
-      tiling_(geometry_, request.dtype),
-      packed_(form.packed),
-      in_ranges_(form.in_ranges) {
-  const ConvGeometry& g = geometry_;
-  const bool depthwise = g.shape.depthwise();
-  // The filters of the input gradient are packed tap by tap, so pairs do not go from tap to tap.
-  const bool joined = g.joins_taps && !(g.backward && kDepthStep<T> > 1);
-  for (int64_t i = 0; i < g.phases; ++i) {
-    Phase p{};
-    p.v = g.axis(true, i), p.h = g.axis(false, i);
-    p.depth = g.depth(i);
-    p.run = (joined ? p.h.taps : 1) * (g.in_c / g.shape.groups);
-    p.steps = depthwise || p.run == 0 ? p.depth : p.depth / p.run * ceil_div(p.run, kDepthStep<T>);
-    p.group_stride = depthwise ? p.steps * g.out_c
-                               : p.steps * kDepthStep<T> *
-                                     round_up(g.out_c / g.shape.groups, microkernels<T>().lanes);
-    p.filters = filters_;
-    filters_ += whole_lines<T>(p.group_stride * (depthwise ? 1 : g.shape.groups));
-    phases_.push_back(std::move(p));
-  }
-}
-
-template <class T>
-typename ImplicitGemm<T>::Scratch ImplicitGemm<T>::lay_out(int threads, void* base) const {
-  ScratchLayout layout(base);
-  Scratch s{};
-  s.filters = layout.take<T>(packed_ ? 0 : filters_);
-  s.blocks = layout.take<T>(block_elements() * threads);
-  s.result = layout.take<Sum>(result_elements() * threads);
-  s.size = layout.size();
-  return s;
-}
-
-template <class T>
-void ImplicitGemm<T>::prepare() {
-  for (Phase& p : phases_) {
-    fill_offsets(geometry_, tiling_, p);
-    if (!geometry_.shape.depthwise()) fill_segments<T>(geometry_, p);
-  }
-}
-
-// Packs panel `panel` (up to two vectors of output channels) of a group's filters.
-template <class T>
-void ImplicitGemm<T>::pack_panel(const Phase& p, int64_t group, int64_t panel, const T* w,
-                                 T* packed) const {
-  const ConvGeometry& g = geometry_;
-  const ConvShape& s = g.shape;
-  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
-  const int64_t in_c = g.in_c / s.groups, out_c = g.out_c / s.groups;
-  const int64_t first = panel * 2 * microkernel.lanes;
-  const int64_t count = std::min<int64_t>(2 * microkernel.lanes, out_c - first);
-  const int64_t width = round_up(count, microkernel.lanes), filter = s.kh * s.kw * (s.c / s.groups);
-  const int64_t row = width * kDepthStep<T>;  // elements of a step
-  T* to = packed + p.filters + group * p.group_stride + first * p.steps * kDepthStep<T>;
-  if (!g.backward) {
-    const T* from = w + (group * out_c + first) * filter;
-    const int64_t run = kDepthStep<T> > 1 ? p.run : p.depth;  // steps end with runs
-    for (int64_t k = 0; k < p.depth; k += run, to += ceil_div(run, kDepthStep<T>) * row)
-      microkernel.pack_transposed(from + k, filter, run, count, width, to);
-    return;
-  }
-  if (count < width) std::memset(to, 0, p.steps * row * sizeof(T));
-  for (int64_t t = 0; t < p.v.taps * p.h.taps; ++t, to += ceil_div(in_c, kDepthStep<T>) * row) {
-    const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
-    const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
-    const T* from = w + group * in_c * filter + (u * s.kw + v) * out_c + first;
-    microkernel.copy_points(from, filter, in_c, count, to, row);
-  }
-}
-
-template <class T>
-void ImplicitGemm<T>::pack_depthwise(const Phase& p, const T* w, T* packed) const {
-  const ConvShape& s = geometry_.shape;
-  T* to = packed + p.filters;
-  for (int64_t t = 0; t < p.depth; ++t) {
-    const int64_t u = p.v.first_tap + t / p.h.taps * p.v.tap_step;
-    const int64_t v = p.h.first_tap + t % p.h.taps * p.h.tap_step;
-    for (int64_t c = 0; c < s.c; ++c) to[t * s.c + c] = w[c * s.kh * s.kw + u * s.kw + v];
-  }
-}
-
-template <class T>
-void ImplicitGemm<T>::pack(ThreadPool& pool, const T* w, T* packed) const {
-  const ConvShape& s = geometry_.shape;
-  if (s.depthwise()) {
-    for (const Phase& p : phases_) pack_depthwise(p, w, packed);
-    return;
-  }
-  const int64_t panels = ceil_div(geometry_.out_c / s.groups, 2 * microkernels<T>().lanes);
-  const int64_t all = geometry_.phases * s.groups * panels;
-  const int64_t tasks = packing_tasks(s.weights(), all);
-  pool.parallel_for(tasks, [&](int64_t task) {
-    for (int64_t i = all * task / tasks; i < all * (task + 1) / tasks; ++i)
-      pack_panel(phases_[i / (s.groups * panels)], i / panels % s.groups, i % panels, w, packed);
-  });
-}
-
-// Writes the bands of a task whose first row in the phase is `row`; returns their number.
-template <class T>
-int ImplicitGemm<T>::make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const {
-  int count = 0;
-  for (int64_t q = 0; q < rows; ++q) {
-    const int64_t start = (row + q) * geometry_.in_step_h + v.base;
-    Band band{q, q + 1, 0, v.taps};
-    while (band.first_tap < band.last_tap && start + band.first_tap * v.spacing < 0)
-      ++band.first_tap;
-    while (band.first_tap < band.last_tap &&
-           start + (band.last_tap - 1) * v.spacing >= geometry_.in_h)
-      --band.last_tap;
-    Band* last = count ? &bands[count - 1] : nullptr;
-    if (last && last->first_tap == band.first_tap && last->last_tap == band.last_tap) {
-      last->last = band.last;
-    } else if (count == kMaxBands) {  // adding zeros does no harm
-      *last = {last->first, band.last, 0, v.taps};
-    } else {
-      bands[count++] = band;
-    }
-    if (geometry_.direct) {  // all taps are in the image
-      bands[0].last = rows;
-      break;
-    }
-  }
-  return count;
-}
-
-// Calls run(first, count) for the table entries of the pixels in rows [first_row, last_row): once,
-// unless the task has fewer images than the tables.
-template <class T>
-template <class Run>
-void ImplicitGemm<T>::for_pixels(int64_t columns, int64_t images, int64_t first_row,
-                                 int64_t last_row, Run run) const {
-  const int64_t row = tiling_.images * columns;
-  if (images == tiling_.images) return run(first_row * row, (last_row - first_row) * row);
-  for (int64_t q = first_row; q < last_row; ++q) run(q * row, images * columns);
-}
-
-// Computes one panel of output channels over one chunk, for all bands.
-template <class T>
-void ImplicitGemm<T>::multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
-                                     ImplicitGemmProduct<T> product) const {
-  const Chunk& chunk = p.chunks[index];
-  const T* const panel = product.b;
-  const int64_t per_tap = p.v.taps ? p.steps / p.v.taps : 0;
-  for (int i = 0; i < rows.count; ++i) {
-    const Band& band = rows.bands[i];
-    const int64_t begin = band.first_tap * per_tap, end = band.last_tap * per_tap;
-    const Segment *first = p.segments.data() + chunk.first_segment, *last = first + chunk.segments;
-    int64_t k = chunk.k;
-    int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.steps;
-    const auto steps = [](const Segment& s) { return ceil_div(s.length, kDepthStep<T>); };
-    for (; first < last && k < begin; ++first) k += steps(*first);
-    for (; first < last && chunk_end > end; --last) chunk_end -= steps(last[-1]);
-    // Skip a band without taps in this chunk. A band without any taps still gets zeros.
-    if (first == last && (begin < end || index > 0)) continue;
-    product.segments = first, product.segment_count = last - first;
-    product.b = panel + (k - chunk.k) * product.b_stride;
-    product.accumulate = chunk.k > begin;
-    for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
-      product.a_rows = p.in_rows.data() + pixel;
-      product.c_rows = p.out_rows.data() + pixel;
-      product.rows = count;
-      microkernels<T>().gather(product);
-    });
-  }
-}
-
-template <class T>
-void ImplicitGemm<T>::multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed,
-                               Sum* out) const {
-  const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
-  const int64_t groups = geometry_.shape.groups;
-  const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
-  const int64_t panel = 2 * microkernel.lanes;
-  const int64_t columns_per_block = columns_together(dtype_of<T>), chunks = std::ssize(p.chunks);
-  ImplicitGemmProduct<T> product{};
-  for (int64_t g = 0; g < groups; ++g) {
-    const T* filters = packed + p.filters + g * p.group_stride;
-    for (int64_t o = 0; o < out_c; o += columns_per_block)
-      for (int64_t i = 0; i < chunks; ++i) {
-        product.a = in + g * in_c;
-        for (int64_t j = o; j < std::min(o + columns_per_block, out_c); j += panel) {
-          product.columns = std::min(panel, out_c - j);
-          product.vectors = product.columns > microkernel.lanes ? 2 : 1;
-          product.b_stride = product.vectors * microkernel.lanes * kDepthStep<T>;
-          product.b = filters + j * p.steps * kDepthStep<T> + p.chunks[i].k * product.b_stride;
-          product.c = out + g * out_c + j;
-          // Prefetch the next panel, or the next chunk of the first panel.
-          product.next =
-              j + panel < std::min(o + columns_per_block, out_c)
-                  ? product.b + p.steps * panel * kDepthStep<T>
-                  : filters + (o * p.steps + p.chunks[(i + 1) % chunks].k * panel) * kDepthStep<T>;
-          // A single tap reads each input once, from memory.
-          product.fetch_rows = geometry_.direct && p.taps.size() == 1 && j == 0;
-          multiply_bands(p, rows, i, product);
-        }
-      }
-  }
-}
-
-// Returns the input rows of a task, from `row` of `image` on: in place, or copied to `block`.
-template <class T>
-const T* ImplicitGemm<T>::input_of(const ConvHooks<T>& hooks, const T* in, int64_t image,
-                                   int64_t images, int64_t row, T* block) const {
-  const ConvGeometry& g = geometry_;
-  const int64_t whole = g.in_h * g.in_w * g.in_c, copied = tiling_.block_h * g.block_w * g.in_c;
-  if (g.direct) return in + image * whole + row * g.in_w * g.in_c;
-  for (int64_t i = 0; i < images; ++i) {
-    if (hooks.prologue.read)
-      read_padded(hooks.prologue, (image + i) * whole, g.in_h, g.in_w, g.in_c, row + g.base_h,
-                  g.base_w, tiling_.block_h, g.block_w, block + i * copied);
-    else
-      copy_padded(in + (image + i) * whole, g.in_h, g.in_w, g.in_c, row + g.base_h, g.base_w,
-                  tiling_.block_h, g.block_w, block + i * copied);
-  }
-  return block;
-}
-
-template <class T>
-void ImplicitGemm<T>::run_task(int64_t task, const T* in, const T* packed, Sum* out,
-                               const Scratch& own, const ConvHooks<T>& hooks) const {
-  const ConvGeometry& g = geometry_;
-  const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
-  const int64_t block = task % tiling_.blocks_per_image;
-  const int64_t row = tiling_.first_row(block), rows_of_task = tiling_.first_row(block + 1) - row;
-  const int64_t images = std::min(tiling_.images, g.n - image);
-  in = input_of(hooks, in, image, images, row * g.in_step_h, own.blocks);
-  const int64_t out_row = row * g.out_step_h;
-  const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
-  Sum* const to = in_ranges_ ? own.result : out + first;
-  for (const Phase& p : phases_) {
-    const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
-    if (images * rows * p.h.count == 0) continue;
-    if (g.shape.depthwise()) {
-      if constexpr (kDepthStep<T> == 1)
-        for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
-          depthwise<T>().gather({in, p.in_rows.data() + pixel, count, p.taps.data(), p.depth,
-                                 packed + p.filters, g.in_c, to, p.out_rows.data() + pixel});
-        });
-    } else {
-      Band bands[kMaxBands];
-      const int count = make_bands(p.v, row, rows, bands);
-      multiply(p, {images, bands, count}, in, packed, to);
-    }
-  }
-  if (hooks.epilogue.apply) {
-    const int64_t rows = std::min(rows_of_task * g.out_step_h, g.out_h - out_row);
-    hooks.epilogue.apply(hooks.epilogue.context, to, first, images * rows * g.out_w * g.out_c);
-  }
-}
-
-template <class T>
-void ImplicitGemm<T>::run(ThreadPool& pool, const T* in, const T* filters, Sum* out, void* scratch,
-                          const ConvHooks<T>& hooks) const {
-  if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
-  const Scratch all = lay_out(pool.size(), scratch);
-  if (!packed_) pack(pool, filters, all.filters);
-  pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
-    Scratch own = all;
-    own.blocks += thread * block_elements(), own.result += thread * result_elements();
-    run_task(task, in, packed_ ? filters : all.filters, out, own, hooks);
-  });
-}
 
 bool multiplies_pairs(const ConvRequest& r) {
   if (r.dtype != DType::bf16 || r.shape.depthwise()) return false;

@@ -26,11 +26,4 @@ std::optional<VectorAxis> vector_axis_for(const ConvRequest& request);
 // faster directly than with lanes.
 bool forward_is_direct(const ConvRequest& request);
 
-// Returns false for VectorAxis::width if the horizontal stride is not 1.
-bool may_use_vector_axis(VectorAxis lanes, const ConvShape& shape);
-
-// Requires ConvPass::weight_grad.
-std::unique_ptr<AnyConvolution> make_lanes_weight_grad(const ConvRequest& request,
-                                                       VectorAxis lanes);
-
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include "tessera/layers/conv2d/cpu/lanes_tiling.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "tessera/layers/conv2d/cpu/lanes.h"
@@ -17,28 +16,6 @@ constexpr int64_t kTaskInputBytes = 256 << 10;
 constexpr int64_t kLanesTaskWork = 1 << 18;
 // Target number of tasks, enough for 16 threads; they take tasks one by one.
 constexpr int64_t kMinLanesTasks = 16;
-
-// One transpose of load_outputs or store_outputs: `used` lines of `elements` values, `stride`
-// apart, from index `at` in memory, and vectors from index `vector` on.
-struct Transpose {
-  int64_t at, stride;
-  int used;
-  int64_t elements, vector;
-};
-
-// Calls transpose(Transpose) for rows of a task's outputs, whose images are `image` elements apart.
-template <class F>
-void for_transposes(const ConvGeometry& g, const LanesTiling& t, const LanesTask& task,
-                    int64_t rows, int64_t image, const F& transpose) {
-  const int64_t row = g.out_w * g.out_c;
-  if (t.vector_axis == VectorAxis::batch)
-    return transpose(Transpose{0, image, task.images, rows * row, 0});
-  for (int64_t y = 0; y < rows; ++y)
-    for (int64_t i = 0; i < t.vectors; ++i)
-      transpose(Transpose{y * row + i * t.lanes * g.out_c, g.out_c,
-                          static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
-                          (y * t.vectors + i) * g.out_c * t.lanes});
-}
 
 }  // namespace
 
@@ -81,48 +58,6 @@ LanesTask LanesTiling::task(const ConvGeometry& g, int64_t index) const {
   return t;
 }
 
-template <class T>
-void fill_block(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
-                const T* from, T* block) {
-  const LanesMicrokernelsOf<T>& kernels = lanes_kernels<T>();
-  const int64_t left = std::clamp<int64_t>(-g.base_w, 0, g.block_w);
-  const int64_t end = std::clamp<int64_t>(g.in_w - g.base_w, left, g.block_w);
-  if (tiling.vector_axis == VectorAxis::width)  // all at once, as the parts to clear are small
-    std::memset(block, 0, task.rows * tiling.row * sizeof(T));
-  for (int64_t r = 0; r < task.rows; ++r, block += tiling.row) {
-    const int64_t row = task.image * g.in_h + task.first_row + r;
-    const T* first = from + (row * g.in_w + g.base_w + left) * g.in_c;
-    if (tiling.vector_axis == VectorAxis::batch) {
-      std::memset(block, 0, left * tiling.column * sizeof(T));
-      kernels.gather(first, g.in_h * g.in_w * g.in_c, task.images, (end - left) * g.in_c,
-                     block + left * tiling.column, tiling.lanes);
-      std::memset(block + end * tiling.column, 0, (g.block_w - end) * tiling.column * sizeof(T));
-      continue;
-    }
-    for (int64_t j = left; j < end; j += tiling.lanes)
-      kernels.gather(first + (j - left) * g.in_c, g.in_c,
-                     static_cast<int>(std::min(tiling.lanes, end - j)), g.in_c, block + j,
-                     tiling.channel);
-  }
-}
-
-template <class T>
-void load_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
-                  int64_t rows, const T* from, int64_t image, T* vectors) {
-  for_transposes(g, tiling, task, rows, image, [&](const Transpose& t) {
-    lanes_kernels<T>().gather(from + t.at, t.stride, t.used, t.elements, vectors + t.vector,
-                              tiling.lanes);
-  });
-}
-
-template <class T>
-void store_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
-                   int64_t rows, const T* vectors, T* to, int64_t image) {
-  for_transposes(g, tiling, task, rows, image, [&](const Transpose& t) {
-    lanes_kernels<T>().scatter(vectors + t.vector, t.stride, t.used, t.elements, to + t.at);
-  });
-}
-
 namespace {
 
 // Costs are in cycles per output pixel of a core that starts two vector products per cycle, fitted
@@ -142,12 +77,12 @@ constexpr int64_t kPage = 4096;
 // Lanes are used if their cost is below this fraction of the other algorithm's cost.
 constexpr double kGain = 0.85;
 // Maximum bytes of a task's input, of its sums, and of all tasks' sums.
-constexpr int64_t kBlockBytes = 512 << 10, kSumBytes = 256 << 10, kPartialBytes = 8 << 20;
+constexpr int64_t kLanesBlockBytes = 512 << 10, kSumBytes = 256 << 10, kPartialBytes = 8 << 20;
 
 template <class T>
 bool fits(ConvPass pass, const ConvGeometry& g, const LanesTiling& tiling) {
   const int64_t size = sizeof(T);
-  if (tiling.block_elements() * size > kBlockBytes) return false;
+  if (tiling.block_elements() * size > kLanesBlockBytes) return false;
   const int64_t sums = g.shape.weights() * size;
   return pass != ConvPass::weight_grad ||
          (sums * tiling.lanes <= kSumBytes && sums * tiling.tasks <= kPartialBytes);
@@ -194,7 +129,7 @@ template <class T>
 double lanes_cost(ConvPass pass, const ConvGeometry& g, VectorAxis vector_axis) {
   constexpr int lanes = kWideLanes<T>;
   const LanesTiling tiling(g, vector_axis, dtype_of<T>);
-  if (!may_use_vector_axis(vector_axis, g.shape) || !fits<T>(pass, g, tiling))
+  if ((vector_axis == VectorAxis::width && g.shape.stride_w != 1) || !fits<T>(pass, g, tiling))
     return std::numeric_limits<double>::infinity();
   const bool images = vector_axis == VectorAxis::batch, sums = pass == ConvPass::weight_grad;
   const double transpose = kTranspose + kTransposeLane * lanes;
@@ -233,15 +168,5 @@ std::optional<VectorAxis> vector_axis_for(const ConvRequest& r) {
 bool forward_is_direct(const ConvRequest& r) {
   return r.pass != ConvPass::input_grad && !vector_axis_for({ConvPass::forward, r.shape, r.dtype});
 }
-
-#define TESSERA_LANES_TILING(T)                                                                   \
-  template void fill_block(const ConvGeometry&, const LanesTiling&, const LanesTask&, const T*,   \
-                           T*);                                                                   \
-  template void load_outputs(const ConvGeometry&, const LanesTiling&, const LanesTask&, int64_t,  \
-                             const T*, int64_t, T*);                                              \
-  template void store_outputs(const ConvGeometry&, const LanesTiling&, const LanesTask&, int64_t, \
-                              const T*, T*, int64_t);
-TESSERA_LANES_TILING(float)
-TESSERA_LANES_TILING(double)
 
 }  // namespace tessera

@@ -1,7 +1,11 @@
 // The direct gradient of a convolution with respect to its filters.
 #pragma once
 
+#include <algorithm>
+
 #include "tessera/layers/conv2d/cpu/convolution.h"
+#include "tessera/layers/shared/gemm_simd.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 
@@ -25,9 +29,29 @@ std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, Con
 //
 // Several runs have partial sums, which are reduced in order.
 struct WeightGradTiling {
-  WeightGradTiling(const ConvShape& shape, DType dtype);
+  WeightGradTiling(const ConvShape& given, DType dtype)
+      : shape(given), lanes(64 / bytes_of(compute_type(dtype))), pairs(is_half(dtype)) {
+    ConvShape& s = shape;
+    const int64_t size = bytes_of(dtype);
+    if (s.pointwise()) s.w *= s.n * s.h, s.n = s.h = 1;  // pixels are independent: one long row
+    out_h = s.out_h(), out_w = s.out_w();
+    rows = s.kh, row_columns = s.kw * (s.c / s.groups);
+    vectors = ceil_div(row_columns, lanes);
+    const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows may have any length
+    direct = s.depthwise() || (!pointwise && !pairs && s.groups == 1 &&
+                               (s.dilation_w == 1 || s.kw == 1) && s.c * size <= kDirectBytes);
+    padded = direct && (s.pad_h || s.pad_w || (!s.depthwise() && row_columns % lanes));
+    const int64_t all = ceil_div(row_columns * s.kh, lanes);
+    if (padded && !s.depthwise() && 5 * all < 4 * vectors * s.kh + 4) {
+      joined = true;
+      join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) / lanes * lanes;
+      rows = 1, row_columns *= s.kh, vectors = all;
+    }
+    row_tiles = ceil_div(vectors, 3);
+    pack_dy = pairs || (!s.depthwise() && (s.o % kMicroPanelRows || s.groups > 1));
+    if (s.pixels() * s.weights() > 0) cut(size);
+  }
 
-  static constexpr int64_t kRowTile = 8;      // filters of a micro-panel of dy
   static constexpr int64_t kMaxPixels = 384;  // maximum of a block of packed tiles
 
   ConvShape shape;
@@ -60,8 +84,126 @@ struct WeightGradTiling {
     return padded ? padded_rows() * padded_columns() * shape.c + 3 * lanes : 0;
   }
 
+  struct Tile {
+    int64_t row, column, columns;  // filter row u; first of its kw * c / groups columns
+    int vectors;
+  };
+
+  // The pixels of a block: packed blocks are cut from the sequence of all pixels, direct blocks are
+  // rows of an image.
+  struct Block {
+    int64_t image, row, rows, first_pixel, pixels;
+  };
+
+  // The work of a task: some tiles of some filters of a group, over a run of blocks.
+  struct Part {
+    int64_t run, group, first_filter, filters, first_tile, last_tile;
+  };
+
+  // The columns of x in a part's tiles, pixel by pixel.
+  struct Columns {
+    int64_t first, count;
+  };
+
+  Tile tile(int64_t index) const {
+    const int64_t within = index % row_tiles;
+    const int64_t first = within * vectors / row_tiles;
+    const int64_t last = (within + 1) * vectors / row_tiles;
+    Tile t;
+    t.row = index / row_tiles;
+    t.column = first * lanes;
+    t.columns = std::min(last * lanes, row_columns) - t.column;
+    t.vectors = static_cast<int>(last - first);
+    return t;
+  }
+
+  Block block(int64_t index) const {
+    Block b{};
+    if (direct) {
+      b.image = index / blocks_per_image;
+      b.row = index % blocks_per_image * block_rows;
+      b.rows = std::min(block_rows, out_h - b.row);
+      b.first_pixel = (b.image * out_h + b.row) * out_w;
+      b.pixels = b.rows * out_w;
+    } else {
+      b.first_pixel = index * block_pixels;
+      b.pixels = std::min(block_pixels, shape.n * out_h * out_w - b.first_pixel);
+    }
+    return b;
+  }
+
+  Part part(int64_t task) const {
+    Part p{};
+    p.run = task % runs, task /= runs;
+    p.first_tile = task % slices * slice_tiles, task /= slices;
+    p.last_tile = std::min(p.first_tile + slice_tiles, tiles());
+    p.first_filter = task % cuts * cut_filters, p.group = task / cuts;
+    p.filters = std::min(cut_filters, shape.o / shape.groups - p.first_filter);
+    return p;
+  }
+
+  Columns columns_of(const Part& part) const {
+    const int64_t first = tile(part.first_tile).column;
+    const Tile last = tile(part.last_tile - 1);
+    return {first, last.column + last.columns - first};
+  }
+
  private:
-  void cut(int64_t size);
+  // A task's part of df, which stays in the smallest known L2 (512 KB) next to its inputs.
+  static constexpr int64_t kSumBytes = 192 << 10;
+  // Pixels of a block: their tile of x, three vectors of 64 bytes wide, stays in 48 KB of L1, and
+  // so do twice as many in 16 bits.
+  static constexpr int64_t kPixels = kMaxPixels / 2;
+  // Maximum filters of a task; each packed tile of x serves all of them.
+  static constexpr int64_t kFilters = 256;
+  // Joined rows of a block: half of 32 KB of L1.
+  static constexpr int64_t kJoinBytes = 16 << 10;
+  // dy of a block, which each tile reads again: next to the sums in L2.
+  static constexpr int64_t kDyBytes = 192 << 10;
+  // Pixels up to this size, two cache lines, are read in place, as packing gains nothing.
+  static constexpr int64_t kDirectBytes = 128;
+  // Target number of tasks: two for each of 16 threads, to balance the load.
+  static constexpr int64_t kTasks = 32;
+  // Products that one core computes in about 5 microseconds, the time to wake a thread.
+  static constexpr int64_t kTaskWork = 1 << 18;
+  // Maximum bytes of all partial sums, which are written and read once more.
+  static constexpr int64_t kPartialBytes = 8 << 20;
+
+  void cut(int64_t size) {
+    const ConvShape& s = shape;
+    const int64_t pixels = s.pixels(), all = tiles();
+    int64_t filters = s.o / s.groups;
+    cuts = ceil_div(filters, kFilters);
+    filters = round_up(ceil_div(filters, cuts), kMicroPanelRows);
+    cut_filters = filters = std::min(filters, s.o / s.groups);
+    cuts = ceil_div(s.o / s.groups, filters);
+    if (!s.depthwise()) {
+      slice_tiles = std::clamp<int64_t>(kSumBytes / (filters * 3 * 64), 1, all);
+      slices = ceil_div(all, slice_tiles);
+      slice_tiles = ceil_div(all, slices), slices = ceil_div(all, slice_tiles);
+    } else {
+      slices = slice_tiles = 1;
+    }
+    if (direct) {
+      const int64_t most = joined ? std::min(kPixels, kJoinBytes / (join_width * size)) : kPixels;
+      block_rows = std::clamp<int64_t>(most / out_w, 1, out_h);
+      blocks_per_image = ceil_div(out_h, block_rows);
+      block_rows = ceil_div(out_h, blocks_per_image);
+      block_pixels = block_rows * out_w;
+      blocks = s.n * blocks_per_image;
+    } else {
+      block_pixels =
+          std::clamp<int64_t>(kDyBytes / (filters * size), 32, pairs ? 2 * kPixels : kPixels);
+      if (pairs) block_pixels = round_up(block_pixels, 2);
+      block_pixels = std::min(block_pixels, pixels);
+      blocks = ceil_div(pixels, block_pixels);
+    }
+    const int64_t groups = s.depthwise() ? 1 : s.groups;
+    const int64_t tasks = std::clamp<int64_t>(s.weights() * pixels / kTaskWork, 1, kTasks);
+    runs = std::min(ceil_div(tasks, slices * cuts * groups),
+                    kPartialBytes / (s.weights() * 64 / lanes));
+    runs = std::clamp<int64_t>(runs, 1, blocks);
+  }
 };
 
 }  // namespace tessera

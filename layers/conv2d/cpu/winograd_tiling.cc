@@ -78,8 +78,7 @@ ImageView<S> TileBlocks::read(const TileBlock& b, int64_t image, const ImageRead
       std::clamp<int64_t>((b.column + b.columns) * step - s.pad_w + more, left, s.w);
   const int64_t row = (right - left) * s.c, whole = right - left == s.w ? bottom - top : 1;
   for (int64_t y = top; y < bottom; y += whole)
-    prologue.read(prologue.context, window + (y - top) * row,
-                  ((image * s.h + y) * s.w + left) * s.c, whole * row);
+    prologue(window + (y - top) * row, ((image * s.h + y) * s.w + left) * s.c, whole * row);
   return {window - top * row - left * s.c, row};
 }
 

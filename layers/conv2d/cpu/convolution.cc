@@ -1,4 +1,4 @@
-#include "tessera/layers/conv2d/cpu/algorithms.h"
+#include "tessera/layers/conv2d/cpu/convolution.h"
 
 #include <algorithm>
 #include <mutex>
