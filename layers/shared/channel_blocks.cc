@@ -1,6 +1,7 @@
 #include "tessera/layers/shared/channel_blocks.h"
 
-#include "tessera/layers/shared/blockwise.h"
+#include <algorithm>
+#include <atomic>
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -23,10 +24,7 @@ class BlockMoments final : public OpBase<BlockMoments, ChannelBlocks>, public Bl
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      block_moments<T>(ctx.pool(), params, in[0].spec.shape.back(), in[0], out[0].as<T>());
-    });
+    compute(ctx.pool(), in, out[0]);
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
@@ -41,14 +39,18 @@ class BlockMoments final : public OpBase<BlockMoments, ChannelBlocks>, public Bl
 
   const ChannelBlocks& blocks() const override { return params; }
   void run_block(int64_t block, Buffers in, const Buffer& out) const override {
-    visit_float(out.spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      moments_of_block<T>(params, block, in[0].spec.shape.back(), in[0], out.as<T>());
-    });
+    compute(BlocksToCompute(block), in, out);
   }
 
   // Counts the mean, the sum of deviations, which corrects the mean, and the sum of their squares.
   Cost cost(SpecView in) const override { return cost_with(in, 5 * in[0].shape.elements()); }
+
+ private:
+  void compute(const BlocksToCompute& which, Buffers in, const Buffer& out) const {
+    visit_float(out.spec.dtype, [&]<class T>(T) {
+      block_moments<T>(which, params, in[0].spec.shape.back(), in[0], out.as<T>());
+    });
+  }
 };
 
 class BlockGradientSums final : public OpBase<BlockGradientSums, ChannelBlocks>,
@@ -66,12 +68,7 @@ class BlockGradientSums final : public OpBase<BlockGradientSums, ChannelBlocks>,
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    const int64_t c = in[0].spec.shape.back();
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      block_gradient_sums<T>(ctx.pool(), params, c, in[0], in[1], in[2].as<T>(), in[3].as<T>(),
-                             in[2].spec.shape.rank() == 2 ? c : 0, out[0].as<T>());
-    });
+    compute(ctx.pool(), in, out[0]);
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
@@ -92,15 +89,19 @@ class BlockGradientSums final : public OpBase<BlockGradientSums, ChannelBlocks>,
 
   const ChannelBlocks& blocks() const override { return params; }
   void run_block(int64_t block, Buffers in, const Buffer& out) const override {
-    const int64_t c = in[0].spec.shape.back();
-    visit_float(out.spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      gradient_sums_of_block<T>(params, block, c, in[0], in[1], in[2].as<T>(), in[3].as<T>(),
-                                in[2].spec.shape.rank() == 2 ? c : 0, out.as<T>());
-    });
+    compute(BlocksToCompute(block), in, out);
   }
 
   Cost cost(SpecView in) const override { return cost_with(in, 4 * in[0].shape.elements()); }
+
+ private:
+  void compute(const BlocksToCompute& which, Buffers in, const Buffer& out) const {
+    const int64_t c = in[0].spec.shape.back();
+    visit_float(out.spec.dtype, [&]<class T>(T) {
+      block_gradient_sums<T>(which, params, c, in[0], in[1], in[2].as<T>(), in[3].as<T>(),
+                             in[2].spec.shape.rank() == 2 ? c : 0, out.as<T>());
+    });
+  }
 };
 
 class ReduceBlocks final : public OpBase<ReduceBlocks> {
@@ -115,16 +116,14 @@ class ReduceBlocks final : public OpBase<ReduceBlocks> {
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    visit_float(out[0].spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    visit_float(out[0].spec.dtype, [&]<class T>(T) {
       reduce_blocks<T>(ctx.pool(), in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
                        out[0].as<T>(), out[1].as<T>());
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda)
-      visit_float(out[0].spec.dtype, [&](auto zero) {
-        using T = decltype(zero);
+      visit_float(out[0].spec.dtype, [&]<class T>(T) {
         fold_blocks_cuda<T>(ctx, in[0].spec.shape[0], in[0].spec.shape[2], in[0].as<T>(),
                             out[0].as<T>(), out[1].as<T>());
       });
@@ -134,6 +133,24 @@ class ReduceBlocks final : public OpBase<ReduceBlocks> {
 };
 
 }  // namespace
+
+BlocksAsWritten::BlocksAsWritten(const BlockwiseOp& op, Buffers in, const Buffer& out,
+                                 int32_t* counters)
+    : op_(op), in_(in), out_(out), counters_(counters) {
+  std::fill_n(counters, op.blocks().count(), 0);
+}
+
+void BlocksAsWritten::written(int64_t first, int64_t rows) const {
+  const ChannelBlocks& blocks = op_.blocks();
+  const int64_t end = first + rows;
+  for (int64_t b = first / blocks.block_rows; b < blocks.count() && blocks.begin(b) < end; ++b) {
+    const int64_t begin = blocks.begin(b), size = blocks.size(b);
+    const auto own = static_cast<int32_t>(std::min(end, begin + size) - std::max(first, begin));
+    // Acquires the rows that other threads wrote before they counted them.
+    const int32_t before = std::atomic_ref(counters_[b]).fetch_add(own, std::memory_order_acq_rel);
+    if (before + own == size) op_.run_block(b, in_, out_);
+  }
+}
 
 ChannelBlocks channel_blocks(const TensorSpec& x) {
   const int64_t c = std::max<int64_t>(x.shape.back(), 1), rows = x.shape.elements() / c;

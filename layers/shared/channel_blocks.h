@@ -42,6 +42,40 @@ Tensor block_gradient_sums(const Tensor& dy, const Tensor& x, const Tensor& mean
 // Sums [blocks, 2, c] over the blocks: two tensors [c].
 Tensors reduce_blocks(const Tensor& sums);
 
+// An op whose output has a part for each block of rows of its inputs, such as these sums. Such a
+// reduction can be fused into the producer of its first input: the kernel that writes the input
+// also reduces its rows while they are in the cache.
+class BlockwiseOp {
+ public:
+  // Returns the blocks of the rows of input 0.
+  virtual const ChannelBlocks& blocks() const = 0;
+  // Computes, on the CPU, the parts of all outputs for one block from the block's rows.
+  // Thread-safe.
+  virtual void run_block(int64_t block, Buffers in, const Buffer& out) const = 0;
+
+ protected:
+  ~BlockwiseOp() = default;
+};
+
+// Runs an op block by block while its input 0 is written. The thread that writes the last rows of a
+// block also reduces that block. Every thread reduces in the same order, so the result does not
+// depend on the thread.
+class BlocksAsWritten {
+ public:
+  static int64_t counters(const BlockwiseOp& op) { return op.blocks().count(); }
+
+  // `counters` has an element for each block; the constructor clears them.
+  BlocksAsWritten(const BlockwiseOp& op, Buffers in, const Buffer& out, int32_t* counters);
+  // Reports that rows [first, first + rows) have been written, once for each row. Thread-safe.
+  void written(int64_t first, int64_t rows) const;
+
+ private:
+  const BlockwiseOp& op_;
+  const Buffers in_;
+  const Buffer out_;
+  int32_t* const counters_;  // written rows of each block
+};
+
 // --- the kernels (channel_blocks_cpu.cc), on raw memory ---
 
 // Elements of type T, or of 16 bits, which are converted part by part; then T is float, and blocks
@@ -55,20 +89,22 @@ struct StoredRows {
 };
 inline constexpr int64_t kMaxHalfRows = 16384;
 
+// The blocks to compute: all on a pool, or one on the calling thread.
+struct BlocksToCompute {
+  BlocksToCompute(ThreadPool& pool) : pool(&pool) {}
+  explicit BlocksToCompute(int64_t block) : block(block) {}
+  ThreadPool* pool = nullptr;
+  int64_t block = 0;
+};
+
 template <class T>
-void block_moments(ThreadPool& pool, ChannelBlocks blocks, int64_t c, StoredRows<T> x, T* moments);
+void block_moments(const BlocksToCompute& which, ChannelBlocks blocks, int64_t c, StoredRows<T> x,
+                   T* moments);
 // stats_stride: elements from one block's mean to the next, 0 or c
 template <class T>
-void block_gradient_sums(ThreadPool& pool, ChannelBlocks blocks, int64_t c, StoredRows<T> dy,
-                         StoredRows<T> x, const T* mean, const T* scale, int64_t stats_stride,
-                         T* sums);
-// Compute one block.
-template <class T>
-void moments_of_block(ChannelBlocks blocks, int64_t block, int64_t c, StoredRows<T> x, T* moments);
-template <class T>
-void gradient_sums_of_block(ChannelBlocks blocks, int64_t block, int64_t c, StoredRows<T> dy,
-                            StoredRows<T> x, const T* mean, const T* scale, int64_t stats_stride,
-                            T* sums);
+void block_gradient_sums(const BlocksToCompute& which, ChannelBlocks blocks, int64_t c,
+                         StoredRows<T> dy, StoredRows<T> x, const T* mean, const T* scale,
+                         int64_t stats_stride, T* sums);
 // first [c] and second [c] are the sums of the two halves of each block.
 template <class T>
 void reduce_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first, T* second);

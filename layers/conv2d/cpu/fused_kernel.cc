@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/engine/prepare.h"
-#include "tessera/layers/shared/blockwise.h"
+#include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/scratch_layout.h"
 
 namespace tessera {
