@@ -61,7 +61,7 @@ std::string csv_names(size_t columns) {
 }
 
 // Returns the step of a line that write() wrote, in CSV or JSON.
-std::optional<int64_t> step_of(std::string_view line) {
+std::optional<int64_t> step_of_line(std::string_view line) {
   constexpr std::string_view kName = "\"step\": ";
   const bool json = line.starts_with('{');
   const size_t before = json ? line.find(kName) : line.find(',');
@@ -169,7 +169,7 @@ int64_t RunFolder::bytes_up_to(const char* name, std::string_view first_line,
   while (std::fgets(line, sizeof(line), file.get()) != nullptr) {
     const std::string_view text = line;
     const bool whole = text.ends_with('\n');
-    const int64_t step = text == first_line ? 0 : step_of(text).value_or(INT64_MAX);
+    const int64_t step = text == first_line ? 0 : step_of_line(text).value_or(INT64_MAX);
     const bool again =
         step == *steps_done && std::ranges::any_of(due_, [&](std::string_view phase) {
           return text.find(phase) != text.npos;

@@ -6,6 +6,7 @@
 //
 // Names: stem.0, stem.1, stages.0.blocks.0.conv_dw, .norm, .mlp.fc1, .mlp.fc2 (1x1 convolutions),
 // .gamma, stages.1.downsample.0, ..., head.norm, head.fc, as in timm.
+#include <functional>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -51,7 +52,7 @@ struct ConvNextSettings {
   std::vector<int64_t> widths;  // channels per stage
 };
 
-void make_convnext(NetworkBuilder& net, const ModelOptions& o, const ConvNextSettings& s) {
+void make_convnext(const ConvNextSettings& s, NetworkBuilder& net, const ModelOptions& o) {
   net.add<Conv2d>("stem.0", {.in = o.channels, .out = s.widths[0], .kernel = 4, .stride = 4});
   net.add<LayerNorm>("stem.1", {.features = s.widths[0], .eps = kConvNextEps});
   const int64_t all = std::accumulate(s.blocks.begin(), s.blocks.end(), int64_t{0});
@@ -82,12 +83,11 @@ Network convnext_of(const char* size, const ConvNextSettings& settings,
     for (size_t stage = 0; stage < settings.blocks.size(); ++stage)
       for (int64_t i = 0; i < settings.blocks[stage]; ++i)
         timm.linear.push_back(fmt::format("stages.{}.blocks.{}.mlp", stage, i));
-  return {
-      fmt::format("convnext_{}", size),
-      {.stochastic_depth = 0},
-      [settings](NetworkBuilder& net, const ModelOptions& o) { make_convnext(net, o, settings); },
-      {std::move(timm)},
-      std::move(timed)};
+  return {fmt::format("convnext_{}", size),
+          {.stochastic_depth = 0},
+          std::bind_front(make_convnext, settings),
+          {std::move(timm)},
+          std::move(timed)};
 }
 
 }  // namespace

@@ -10,10 +10,7 @@
 // features.transition1.conv, features.norm5, classifier, as in torchvision.
 #include <fmt/format.h>
 
-#include "tessera/layers/modules.h"
-#include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/concat.h"
-#include "tessera/layers/ops/pool2d.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/models/zoo/parts.h"
 
@@ -28,9 +25,8 @@ class DenseLayer final : public Module {
   DenseLayer(Store& store, std::string name, int64_t in, int64_t growth)
       : Module(std::move(name)),
         norm1_(store, part("norm1"), {.channels = in}),
-        conv1_(store, part("conv1"),
-               {.in = in, .out = kBottleneck * growth, .kernel = 1, .bias = false}),
-        norm2_(store, part("norm2"), {.channels = kBottleneck * growth}),
+        conv1_(store, part("conv1"), part("norm2"),
+               {.in = in, .out = kBottleneck * growth, .kernel = 1}, nullptr),
         conv2_(
             store, part("conv2"),
             {.in = kBottleneck * growth, .out = growth, .kernel = 3, .padding = 1, .bias = false}) {
@@ -39,12 +35,11 @@ class DenseLayer final : public Module {
  private:
   Tensor forward(const Tensor& x) const override {
     const Tensor y = conv1_(relu(norm1_(x)));
-    return concat({x, conv2_(relu(norm2_(y)))});
+    return concat({x, conv2_(relu(y))});
   }
 
   BatchNorm2d norm1_;
-  Conv2d conv1_;
-  BatchNorm2d norm2_;
+  ConvNorm conv1_;  // and norm2
   Conv2d conv2_;
 };
 
@@ -69,11 +64,10 @@ void make_densenet(NetworkBuilder& net, const ModelOptions& o, const std::vector
                    int64_t growth, bool large_stem) {
   int64_t channels = 2 * growth;
   if (large_stem) {
-    net.add<Conv2d>(
-        "features.conv0",
-        {.in = o.channels, .out = channels, .kernel = 7, .stride = 2, .padding = 3, .bias = false});
-    net.add<BatchNorm2d>("features.norm0", {.channels = channels});
-    net.apply(relu);
+    net.add<ConvNorm>(
+        "features.conv0", "features.norm0",
+        Conv2d::Settings{.in = o.channels, .out = channels, .kernel = 7, .stride = 2, .padding = 3},
+        relu);
     net.max_pool({.kernel = 3, .stride = 2, .padding = 1});
   } else {
     net.add<Conv2d>("features.conv0",
@@ -87,8 +81,8 @@ void make_densenet(NetworkBuilder& net, const ModelOptions& o, const std::vector
     net.add<DenseTransition>(fmt::format("features.transition{}", block), channels, channels / 2);
     channels /= 2;
   }
-  net.add<BatchNorm2d>(fmt::format("features.norm{}", blocks.size() + 1), {.channels = channels});
-  net.apply(relu);
+  net.add_with_relu<BatchNorm2d>(fmt::format("features.norm{}", blocks.size() + 1),
+                                 {.channels = channels});
   net.apply(global_average_pool);
   net.add<Linear>("classifier", {.in = channels, .out = o.classes});
 }

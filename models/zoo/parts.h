@@ -37,39 +37,6 @@ class FunctionModule final : public Module {
   std::function<Tensor(const Tensor&)> function_;
 };
 
-// Builds a network that calls its modules one after the other.
-//
-//   net.add<Conv2d>("conv1", {.in = 3, .out = 16});
-//   net.apply(relu);
-class NetworkBuilder {
- public:
-  explicit NetworkBuilder(Store& store) : store_(store) {}
-
-  template <class M>
-  void add(std::string name, const typename M::Settings& settings) {
-    net_->add<M>(store_, std::move(name), settings);
-  }
-  template <class M, class... Arguments>
-  void add(Arguments&&... arguments) {
-    net_->add<M>(store_, std::forward<Arguments>(arguments)...);
-  }
-  void apply(std::function<Tensor(const Tensor&)> function) {
-    net_->add<FunctionModule>("", std::move(function));
-  }
-  void max_pool(const Pool2dParams& params) {
-    apply([params](const Tensor& x) { return max_pool2d(x, params); });
-  }
-  // Adds nothing if the probability is 0.
-  void dropout(std::string name, double probability) {
-    if (probability > 0) net_->add<Dropout>(std::move(name), probability);
-  }
-  std::unique_ptr<Module> made() { return std::move(net_); }
-
- private:
-  Store& store_;
-  std::unique_ptr<Sequential> net_ = std::make_unique<Sequential>();
-};
-
 // A convolution without bias, batch norm, and an activation if there is one.
 class ConvNorm final : public Module {
  public:
@@ -90,6 +57,50 @@ class ConvNorm final : public Module {
   Conv2d conv_;
   BatchNorm2d norm_;
   Activation activation_;
+};
+
+// Builds a network that calls its modules one after the other.
+//
+//   net.add<Conv2d>("conv1", {.in = 3, .out = 16});
+//   net.apply(relu);
+class NetworkBuilder {
+ public:
+  explicit NetworkBuilder(Store& store) : store_(store) {}
+
+  template <class M>
+  void add(std::string name, const typename M::Settings& settings) {
+    net_->add<M>(store_, std::move(name), settings);
+  }
+  template <class M, class... Arguments>
+  void add(Arguments&&... arguments) {
+    net_->add<M>(store_, std::forward<Arguments>(arguments)...);
+  }
+  void apply(std::function<Tensor(const Tensor&)> function) {
+    net_->add<FunctionModule>("", std::move(function));
+  }
+  // Adds the layer and a relu.
+  template <class M>
+  void add_with_relu(std::string name, const typename M::Settings& settings) {
+    add<M>(std::move(name), settings);
+    apply(relu);
+  }
+  // Adds a ConvNorm: the convolution "NAME.0" and the norm "NAME.1".
+  void conv_norm(const std::string& name, const Conv2d::Settings& conv, Activation activation,
+                 const BatchNorm2d::Settings& norm = {}) {
+    add<ConvNorm>(name + ".0", name + ".1", conv, activation, norm);
+  }
+  void max_pool(const Pool2dParams& params) {
+    apply([params](const Tensor& x) { return max_pool2d(x, params); });
+  }
+  // Adds nothing if the probability is 0.
+  void dropout(std::string name, double probability) {
+    if (probability > 0) net_->add<Dropout>(std::move(name), probability);
+  }
+  std::unique_ptr<Module> made() { return std::move(net_); }
+
+ private:
+  Store& store_;
+  std::unique_ptr<Sequential> net_ = std::make_unique<Sequential>();
 };
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 // trunk_output.block1.block1-0.proj.0, .f.a.0, .f.b.0, .f.se.fc1, .f.c.0, ..., fc, as in
 // torchvision.
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -55,10 +56,10 @@ struct RegNetSettings {
   int64_t group;                // channels of a group of the 3x3 convolutions
 };
 
-void make_regnet_y(NetworkBuilder& net, const ModelOptions& o, const RegNetSettings& s) {
+void make_regnet_y(const RegNetSettings& s, NetworkBuilder& net, const ModelOptions& o) {
   const Conv2d::Settings stem{
       .in = o.channels, .out = kRegNetStem, .kernel = 3, .stride = 2, .padding = 1};
-  net.add<ConvNorm>("stem.0", "stem.1", stem, relu);
+  net.conv_norm("stem", stem, relu);
   int64_t in = kRegNetStem;
   for (size_t stage = 0; stage < s.blocks.size(); ++stage)
     for (int64_t i = 0; i < s.blocks[stage]; ++i, in = s.widths[stage])
@@ -70,12 +71,11 @@ void make_regnet_y(NetworkBuilder& net, const ModelOptions& o, const RegNetSetti
 
 Network regnet_of(const char* size, const RegNetSettings& settings,
                   std::vector<TimedAt> timed = {}) {
-  return {
-      fmt::format("regnet_y_{}", size),
-      {},
-      [settings](NetworkBuilder& net, const ModelOptions& o) { make_regnet_y(net, o, settings); },
-      {{"torchvision"}},
-      std::move(timed)};
+  return {fmt::format("regnet_y_{}", size),
+          {},
+          std::bind_front(make_regnet_y, settings),
+          {{"torchvision"}},
+          std::move(timed)};
 }
 
 }  // namespace

@@ -10,7 +10,10 @@
 // layerS.0.downsample.0 (the 1x1 convolution) and .1 (its batch norm); squeeze and excitation (Hu
 // et al. 2017), to a sixteenth of the channels, is layer1.0.se.fc1 and .fc2.
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -40,14 +43,6 @@ struct ResNetSettings {
 
 constexpr int64_t kBottleneckExpansion = 4;  // factor of its last convolution
 
-struct BlockShape {
-  int64_t in, width, out;  // channels: of x, of the convolutions inside, of the result
-  int64_t stride;
-  bool projects;
-  bool squeezes;
-  double stochastic_depth;
-};
-
 Conv2d::Settings resnet_conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1) {
   return {.in = in,
           .out = out,
@@ -57,109 +52,66 @@ Conv2d::Settings resnet_conv(int64_t in, int64_t out, int64_t kernel, int64_t st
           .bias = false};
 }
 
-// The end of a residual: squeeze and excitation if the network has it, then stochastic depth.
-class ResidualEnding {
+class ResidualBlock final : public Module {
  public:
-  ResidualEnding(Store& store, const std::string& name, const BlockShape& s)
-      : stochastic_depth_(s.stochastic_depth) {
+  struct Settings {
+    int64_t in, width, out;  // channels: of x, of the convolutions inside, of the result
+    int64_t stride;
+    bool bottleneck, projects, squeezes;
+    double stochastic_depth;
+  };
+
+  ResidualBlock(Store& store, std::string name, const Settings& s)
+      : Module(std::move(name)), settings_(s) {
+    const auto unit = [&](const Conv2d::Settings& conv) {
+      const size_t i = units_.size() + 1;
+      units_.emplace_back(store, part(fmt::format("conv{}", i)), part(fmt::format("bn{}", i)), conv,
+                          nullptr);
+    };
+    if (s.bottleneck) {
+      unit(resnet_conv(s.in, s.width, 1));
+      unit(resnet_conv(s.width, s.width, 3, s.stride));
+      unit(resnet_conv(s.width, s.out, 1));
+    } else {
+      unit(resnet_conv(s.in, s.width, 3, s.stride));
+      unit(resnet_conv(s.width, s.out, 3));
+    }
     if (s.squeezes)
-      se_ = std::make_unique<SqueezeExcitation>(
-          store, name,
-          SqueezeExcitation::Settings{.channels = s.out,
-                                      .squeeze = std::max<int64_t>(8, s.out / 16)});
+      se_.emplace(store, part("se"),
+                  SqueezeExcitation::Settings{.channels = s.out,
+                                              .squeeze = std::max<int64_t>(8, s.out / 16)});
+    if (!keeps_shape() && s.projects)
+      projection_.emplace(store, part("downsample.0"), part("downsample.1"),
+                          resnet_conv(s.in, s.out, 1, s.stride), nullptr);
   }
-  Tensor operator()(const Tensor& x) const {
-    return stochastic_depth(se_ != nullptr ? (*se_)(x) : x, stochastic_depth_);
-  }
-
- private:
-  std::unique_ptr<SqueezeExcitation> se_;
-  double stochastic_depth_;
-};
-
-// The shortcut that is added to the residual: x itself if the shapes agree.
-class Bridge {
- public:
-  Bridge(Store& store, const std::string& name, const BlockShape& s) : shape_(s) {
-    if (is_identity() || !s.projects) return;
-    conv_ = std::make_unique<Conv2d>(store, name + ".0", resnet_conv(s.in, s.out, 1, s.stride));
-    norm_ =
-        std::make_unique<BatchNorm2d>(store, name + ".1", BatchNorm2d::Settings{.channels = s.out});
-  }
-  Tensor operator()(const Tensor& x) const {
-    if (is_identity()) return x;
-    if (conv_ != nullptr) return (*norm_)((*conv_)(x));
-    return shortcut(x, {.stride = shape_.stride, .channels = shape_.out});
-  }
-
- private:
-  bool is_identity() const { return shape_.stride == 1 && shape_.in == shape_.out; }
-
-  BlockShape shape_;
-  std::unique_ptr<Conv2d> conv_;
-  std::unique_ptr<BatchNorm2d> norm_;
-};
-
-class BasicBlock final : public Module {
- public:
-  BasicBlock(Store& store, std::string name, const BlockShape& s)
-      : Module(std::move(name)),
-        conv1_(store, part("conv1"), resnet_conv(s.in, s.width, 3, s.stride)),
-        bn1_(store, part("bn1"), {.channels = s.width}),
-        conv2_(store, part("conv2"), resnet_conv(s.width, s.out, 3)),
-        bn2_(store, part("bn2"), {.channels = s.out}),
-        ending_(store, part("se"), s),
-        bridge_(store, part("downsample"), s) {}
 
  private:
   Tensor forward(const Tensor& x) const override {
-    const Tensor y = relu(bn1_(conv1_(x)));
-    return relu(ending_(bn2_(conv2_(y))) + bridge_(x));
+    Tensor y = x;
+    for (size_t i = 0; i + 1 < units_.size(); ++i) y = relu(units_[i](y));
+    return relu(ending(units_.back()(y)) + bridge(x));
   }
+  Tensor ending(const Tensor& y) const {
+    return stochastic_depth(se_ ? (*se_)(y) : y, settings_.stochastic_depth);
+  }
+  // Returns the shortcut that is added to the residual.
+  Tensor bridge(const Tensor& x) const {
+    if (keeps_shape()) return x;
+    if (projection_) return (*projection_)(x);
+    return shortcut(x, {.stride = settings_.stride, .channels = settings_.out});
+  }
+  bool keeps_shape() const { return settings_.stride == 1 && settings_.in == settings_.out; }
 
-  Conv2d conv1_;
-  BatchNorm2d bn1_;
-  Conv2d conv2_;
-  BatchNorm2d bn2_;
-  ResidualEnding ending_;
-  Bridge bridge_;
+  Settings settings_;
+  std::deque<ConvNorm> units_;
+  std::optional<SqueezeExcitation> se_;
+  std::optional<ConvNorm> projection_;
 };
 
-class BottleneckBlock final : public Module {
- public:
-  BottleneckBlock(Store& store, std::string name, const BlockShape& s)
-      : Module(std::move(name)),
-        conv1_(store, part("conv1"), resnet_conv(s.in, s.width, 1)),
-        bn1_(store, part("bn1"), {.channels = s.width}),
-        conv2_(store, part("conv2"), resnet_conv(s.width, s.width, 3, s.stride)),
-        bn2_(store, part("bn2"), {.channels = s.width}),
-        conv3_(store, part("conv3"), resnet_conv(s.width, s.out, 1)),
-        bn3_(store, part("bn3"), {.channels = s.out}),
-        ending_(store, part("se"), s),
-        bridge_(store, part("downsample"), s) {}
-
- private:
-  Tensor forward(const Tensor& x) const override {
-    Tensor y = relu(bn1_(conv1_(x)));
-    y = relu(bn2_(conv2_(y)));
-    return relu(ending_(bn3_(conv3_(y))) + bridge_(x));
-  }
-
-  Conv2d conv1_;
-  BatchNorm2d bn1_;
-  Conv2d conv2_;
-  BatchNorm2d bn2_;
-  Conv2d conv3_;
-  BatchNorm2d bn3_;
-  ResidualEnding ending_;
-  Bridge bridge_;
-};
-
-void make_resnet(NetworkBuilder& net, const ModelOptions& o, const ResNetSettings& s) {
-  net.add<Conv2d>("conv1",
-                  resnet_conv(o.channels, s.widths[0], s.large_stem ? 7 : 3, s.large_stem ? 2 : 1));
-  net.add<BatchNorm2d>("bn1", {.channels = s.widths[0]});
-  net.apply(relu);
+void make_resnet(const ResNetSettings& s, NetworkBuilder& net, const ModelOptions& o) {
+  net.add<ConvNorm>(
+      "conv1", "bn1",
+      resnet_conv(o.channels, s.widths[0], s.large_stem ? 7 : 3, s.large_stem ? 2 : 1), relu);
   if (s.large_stem) net.max_pool({.kernel = 3, .stride = 2, .padding = 1});
   const int64_t all = std::accumulate(s.blocks.begin(), s.blocks.end(), int64_t{0});
   int64_t channels = s.widths[0], made = 0;
@@ -168,18 +120,15 @@ void make_resnet(NetworkBuilder& net, const ModelOptions& o, const ResNetSetting
     for (int64_t i = 0; i < s.blocks[stage]; ++i, ++made, channels = out) {
       const double deep =
           static_cast<double>(made) / static_cast<double>(std::max<int64_t>(1, all - 1));
-      const BlockShape shape{.in = channels,
-                             .width = s.widths[stage],
-                             .out = out,
-                             .stride = stage > 0 && i == 0 ? 2 : 1,
-                             .projects = s.projects,
-                             .squeezes = s.squeezes,
-                             .stochastic_depth = deep * *o.stochastic_depth};
-      const std::string name = fmt::format("layer{}.{}", stage + 1, i);
-      if (s.bottleneck)
-        net.add<BottleneckBlock>(name, shape);
-      else
-        net.add<BasicBlock>(name, shape);
+      net.add<ResidualBlock>(fmt::format("layer{}.{}", stage + 1, i),
+                             {.in = channels,
+                              .width = s.widths[stage],
+                              .out = out,
+                              .stride = stage > 0 && i == 0 ? 2 : 1,
+                              .bottleneck = s.bottleneck,
+                              .projects = s.projects,
+                              .squeezes = s.squeezes,
+                              .stochastic_depth = deep * *o.stochastic_depth});
     }
   }
   net.apply(global_average_pool);
@@ -190,7 +139,7 @@ Network resnet_of(std::string name, const ResNetSettings& settings,
                   std::vector<NameTable> tables = {}, std::vector<TimedAt> timed = {}) {
   return {std::move(name),
           {.stochastic_depth = 0},
-          [settings](NetworkBuilder& net, const ModelOptions& o) { make_resnet(net, o, settings); },
+          std::bind_front(make_resnet, settings),
           std::move(tables),
           std::move(timed)};
 }
@@ -200,6 +149,65 @@ Network cifar_resnet(int64_t n, std::vector<TimedAt> timed = {}) {
       fmt::format("resnet{}", 6 * n + 2),
       {.blocks = {n, n, n}, .widths = {16, 32, 64}, .large_stem = false, .projects = false}, {},
       std::move(timed));
+}
+
+// Wide residual networks (Zagoruyko and Komodakis, 2016) for images of CIFAR's size: conv 3x3 to
+// 16, three stages of blocks with 16 k, 32 k, 64 k channels (the second and third halve the image),
+// then batch norm, relu, global average pooling and a linear layer. A block is pre-activated:
+//
+//   o = relu(bn1(x)),   y = conv2(dropout(relu(bn2(conv1(o))))) + shortcut
+//
+// The shortcut is x, or a 1x1 convolution of o if the shapes differ. Names: conv1, layer1.0.bn1,
+// layer1.0.conv1, ..., layer1.0.shortcut, bn, fc.
+class WideBlock final : public Module {
+ public:
+  WideBlock(Store& store, std::string name, int64_t in, int64_t out, int64_t stride, double dropout)
+      : Module(std::move(name)),
+        bn1_(store, part("bn1"), {.channels = in}),
+        conv1_(store, part("conv1"), resnet_conv(in, out, 3, stride)),
+        bn2_(store, part("bn2"), {.channels = out}),
+        conv2_(store, part("conv2"), resnet_conv(out, out, 3)) {
+    if (dropout > 0) drop_.emplace(part("drop"), dropout);
+    if (in != out || stride != 1)
+      shortcut_.emplace(store, part("shortcut"), resnet_conv(in, out, 1, stride));
+  }
+
+ private:
+  Tensor forward(const Tensor& x) const override {
+    const Tensor o = relu(bn1_(x));
+    Tensor y = relu(bn2_(conv1_(o)));
+    if (drop_) y = (*drop_)(y);
+    return conv2_(y) + (shortcut_ ? (*shortcut_)(o) : x);
+  }
+
+  BatchNorm2d bn1_;
+  Conv2d conv1_;
+  BatchNorm2d bn2_;
+  Conv2d conv2_;
+  std::optional<Dropout> drop_;
+  std::optional<Conv2d> shortcut_;
+};
+
+void make_wide_resnet(NetworkBuilder& net, const ModelOptions& o) {
+  const int64_t depth = *o.depth, widen = *o.widen;
+  if (depth < 10 || depth % 6 != 4)
+    throw OptionError(
+        "depth",
+        fmt::format("wide_resnet: depth must be 6 n + 4 (10, 16, 22, 28, 40), but is {}", depth));
+  if (widen < 1)
+    throw ConfigError(fmt::format("wide_resnet: widen must be at least 1, but is {}", widen));
+  net.add<Conv2d>("conv1", resnet_conv(o.channels, 16, 3));
+  int64_t in = 16;
+  for (int64_t stage = 0; stage < 3; ++stage) {
+    const int64_t out = (16 << stage) * widen;
+    for (int64_t i = 0; i < (depth - 4) / 6; ++i, in = out)
+      net.add<WideBlock>(fmt::format("layer{}.{}", stage + 1, i), in, out,
+                         stage > 0 && i == 0 ? 2 : 1, *o.dropout);
+  }
+  net.add<BatchNorm2d>("bn", {.channels = in});
+  net.apply(relu);
+  net.apply(global_average_pool);
+  net.add<Linear>("fc", {.in = in, .out = o.classes});
 }
 
 }  // namespace
@@ -224,6 +232,10 @@ Networks zoo::seresnet() {
   return {resnet_of("seresnet18", {.blocks = {2, 2, 2, 2}, .squeezes = true}, {{"timm"}}),
           resnet_of("seresnet50", {.blocks = {3, 4, 6, 3}, .bottleneck = true, .squeezes = true},
                     {{"timm"}})};
+}
+
+Networks zoo::wide_resnet() {
+  return {{"wide_resnet", {.dropout = 0, .depth = 28, .widen = 10}, make_wide_resnet}};
 }
 
 }  // namespace tessera

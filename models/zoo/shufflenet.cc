@@ -8,6 +8,8 @@
 //
 // Names: conv1.0, stage2.0.branch1.0, stage2.0.branch2.0, ..., conv5.0, fc, as in torchvision; a
 // norm has the number after its convolution's.
+#include <functional>
+
 #include <fmt/format.h>
 
 #include "tessera/layers/ops/channel_shuffle.h"
@@ -28,13 +30,32 @@ class ShuffleBlock final : public Module {
   // `in`: channels of x; read only if the block halves the image.
   ShuffleBlock(Store& store, std::string name, int64_t in, int64_t out, bool halves)
       : Module(std::move(name)), half_(out / 2), halves_(halves) {
+    const auto add = [&](Sequential& branch, int at, const Conv2d::Settings& conv,
+                         Activation activation) {
+      const char* name = &branch == &branch1_ ? "branch1" : "branch2";
+      branch.add<ConvNorm>(store, part(fmt::format("{}.{}", name, at)),
+                           part(fmt::format("{}.{}", name, at + 1)), conv, activation);
+    };
+    const auto pointwise = [&](Sequential& branch, int at, int64_t from) {
+      add(branch, at, {.in = from, .out = half_, .kernel = 1}, relu);
+    };
+    const auto depthwise = [&](Sequential& branch, int at, int64_t channels) {
+      add(branch, at,
+          {.in = channels,
+           .out = channels,
+           .kernel = 3,
+           .stride = halves ? 2 : 1,
+           .padding = 1,
+           .groups = channels},
+          nullptr);
+    };
     if (halves) {
-      depthwise(store, branch1_, "branch1.0", "branch1.1", in);
-      pointwise(store, branch1_, "branch1.2", "branch1.3", in);
+      depthwise(branch1_, 0, in);
+      pointwise(branch1_, 2, in);
     }
-    pointwise(store, branch2_, "branch2.0", "branch2.1", halves ? in : half_);
-    depthwise(store, branch2_, "branch2.3", "branch2.4", half_);
-    pointwise(store, branch2_, "branch2.5", "branch2.6", half_);
+    pointwise(branch2_, 0, halves ? in : half_);
+    depthwise(branch2_, 3, half_);
+    pointwise(branch2_, 5, half_);
   }
 
  private:
@@ -45,37 +66,17 @@ class ShuffleBlock final : public Module {
     return channel_shuffle(y, 2);
   }
 
-  void add(Store& store, Sequential& branch, const char* conv, const char* norm,
-           const Conv2d::Settings& settings, Activation activation) {
-    branch.add<ConvNorm>(store, part(conv), part(norm), settings, activation);
-  }
-  void pointwise(Store& store, Sequential& branch, const char* conv, const char* norm, int64_t in) {
-    add(store, branch, conv, norm, {.in = in, .out = half_, .kernel = 1}, relu);
-  }
-  void depthwise(Store& store, Sequential& branch, const char* conv, const char* norm,
-                 int64_t channels) {
-    add(store, branch, conv, norm,
-        {.in = channels,
-         .out = channels,
-         .kernel = 3,
-         .stride = halves_ ? 2 : 1,
-         .padding = 1,
-         .groups = channels},
-        nullptr);
-  }
-
   int64_t half_;
   bool halves_;
   Sequential branch1_, branch2_;
 };
 
 // `widths`: channels of each stage, even. `last`: channels of the 1x1 convolution at the end.
-void make_shufflenet_v2(NetworkBuilder& net, const ModelOptions& o,
-                        const std::vector<int64_t>& widths, int64_t last) {
-  const auto unit = [&](const std::string& name, const Conv2d::Settings& conv) {
-    net.add<ConvNorm>(name + ".0", name + ".1", conv, relu);
-  };
-  unit("conv1", {.in = o.channels, .out = kShuffleNetStem, .kernel = 3, .stride = 2, .padding = 1});
+void make_shufflenet_v2(const std::vector<int64_t>& widths, int64_t last, NetworkBuilder& net,
+                        const ModelOptions& o) {
+  net.conv_norm("conv1",
+                {.in = o.channels, .out = kShuffleNetStem, .kernel = 3, .stride = 2, .padding = 1},
+                relu);
   net.max_pool({.kernel = 3, .stride = 2, .padding = 1});
   int64_t in = kShuffleNetStem;
   for (size_t stage = 0; stage < widths.size(); ++stage) {
@@ -83,19 +84,18 @@ void make_shufflenet_v2(NetworkBuilder& net, const ModelOptions& o,
       net.add<ShuffleBlock>(fmt::format("stage{}.{}", stage + 2, i), in, widths[stage], i == 0);
     in = widths[stage];
   }
-  unit("conv5", {.in = in, .out = last, .kernel = 1});
+  net.conv_norm("conv5", {.in = in, .out = last, .kernel = 1}, relu);
   net.apply(global_average_pool);
   net.add<Linear>("fc", {.in = last, .out = o.classes});
 }
 
 Network shufflenet_of(const char* size, const std::vector<int64_t>& widths, int64_t last,
                       std::vector<TimedAt> timed = {}) {
-  return {
-      fmt::format("shufflenet_v2_{}", size),
-      {},
-      [=](NetworkBuilder& net, const ModelOptions& o) { make_shufflenet_v2(net, o, widths, last); },
-      {{"torchvision"}},
-      std::move(timed)};
+  return {fmt::format("shufflenet_v2_{}", size),
+          {},
+          std::bind_front(make_shufflenet_v2, widths, last),
+          {{"torchvision"}},
+          std::move(timed)};
 }
 
 }  // namespace
