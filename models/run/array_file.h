@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/data/formats/array_spec.h"
 #include "tessera/models/data/formats/safetensors.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 
 #include "memory_file.h"
 
-#include "tessera/models/data/sets/published_files.h"
+#include "tessera/models/data/sets/published.h"
 #include "tessera/runtime/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/models/data/formats/array_spec.h"
+#include "tessera/models/data/formats/safetensors.h"
 
 namespace tessera {
 

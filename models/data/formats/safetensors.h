@@ -12,11 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/models/data/formats/array_spec.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
+
+// The name, dtype and shape of an array in a file.
+struct ArraySpec {
+  std::string name;            // "fc.b" or "weights/fc.b"
+  std::string dtype;           // "float32", a name_of(DType)
+  std::vector<int64_t> shape;  // empty: a scalar
+  bool operator==(const ArraySpec&) const = default;
+};
 
 struct SafeTensor {
   std::string name;

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-#include "tessera/models/data/formats/array_spec.h"
+#include "tessera/models/data/formats/safetensors.h"
 #include "tessera/runtime/files/file_system.h"
 
 namespace tessera {

@@ -16,49 +16,16 @@ namespace tessera {
 
 namespace {
 
-enum class Format { kJpeg, kPng, kWebp };
-
-Format format_of(std::span<const uint8_t> bytes, const std::string& name) {
+const picture::Decoder& decoder_of(std::span<const uint8_t> bytes, const std::string& name) {
   constexpr uint8_t kPng[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   if (bytes.size() >= sizeof kPng && std::memcmp(bytes.data(), kPng, sizeof kPng) == 0)
-    return Format::kPng;
-  if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) return Format::kJpeg;
+    return picture::kPng;
+  if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) return picture::kJpeg;
   if (bytes.size() >= 12 && std::memcmp(bytes.data(), "RIFF", 4) == 0 &&
       std::memcmp(bytes.data() + 8, "WEBP", 4) == 0)
-    return Format::kWebp;
+    return picture::kWebp;
   picture::fail(name, bytes.empty() ? "the file is empty" : "it is no JPEG, PNG or WebP picture");
 }
-
-// Collects the rows and writes the upright picture.
-class Canvas : public RowSink {
- public:
-  Canvas(const Picture& picture, Pixels& pixels) : picture_(picture), pixels_(pixels) {}
-  void begin(int, int) override {
-    pixels_.height = picture_.shown_height();
-    pixels_.width = picture_.shown_width();
-    stored_.reserve(static_cast<size_t>(picture_.width) * static_cast<size_t>(picture_.height) * 3);
-  }
-  bool row(const uint8_t* rgb) override {
-    stored_.insert(stored_.end(), rgb, rgb + int64_t{picture_.width} * 3);
-    return true;
-  }
-  void finish() {
-    pixels_.rgb.resize(stored_.size());
-    uint8_t* to = pixels_.rgb.data();
-    for (int y = 0; y < pixels_.height; ++y) {
-      for (int x = 0; x < pixels_.width; ++x, to += 3) {
-        PixelCoordinate from =
-            stored_pixel(picture_.orientation, picture_.height, picture_.width, y, x);
-        std::memcpy(to, stored_.data() + (int64_t{from.y} * picture_.width + from.x) * 3, 3);
-      }
-    }
-  }
-
- private:
-  Picture picture_;
-  Pixels& pixels_;
-  std::vector<uint8_t> stored_;
-};
 
 thread_local double t_file_seconds = 0;
 
@@ -106,27 +73,12 @@ int exif_orientation(std::span<const uint8_t> tiff) {
 
 Picture probe_picture(std::span<const uint8_t> bytes, const std::string& name,
                       const PictureLimits& limits) {
-  switch (format_of(bytes, name)) {
-    case Format::kPng:
-      return picture::probe_png(bytes, name, limits);
-    case Format::kWebp:
-      return picture::probe_webp(bytes, name, limits);
-    case Format::kJpeg:
-      break;
-  }
-  return picture::probe_jpeg(bytes, name, limits);
+  return decoder_of(bytes, name).probe(bytes, name, limits);
 }
 
 void decode_picture(std::span<const uint8_t> bytes, const std::string& name, int shrink,
                     RowSink& sink, std::vector<uint8_t>& scratch, const PictureLimits& limits) {
-  switch (format_of(bytes, name)) {
-    case Format::kPng:
-      return picture::decode_png(bytes, name, sink, scratch, limits);
-    case Format::kWebp:
-      return picture::decode_webp(bytes, name, sink, scratch, limits);
-    case Format::kJpeg:
-      return picture::decode_jpeg(bytes, name, shrink, sink, scratch, limits);
-  }
+  decoder_of(bytes, name).decode(bytes, name, shrink, sink, scratch, limits);
 }
 
 PixelCoordinate stored_pixel(int orientation, int height, int width, int y, int x) {
@@ -165,17 +117,6 @@ void read_regular_file(const std::string& path, int64_t max_bytes, std::vector<u
     done += static_cast<size_t>(got);
   }
   t_file_seconds += std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-Pixels load_picture(const std::string& path, const PictureLimits& limits) {
-  std::vector<uint8_t> bytes, scratch;
-  read_regular_file(path, limits.file_bytes, bytes);
-  Picture picture = probe_picture(bytes, path, limits);
-  Pixels pixels;
-  Canvas canvas(picture, pixels);
-  decode_picture(bytes, path, 1, canvas, scratch, limits);
-  canvas.finish();
-  return pixels;
 }
 
 }  // namespace tessera

@@ -66,13 +66,6 @@ struct PixelCoordinate {
 // Returns where pixel (y, x) of the upright picture is in the stored one of height x width.
 PixelCoordinate stored_pixel(int orientation, int height, int width, int y, int x);
 
-// A whole upright picture, for tools and tests: [height x width x 3].
-struct Pixels {
-  int height = 0, width = 0;
-  std::vector<uint8_t> rgb;
-};
-Pixels load_picture(const std::string& path, const PictureLimits& limits = {});
-
 // Reads all bytes of a regular file. Throws DataError, also for a link, a pipe or a device.
 void read_regular_file(const std::string& path, int64_t max_bytes, std::vector<uint8_t>& bytes);
 // Returns the seconds that the calling thread has spent in read_regular_file().

@@ -1,4 +1,4 @@
-// The decoder of each picture format. Internal to this folder.
+// The decoders of the picture formats. Internal to this folder.
 #pragma once
 
 #include "tessera/models/data/images/picture.h"
@@ -14,19 +14,13 @@ void check_size(const std::string& name, int64_t width, int64_t height,
 
 [[noreturn]] void fail(const std::string& name, const std::string& why);
 
-Picture probe_jpeg(std::span<const uint8_t> bytes, const std::string& name,
+// The decoder of a format; for the arguments see probe_picture() and decode_picture().
+struct Decoder {
+  Picture (*probe)(std::span<const uint8_t> bytes, const std::string& name,
                    const PictureLimits& limits);
-void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int shrink, RowSink& sink,
+  void (*decode)(std::span<const uint8_t> bytes, const std::string& name, int shrink, RowSink& sink,
                  std::vector<uint8_t>& scratch, const PictureLimits& limits);
-
-Picture probe_png(std::span<const uint8_t> bytes, const std::string& name,
-                  const PictureLimits& limits);
-void decode_png(std::span<const uint8_t> bytes, const std::string& name, RowSink& sink,
-                std::vector<uint8_t>& scratch, const PictureLimits& limits);
-
-Picture probe_webp(std::span<const uint8_t> bytes, const std::string& name,
-                   const PictureLimits& limits);
-void decode_webp(std::span<const uint8_t> bytes, const std::string& name, RowSink& sink,
-                 std::vector<uint8_t>& scratch, const PictureLimits& limits);
+};
+extern const Decoder kJpeg, kPng, kWebp;
 
 }  // namespace tessera::picture

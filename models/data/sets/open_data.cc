@@ -12,7 +12,6 @@
 #include "tessera/models/data/sets/image_folder.h"
 #include "tessera/models/data/sets/packed.h"
 #include "tessera/models/data/sets/published.h"
-#include "tessera/models/data/sets/published_files.h"
 #include "tessera/models/data/sets/subset.h"
 #include "tessera/models/data/sets/synthetic.h"
 #include "tessera/runtime/error.h"

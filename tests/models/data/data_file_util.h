@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "tessera/models/data/images/picture_reader.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera::testing {
@@ -42,6 +43,21 @@ class TempFolder {
  private:
   std::filesystem::path path_;
 };
+
+// A whole upright picture: [height x width x 3].
+struct Pixels {
+  int height = 0, width = 0;
+  Bytes rgb;
+};
+inline Pixels load_picture(const std::string& path, const PictureLimits& limits = {}) {
+  Pixels whole;
+  read_regular_file(path, limits.file_bytes, whole.rgb);
+  const Picture picture = probe_picture(whole.rgb, path, limits);
+  const ImageShape shape{picture.shown_height(), picture.shown_width(), 3};
+  whole = {shape.height, shape.width, Bytes(static_cast<size_t>(shape.bytes()))};
+  PictureReader().read_middle(path, shape, 0, whole.rgb.data(), limits);
+  return whole;
+}
 
 inline Bytes gzip(const Bytes& bytes) {
   z_stream stream{};

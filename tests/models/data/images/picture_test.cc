@@ -18,6 +18,8 @@ namespace {
 
 using tessera::testing::Bytes;
 using tessera::testing::expect_error;
+using tessera::testing::load_picture;
+using tessera::testing::Pixels;
 using tessera::testing::TempFolder;
 
 const golden::File& file() {

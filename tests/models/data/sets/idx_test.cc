@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tessera/models/data/sets/published_files.h"
+#include "tessera/models/data/sets/published.h"
 #include "tessera/tests/models/data/data_file_util.h"
 
 namespace tessera {

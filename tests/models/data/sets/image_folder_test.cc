@@ -17,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using tessera::testing::Bytes;
 using tessera::testing::expect_error;
+using tessera::testing::load_picture;
+using tessera::testing::Pixels;
 using tessera::testing::TempFolder;
 
 Bytes picture(const std::string& name) {
