@@ -101,156 +101,59 @@ int draw_place(int spare, RandomSequence& random) {
   return static_cast<int>(random.below(static_cast<uint64_t>(spare) + 1));
 }
 
-class Flip : public Transform {
- public:
-  Flip(bool vertical, double probability) : vertical_(vertical), probability_(probability) {
-    check_probability("flip", probability);
-  }
+void check_level(const char* transform, int level) {
+  if (level < 0 || level > 255)
+    throw ConfigError(fmt::format("{}: level {} is not in [0, 255]", transform, level));
+}
 
-  std::string describe() const override {
-    return fmt::format("flip {}, probability {}", vertical_ ? "vertical" : "horizontal",
-                       probability_);
-  }
-
-  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
-             RandomSequence& random) const override {
-    if (random.uniform() >= probability_) {
+TransformPtr flip(bool vertical, double probability) {
+  check_probability("flip", probability);
+  const auto apply = [=](const ImageShape& shape, const uint8_t* in, uint8_t* out,
+                         RandomSequence& random) {
+    if (random.uniform() >= probability) {
       std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
       return;
     }
-    auto pixel = static_cast<size_t>(shape.channels),
-         row = pixel * static_cast<size_t>(shape.width);
-    for (int y = 0; vertical_ && y < shape.height; ++y, out += row)
+    const auto pixel = static_cast<size_t>(shape.channels),
+               row = pixel * static_cast<size_t>(shape.width);
+    for (int y = 0; vertical && y < shape.height; ++y, out += row)
       std::memcpy(out, in + (shape.height - 1 - y) * static_cast<int64_t>(row), row);
-    for (int y = 0; !vertical_ && y < shape.height; ++y) {
+    for (int y = 0; !vertical && y < shape.height; ++y) {
       const uint8_t* from = in + (int64_t{y} + 1) * shape.width * shape.channels;
       for (int x = 0; x < shape.width; ++x, out += pixel) std::memcpy(out, from -= pixel, pixel);
     }
-  }
-
- private:
-  bool vertical_;
-  double probability_;
-};
-
-class Rotate : public Transform {
- public:
-  explicit Rotate(double degrees) : degrees_(degrees) {
-    if (!(degrees >= 0 && degrees <= 180))
-      throw ConfigError(fmt::format("rotate: degrees {} is not in [0, 180]", degrees));
-  }
-  std::string describe() const override { return fmt::format("rotate by up to {}", degrees_); }
-  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
-             RandomSequence& random) const override {
-    warp(shape, in, out, rotation(shape, degrees_ * (2 * random.uniform() - 1)));
-  }
-
- private:
-  double degrees_;
-};
-
-class Cutout : public Transform {
- public:
-  Cutout(int size, int level, double probability)
-      : size_(size), level_(level), probability_(probability) {
-    if (size < 1)
-      throw ConfigError(fmt::format("cutout: size must be at least 1, but is {}", size));
-    if (level < 0 || level > 255)
-      throw ConfigError(fmt::format("cutout: level {} is not in [0, 255]", level));
-    check_probability("cutout", probability);
-  }
-
-  std::string describe() const override {
-    return fmt::format("cutout size {}, level {}, probability {}", size_, level_, probability_);
-  }
-
-  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
-             RandomSequence& random) const override {
-    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
-    bool paints = random.uniform() < probability_;
-    auto [top, bottom] = span(shape.height, random);
-    auto [left, right] = span(shape.width, random);
-    if (!paints) return;
-    for (int64_t y = top; y < bottom; ++y) {
-      uint8_t* row = out + (y * shape.width + left) * shape.channels;
-      std::memset(row, level_, static_cast<size_t>((right - left) * shape.channels));
-    }
-  }
-
- private:
-  struct Span {
-    int64_t begin, end;
   };
-  Span span(int64_t side, RandomSequence& random) const {
-    int64_t centre = static_cast<int64_t>(random.below(static_cast<uint64_t>(side)));
-    int64_t begin = centre - size_ / 2;
-    return {std::max<int64_t>(begin, 0), std::min(begin + size_, side)};
+  return pixel_transform(
+      fmt::format("flip {}, probability {}", vertical ? "vertical" : "horizontal", probability),
+      apply);
+}
+
+// Returns the part to erase; an empty box if ten draws do not fit.
+Box draw_erased(const RandomErasing& settings, const ImageShape& shape, RandomSequence& random) {
+  const double area = double(shape.height) * shape.width;
+  for (int i = 0; i < 10; ++i) {
+    const auto [height, width] = draw_sides(area, settings.scale, settings.ratio, random);
+    if (height >= shape.height || width >= shape.width) continue;
+    const int top = draw_place(shape.height - height, random);
+    return {top, draw_place(shape.width - width, random), height, width};
   }
-
-  int size_, level_;
-  double probability_;
-};
-
-class RandomErasingTransform : public Transform {
- public:
-  explicit RandomErasingTransform(const RandomErasing& settings) : settings_(settings) {
-    check_probability("random_erasing", settings.probability);
-    check_range("random_erasing", "scale", settings.scale, 1);
-    check_range("random_erasing", "ratio", settings.ratio, 100);
-    if (settings.level < 0 || settings.level > 255)
-      throw ConfigError(fmt::format("random_erasing: level {} is not in [0, 255]", settings.level));
-  }
-
-  std::string describe() const override {
-    return fmt::format(
-        "random_erasing probability {}, scale {:.4g} to {:.4g}, ratio {:.4g} to {:.4g}",
-        settings_.probability, settings_.scale[0], settings_.scale[1], settings_.ratio[0],
-        settings_.ratio[1]);
-  }
-
-  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
-             RandomSequence& random) const override {
-    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
-    if (random.uniform() >= settings_.probability) return;
-    const auto [y, x, height, width] = place(shape, random);
-    const auto channels = static_cast<size_t>(shape.channels);
-    const uint8_t* first = nullptr;  // a painted pixel, whose colour the others take
-    for (int row = y; row < y + height; ++row) {
-      uint8_t* at = out + (int64_t{row} * shape.width + x) * shape.channels;
-      for (int k = 0; k < width; ++k, at += channels)
-        if (first != nullptr && settings_.mode != EraseMode::kPixel)
-          std::memcpy(at, first, channels);
-        else
-          std::generate_n(at, channels, [&] { return level(random); }), first = at;
-    }
-  }
-
- private:
-  uint8_t level(RandomSequence& random) const {
-    return static_cast<uint8_t>(settings_.mode == EraseMode::kConst
-                                    ? static_cast<uint64_t>(settings_.level)
-                                    : random.below(256));
-  }
-
-  // Returns an empty box if ten draws do not fit.
-  Box place(const ImageShape& shape, RandomSequence& random) const {
-    const double area = double(shape.height) * shape.width;
-    for (int i = 0; i < 10; ++i) {
-      const auto [height, width] = draw_sides(area, settings_.scale, settings_.ratio, random);
-      if (height >= shape.height || width >= shape.width) continue;
-      const int top = draw_place(shape.height - height, random);
-      return {top, draw_place(shape.width - width, random), height, width};
-    }
-    return {};
-  }
-
-  RandomErasing settings_;
-};
+  return {};
+}
 
 // Returns the random key of a transform in an epoch; the sample is the stream.
 uint64_t step_key(const AugmentKey& key, size_t step) {
   auto bits = philox(random_key(key.seed, "augment"), static_cast<uint64_t>(key.epoch), step);
   return uint64_t{bits[0]} << 32 | bits[1];
+}
+
+// Returns the bytes of the largest image that the transforms from `first` on read or write.
+int64_t largest_bytes(const Transforms& augment, ImageShape shape, size_t first) {
+  int64_t largest = shape.bytes();
+  for (size_t i = first; i < augment.size(); ++i) {
+    shape = augment[i]->output(shape);
+    largest = std::max(largest, shape.bytes());
+  }
+  return largest;
 }
 
 class ResizeCropTransform : public Transform {
@@ -317,24 +220,100 @@ class ResizeCropTransform : public Transform {
 
 }  // namespace
 
+TransformPtr pixel_transform(std::string text, PixelChange change) {
+  class PixelTransform final : public Transform {
+   public:
+    PixelTransform(std::string text, PixelChange change)
+        : text_(std::move(text)), change_(std::move(change)) {}
+    std::string describe() const override { return text_; }
+    void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+               RandomSequence& random) const override {
+      change_(shape, in, out, random);
+    }
+
+   private:
+    const std::string text_;
+    const PixelChange change_;
+  };
+  return std::make_shared<PixelTransform>(std::move(text), std::move(change));
+}
+
 TransformPtr crop(int padding, CropBorder border) {
   return std::make_shared<Crop>(padding, border);
 }
 
-TransformPtr flip_horizontal(double probability) {
-  return std::make_shared<Flip>(false, probability);
+TransformPtr flip_horizontal(double probability) { return flip(false, probability); }
+TransformPtr flip_vertical(double probability) { return flip(true, probability); }
+
+TransformPtr rotate(double degrees) {
+  if (!(degrees >= 0 && degrees <= 180))
+    throw ConfigError(fmt::format("rotate: degrees {} is not in [0, 180]", degrees));
+  return pixel_transform(
+      fmt::format("rotate by up to {}", degrees),
+      [=](const ImageShape& shape, const uint8_t* in, uint8_t* out, RandomSequence& random) {
+        warp(shape, in, out, rotation(shape, degrees * (2 * random.uniform() - 1)));
+      });
 }
 
-TransformPtr flip_vertical(double probability) { return std::make_shared<Flip>(true, probability); }
-
-TransformPtr rotate(double degrees) { return std::make_shared<Rotate>(degrees); }
-
-TransformPtr random_erasing(const RandomErasing& settings) {
-  return std::make_shared<RandomErasingTransform>(settings);
+TransformPtr resize_crop(const ResizeCrop& settings) {
+  return std::make_shared<ResizeCropTransform>(settings);
 }
 
 TransformPtr cutout(int size, int level, double probability) {
-  return std::make_shared<Cutout>(size, level, probability);
+  if (size < 1) throw ConfigError(fmt::format("cutout: size must be at least 1, but is {}", size));
+  check_level("cutout", level);
+  check_probability("cutout", probability);
+  const auto apply = [=](const ImageShape& shape, const uint8_t* in, uint8_t* out,
+                         RandomSequence& random) {
+    const auto span = [&](int64_t side) {
+      const auto centre = static_cast<int64_t>(random.below(static_cast<uint64_t>(side)));
+      const int64_t begin = centre - size / 2;
+      return std::pair{std::max<int64_t>(begin, 0), std::min(begin + size, side)};
+    };
+    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+    const bool paints = random.uniform() < probability;
+    const auto [top, bottom] = span(shape.height);
+    const auto [left, right] = span(shape.width);
+    for (int64_t y = top; paints && y < bottom; ++y) {
+      uint8_t* row = out + (y * shape.width + left) * shape.channels;
+      std::memset(row, level, static_cast<size_t>((right - left) * shape.channels));
+    }
+  };
+  return pixel_transform(
+      fmt::format("cutout size {}, level {}, probability {}", size, level, probability), apply);
+}
+
+TransformPtr random_erasing(const RandomErasing& settings) {
+  check_probability("random_erasing", settings.probability);
+  check_range("random_erasing", "scale", settings.scale, 1);
+  check_range("random_erasing", "ratio", settings.ratio, 100);
+  check_level("random_erasing", settings.level);
+  const auto apply = [settings](const ImageShape& shape, const uint8_t* in, uint8_t* out,
+                                RandomSequence& random) {
+    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+    if (random.uniform() >= settings.probability) return;
+    const auto level = [&] {
+      return static_cast<uint8_t>(settings.mode == EraseMode::kConst
+                                      ? static_cast<uint64_t>(settings.level)
+                                      : random.below(256));
+    };
+    const auto [y, x, height, width] = draw_erased(settings, shape, random);
+    const auto channels = static_cast<size_t>(shape.channels);
+    const uint8_t* first = nullptr;  // a painted pixel, whose colour the others take
+    for (int row = y; row < y + height; ++row) {
+      uint8_t* at = out + (int64_t{row} * shape.width + x) * shape.channels;
+      for (int k = 0; k < width; ++k, at += channels)
+        if (first != nullptr && settings.mode != EraseMode::kPixel)
+          std::memcpy(at, first, channels);
+        else
+          std::generate_n(at, channels, level), first = at;
+    }
+  };
+  return pixel_transform(
+      fmt::format("random_erasing probability {}, scale {:.4g} to {:.4g}, ratio {:.4g} to {:.4g}",
+                  settings.probability, settings.scale[0], settings.scale[1], settings.ratio[0],
+                  settings.ratio[1]),
+      apply);
 }
 
 Box Transform::frame(const ImageShape&, RandomSequence&) const {
@@ -347,12 +326,7 @@ ImageShape output_shape(const Transforms& augment, ImageShape in) {
 }
 
 int64_t scratch_bytes(const Transforms& augment, ImageShape in) {
-  int64_t largest = in.bytes();
-  for (const auto& step : augment) {
-    in = step->output(in);
-    largest = std::max(largest, in.bytes());
-  }
-  return 2 * largest;
+  return 2 * largest_bytes(augment, in, 0);
 }
 
 void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sample,
@@ -361,13 +335,7 @@ void augment_image(const Transforms& augment, const AugmentKey& key, int64_t sam
     std::memcpy(out, scratch, static_cast<size_t>(shape.bytes()));
     return;
   }
-  int64_t half = 0;
-  ImageShape next = shape;
-  for (size_t i = first; i < augment.size(); ++i) {
-    half = std::max(half, next.bytes());
-    next = augment[i]->output(next);
-  }
-  half = std::max(half, next.bytes());
+  const int64_t half = largest_bytes(augment, shape, first);
   const uint8_t* from = scratch;
   uint8_t* spare = scratch + half;
   for (size_t i = first; i < augment.size(); ++i) {
@@ -390,10 +358,6 @@ ImageShape read_framed(const Dataset& data, const Transforms& augment, const Aug
   ImageShape shape = augment[0]->output(data.shape());
   data.read_part(sample, augment[0]->frame(data.own_shape(sample), random), shape, image);
   return shape;
-}
-
-TransformPtr resize_crop(const ResizeCrop& settings) {
-  return std::make_shared<ResizeCropTransform>(settings);
 }
 
 }  // namespace tessera

@@ -2,7 +2,7 @@
 //
 // A transform makes one image of another. Its random numbers depend only on (seed, epoch, sample,
 // index of the transform in the list), so the pixels are the same for any number of workers and any
-// order of work. A new transform is a new class; nothing else has to change.
+// order of work. A new transform is a new function that returns one; nothing else has to change.
 //
 //   Transforms augment = {crop(4), flip_horizontal()};
 #pragma once

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numbers>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "tessera/models/data/augment/augment.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -36,19 +36,82 @@ void look_up(const ImageShape& shape, uint8_t* image, int channel, const Table& 
   for (uint8_t* at = image + channel; at < end; at += shape.channels) *at = table[*at];
 }
 
+// Blends each byte with `from`.
+void blend_all(const ImageShape& shape, uint8_t* image, int from, double factor) {
+  Table table;
+  for (int i = 0; i < 256; ++i)
+    table[static_cast<size_t>(i)] = blend(from, i, static_cast<float>(factor));
+  for (int c = 0; c < shape.channels; ++c) look_up(shape, image, c, table);
+}
+
 std::array<int64_t, 256> histogram(const ImageShape& shape, const uint8_t* image, int channel) {
   std::array<int64_t, 256> counts{};
   for (int64_t i = channel; i < shape.bytes(); i += shape.channels) ++counts[image[i]];
   return counts;
 }
 
+// The changes at full strength.
+struct Extremes {
+  double degrees, shear, share, pixels, factor, bits;  // translation by share of the side + pixels
+};
+constexpr Extremes kAutoAugment{30, 0.3, 150.0 / 331, 0, 0.9, 4};
+constexpr Extremes kWide{135, 0.99, 0, 32, 0.99, 6};
+
+constexpr int kMaxMagnitude = 30;
+
+// Applies one of fourteen changes. Without a magnitude, draws it, and the changes are wide.
+void change_randomly(std::optional<int> given, const ImageShape& shape, const uint8_t* in,
+                     uint8_t* out, RandomSequence& random) {
+  const Extremes& most = given ? kAutoAugment : kWide;
+  const auto change = random.below(14);
+  const double sign = (random.bits() & 1) != 0 ? 1 : -1;
+  const int magnitude = given ? *given : static_cast<int>(random.below(kMaxMagnitude + 1));
+  const double strength = magnitude / double(kMaxMagnitude);
+  const double factor = 1 + sign * most.factor * strength, shear = sign * most.shear * strength;
+  const auto move = [&](int side) {
+    return std::trunc(sign * (most.share * side + most.pixels) * strength);
+  };
+  switch (change) {
+    case 0:
+      return warp(shape, in, out, rotation(shape, sign * most.degrees * strength));
+    case 1:
+      return warp(shape, in, out, {1, shear, 0, 0, 1, 0});
+    case 2:
+      return warp(shape, in, out, {1, 0, 0, shear, 1, 0});
+    case 3:
+      return warp(shape, in, out, {1, 0, move(shape.width), 0, 1, 0});
+    case 4:
+      return warp(shape, in, out, {1, 0, 0, 0, 1, move(shape.height)});
+    case 5:
+      return change_sharpness(shape, in, out, factor);
+    default:
+      break;
+  }
+  std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
+  switch (change) {
+    case 6:
+      return change_brightness(shape, out, factor);
+    case 7:
+      return change_contrast(shape, out, factor);
+    case 8:
+      return change_saturation(shape, out, factor);
+    case 9:
+      return posterize(shape, out, 8 - static_cast<int>(std::lround(most.bits * strength)));
+    case 10:
+      return solarize(shape, out, 255.0 * (kMaxMagnitude - magnitude) / kMaxMagnitude);
+    case 11:
+      return stretch_contrast(shape, out);
+    case 12:
+      return equalize(shape, out);
+    default:
+      return;  // identity
+  }
+}
+
 }  // namespace
 
 void change_brightness(const ImageShape& shape, uint8_t* image, double factor) {
-  Table table;
-  for (int i = 0; i < 256; ++i)
-    table[static_cast<size_t>(i)] = blend(0, i, static_cast<float>(factor));
-  for (int c = 0; c < shape.channels; ++c) look_up(shape, image, c, table);
+  blend_all(shape, image, 0, factor);
 }
 
 void change_contrast(const ImageShape& shape, uint8_t* image, double factor) {
@@ -57,10 +120,7 @@ void change_contrast(const ImageShape& shape, uint8_t* image, double factor) {
   for (int64_t i = 0; i < pixels; ++i)
     sum += colour ? gray_of(image + 3 * i) : image[i * shape.channels];
   int mean = static_cast<int>(static_cast<double>(sum) / static_cast<double>(pixels) + 0.5);
-  Table table;
-  for (int i = 0; i < 256; ++i)
-    table[static_cast<size_t>(i)] = blend(mean, i, static_cast<float>(factor));
-  for (int c = 0; c < shape.channels; ++c) look_up(shape, image, c, table);
+  blend_all(shape, image, mean, factor);
 }
 
 void change_saturation(const ImageShape& shape, uint8_t* image, double factor) {
@@ -181,137 +241,54 @@ Affine rotation(const ImageShape& shape, double degrees) {
   return {cosine, sine, x - cosine * x - sine * y, -sine, cosine, y + sine * x - cosine * y};
 }
 
-namespace {
-
-class ColorJitterTransform : public Transform {
- public:
-  explicit ColorJitterTransform(const ColorJitter& settings) : settings_(settings) {
-    auto within = [](const char* name, double value, double most) {
-      if (!(value >= 0 && value <= most))
-        throw ConfigError(fmt::format("color_jitter: {} {} is not in [0, {}]", name, value, most));
-    };
-    within("brightness", settings.brightness, 10);
-    within("contrast", settings.contrast, 10);
-    within("saturation", settings.saturation, 10);
-    within("hue", settings.hue, 0.5);
-  }
-
-  std::string describe() const override {
-    return fmt::format("color_jitter brightness {}, contrast {}, saturation {}, hue {}",
-                       settings_.brightness, settings_.contrast, settings_.saturation,
-                       settings_.hue);
-  }
-
-  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
-             RandomSequence& random) const override {
+TransformPtr color_jitter(const ColorJitter& settings) {
+  const auto within = [](const char* name, double value, double most) {
+    if (!(value >= 0 && value <= most))
+      throw ConfigError(fmt::format("color_jitter: {} {} is not in [0, {}]", name, value, most));
+  };
+  within("brightness", settings.brightness, 10);
+  within("contrast", settings.contrast, 10);
+  within("saturation", settings.saturation, 10);
+  within("hue", settings.hue, 0.5);
+  const auto apply = [settings](const ImageShape& shape, const uint8_t* in, uint8_t* out,
+                                RandomSequence& random) {
     std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
-    auto factor = [&](double x) {
-      double low = std::max(0.0, 1 - x);
+    const auto factor = [&](double x) {
+      const double low = std::max(0.0, 1 - x);
       return low + (1 + x - low) * random.uniform();
     };
-    double brightness = factor(settings_.brightness), contrast = factor(settings_.contrast);
-    double saturation = factor(settings_.saturation);
-    double hue = settings_.hue * (2 * random.uniform() - 1);
+    const double brightness = factor(settings.brightness), contrast = factor(settings.contrast);
+    const double saturation = factor(settings.saturation);
+    const double hue = settings.hue * (2 * random.uniform() - 1);
     int order[] = {0, 1, 2, 3};
     for (size_t left = 4; left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
     for (int change : order) {
-      if (change == 0 && settings_.brightness > 0) change_brightness(shape, out, brightness);
-      if (change == 1 && settings_.contrast > 0) change_contrast(shape, out, contrast);
-      if (change == 2 && settings_.saturation > 0) change_saturation(shape, out, saturation);
-      if (change == 3 && settings_.hue > 0) change_hue(shape, out, hue);
+      if (change == 0 && settings.brightness > 0) change_brightness(shape, out, brightness);
+      if (change == 1 && settings.contrast > 0) change_contrast(shape, out, contrast);
+      if (change == 2 && settings.saturation > 0) change_saturation(shape, out, saturation);
+      if (change == 3 && settings.hue > 0) change_hue(shape, out, hue);
     }
-  }
-
- private:
-  ColorJitter settings_;
-};
-
-// The changes at full strength.
-struct Extremes {
-  double degrees, shear, share, pixels, factor, bits;  // translation by share of the side + pixels
-};
-constexpr Extremes kAutoAugment{30, 0.3, 150.0 / 331, 0, 0.9, 4};
-constexpr Extremes kWide{135, 0.99, 0, 32, 0.99, 6};
-
-class RandomChange : public Transform {
- public:
-  static constexpr int kMax = 30;
-  // Without a magnitude, draws it, and the changes are wide.
-  explicit RandomChange(std::optional<int> magnitude)
-      : magnitude_(magnitude), most_(magnitude ? kAutoAugment : kWide) {}
-
-  std::string describe() const override {
-    return magnitude_ ? fmt::format("rand_augment magnitude {}", *magnitude_) : "trivial_augment";
-  }
-
-  void apply(const ImageShape& shape, const uint8_t* in, uint8_t* out,
-             RandomSequence& random) const override {
-    auto change = random.below(14);
-    double sign = (random.bits() & 1) != 0 ? 1 : -1;
-    const int magnitude = magnitude_ ? *magnitude_ : static_cast<int>(random.below(kMax + 1));
-    const double strength = magnitude / double(kMax);
-    double factor = 1 + sign * most_.factor * strength, shear = sign * most_.shear * strength;
-    const auto move = [&](int side) {
-      return std::trunc(sign * (most_.share * side + most_.pixels) * strength);
-    };
-    switch (change) {
-      case 0:
-        return warp(shape, in, out, rotation(shape, sign * most_.degrees * strength));
-      case 1:
-        return warp(shape, in, out, {1, shear, 0, 0, 1, 0});
-      case 2:
-        return warp(shape, in, out, {1, 0, 0, shear, 1, 0});
-      case 3:
-        return warp(shape, in, out, {1, 0, move(shape.width), 0, 1, 0});
-      case 4:
-        return warp(shape, in, out, {1, 0, 0, 0, 1, move(shape.height)});
-      case 5:
-        return change_sharpness(shape, in, out, factor);
-      default:
-        break;
-    }
-    std::memcpy(out, in, static_cast<size_t>(shape.bytes()));
-    switch (change) {
-      case 6:
-        return change_brightness(shape, out, factor);
-      case 7:
-        return change_contrast(shape, out, factor);
-      case 8:
-        return change_saturation(shape, out, factor);
-      case 9:
-        return posterize(shape, out, 8 - static_cast<int>(std::lround(most_.bits * strength)));
-      case 10:
-        return solarize(shape, out, 255.0 * (kMax - magnitude) / kMax);
-      case 11:
-        return stretch_contrast(shape, out);
-      case 12:
-        return equalize(shape, out);
-      default:
-        return;  // identity
-    }
-  }
-
- private:
-  std::optional<int> magnitude_;  // 0 to kMax
-  Extremes most_;
-};
-
-}  // namespace
-
-TransformPtr color_jitter(const ColorJitter& settings) {
-  return std::make_shared<ColorJitterTransform>(settings);
+  };
+  return pixel_transform(
+      fmt::format("color_jitter brightness {}, contrast {}, saturation {}, hue {}",
+                  settings.brightness, settings.contrast, settings.saturation, settings.hue),
+      apply);
 }
 
 Transforms rand_augment(int n, int magnitude) {
   constexpr int kMaxChanges = 16;
   if (n < 1 || n > kMaxChanges)
     throw ConfigError(fmt::format("rand_augment: n {} is not in [1, {}]", n, kMaxChanges));
-  if (magnitude < 0 || magnitude > RandomChange::kMax)
+  if (magnitude < 0 || magnitude > kMaxMagnitude)
     throw ConfigError(
-        fmt::format("rand_augment: magnitude {} is not in [0, {}]", magnitude, RandomChange::kMax));
-  return Transforms(static_cast<size_t>(n), std::make_shared<RandomChange>(magnitude));
+        fmt::format("rand_augment: magnitude {} is not in [0, {}]", magnitude, kMaxMagnitude));
+  return Transforms(static_cast<size_t>(n),
+                    pixel_transform(fmt::format("rand_augment magnitude {}", magnitude),
+                                    std::bind_front(change_randomly, magnitude)));
 }
 
-TransformPtr trivial_augment() { return std::make_shared<RandomChange>(std::nullopt); }
+TransformPtr trivial_augment() {
+  return pixel_transform("trivial_augment", std::bind_front(change_randomly, std::nullopt));
+}
 
 }  // namespace tessera

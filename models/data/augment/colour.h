@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <string>
 
-#include "tessera/models/data/dataset.h"
+#include "tessera/models/data/augment/augment.h"
 
 namespace tessera {
 
@@ -32,5 +34,10 @@ using Affine = std::array<double, 6>;
 void warp(const ImageShape& shape, const uint8_t* in, uint8_t* out, const Affine& m);
 // Returns the rotation by `degrees`, counter-clockwise, about the centre.
 Affine rotation(const ImageShape& shape, double degrees);
+
+// Makes a transform that keeps the shape of images; the arguments are those of Transform::apply().
+using PixelChange = std::function<void(const ImageShape& shape, const uint8_t* in, uint8_t* out,
+                                       RandomSequence& random)>;
+TransformPtr pixel_transform(std::string text, PixelChange change);
 
 }  // namespace tessera
