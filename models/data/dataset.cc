@@ -99,6 +99,13 @@ std::string Dataset::describe() const {
                      shape_text(info_.shape), info_.classes, where);
 }
 
+std::vector<int32_t> labels_of(const Dataset& data) {
+  std::vector<int32_t> labels(static_cast<size_t>(data.count()));
+  for (int64_t i = 0; i < data.count(); ++i)
+    labels[static_cast<size_t>(i)] = static_cast<int32_t>(data.label(i));
+  return labels;
+}
+
 std::vector<int64_t> images_of_classes(const Dataset& data) {
   std::vector<int64_t> images(static_cast<size_t>(data.classes()));
   for (int64_t i = 0; i < data.count(); ++i) ++images[static_cast<size_t>(data.label(i))];

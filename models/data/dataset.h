@@ -101,6 +101,8 @@ class Dataset {
   Normalization normalization_;
 };
 
+// Returns the label of each image.
+std::vector<int32_t> labels_of(const Dataset& data);
 // Returns the number of images of each class.
 std::vector<int64_t> images_of_classes(const Dataset& data);
 

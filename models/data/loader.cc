@@ -160,19 +160,244 @@ struct Loader::Impl {
     std::exception_ptr error;
   };
 
-  Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem);
-  ~Impl();
-  void start_workers();
-  void cut_block();
+  Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem)
+      : dataset_(std::move(data)),
+        options_(std::move(opts)),
+        shares_(shares_of(dataset_->count(), options_)),
+        read_shape_(dataset_->shape()),
+        shape_(output_shape(options_.augment, read_shape_)),
+        memory_(mem) {
+    if (options_.shuffle) order_.resize(static_cast<size_t>(dataset_->count()));
+    if (options_.shuffle && options_.balanced) group_by_class();
+    cut_block();
+  }
+
+  // Keeps the order of the samples of a class.
+  void group_by_class() {
+    by_class_.resize(order_.size());
+    std::iota(by_class_.begin(), by_class_.end(), 0);
+    std::ranges::sort(by_class_, [&](int64_t a, int64_t b) {
+      const int64_t of_a = dataset_->label(a), of_b = dataset_->label(b);
+      return of_a != of_b ? of_a < of_b : a < b;
+    });
+    for (size_t i = 0; i < by_class_.size(); ++i)
+      if (i == 0 || dataset_->label(by_class_[i]) != dataset_->label(by_class_[i - 1]))
+        class_starts_.push_back(i);
+    class_starts_.push_back(by_class_.size());
+  }
+
+  void cut_block() {
+    const BlockPlan plan = block_plan(read_shape_, shares_, options_);
+    const auto& [slots, images, labels, samples, mixes, stride, scratches] = plan;
+    scratch_stride_ = stride;
+    slots_.resize(slots);
+    threads_.reserve(static_cast<size_t>(options_.workers));
+    block_bytes_ = plan.bytes();
+    block_ =
+        memory_.allocate(block_bytes_, "batches of the loader");  // the last thing that can throw
+    auto* at = static_cast<uint8_t*>(block_);
+    for (Slot& slot : slots_) {
+      slot.images = at;
+      slot.labels = reinterpret_cast<int32_t*>(at + images);
+      slot.samples = reinterpret_cast<int64_t*>(at + images + labels);
+      at += images + labels + samples;
+      slot.partners = mixes > 0 ? reinterpret_cast<int32_t*>(at) : nullptr;
+      slot.shares = mixes > 0 ? reinterpret_cast<float*>(at + mixes) : nullptr;
+      at += 2 * mixes;
+    }
+    scratch_ = at;
+  }
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    claimable_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    memory_.release(block_, block_bytes_);
+  }
+
+  void start_workers() {
+    for (int i = 0; i < options_.workers; ++i) {
+      threads_.push_back(start_thread("the loader", "lower data.workers",
+                                      [this, i] { work(scratch(static_cast<size_t>(i))); }));
+    }
+  }
+
+  // Computes the order of an epoch from (seed, epoch) alone: Fisher-Yates from the identity.
+  void order_epoch() {
+    if (ordered_epoch_ == claim_epoch_) return;
+    ordered_epoch_ = claim_epoch_;
+    std::iota(order_.begin(), order_.end(), 0);
+    RandomSequence random(random_key(options_.seed, "shuffle"),
+                          static_cast<uint64_t>(claim_epoch_));
+    if (options_.balanced) {
+      for (int64_t& sample : order_) {
+        const size_t kind = random.below(class_starts_.size() - 1);
+        const size_t first = class_starts_[kind], count = class_starts_[kind + 1] - first;
+        sample = by_class_[first + random.below(count)];
+      }
+      return;
+    }
+    auto window = static_cast<uint64_t>(options_.shuffle_window);
+    if (window > 0 && window < order_.size()) {
+      for (size_t i = 0; i < order_.size(); ++i) {
+        std::swap(order_[i], order_[i + random.below(std::min(window, order_.size() - i))]);
+      }
+      return;
+    }
+    for (size_t left = order_.size(); left > 1; --left) {
+      std::swap(order_[left - 1], order_[random.below(left)]);
+    }
+  }
+
+  // Claims the next batch and sets its samples. Requires the lock.
+  Slot& claim() {
+    Slot& slot = slots_[claimed_++ % slots_.size()];
+    const auto [begin, end] = shares_.range(claim_index_);
+    const auto [first, after] = shares_.all(claim_index_);
+    if (options_.shuffle) order_epoch();
+    const auto sample = [&](int64_t at) {
+      return options_.shuffle ? order_[static_cast<size_t>(at)] : at;
+    };
+    for (int64_t at = begin; at < end; ++at) slot.samples[at - begin] = sample(at);
+    for (int64_t i = 0; i < images_read_besides(options_); ++i)
+      slot.samples[end - begin] = sample(end < after ? end : first);
+    if (end - begin < after - first)  // else fill() reads them, with the images
+      for (int64_t at = first; at < after; ++at)
+        slot.labels[at - first] = static_cast<int32_t>(dataset_->label(sample(at)));
+    bool last = claim_index_ + 1 == shares_.batches();
+    slot.batch = {.images = slot.images,
+                  .labels = slot.labels + (begin - first),
+                  .all_labels = slot.labels,
+                  .samples = slot.samples,
+                  .partners = slot.partners,
+                  .shares = slot.shares,
+                  .count = end - begin,
+                  .all = after - first,
+                  .epoch = claim_epoch_,
+                  .index = claim_index_,
+                  .first = first,
+                  .last = last};
+    slot.ready = false;
+    slot.error = nullptr;
+    claim_index_ = last ? 0 : claim_index_ + 1;
+    if (last) ++claim_epoch_;
+    return slot;
+  }
+
+  // Makes the batch. Called without the lock; takes it at the end.
+  void fill(Slot& slot, uint8_t* scratch) {
+    const Batch& batch = slot.batch;
+    std::exception_ptr error;
+    double read = 0, decode = 0, augment = 0, mix = 0;
+    try {
+      const AugmentKey key{options_.seed, batch.epoch};
+      const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
+      int32_t label_besides = 0;
+      int32_t* labels = slot.labels + (batch.labels - batch.all_labels);
+      for (int64_t i = 0; i < batch.count + images_read_besides(options_); ++i) {
+        int64_t sample = batch.samples[i];
+        uint8_t* image = slot.images + i * shape_.bytes();
+        auto start = Clock::now();
+        const double files = file_seconds();
+        ImageShape shape = read_shape_;
+        if (part)
+          shape = read_framed(*dataset_, options_.augment, key, sample, scratch);
+        else
+          dataset_->read(sample, plain ? image : scratch);
+        (i < batch.count ? labels[i] : label_besides) =
+            static_cast<int32_t>(dataset_->label(sample));
+        const double took = seconds_since(start);
+        const double file = dataset_->has_own_sizes() ? file_seconds() - files : took;
+        read += file;
+        decode += took - file;
+        if (plain) continue;
+        start = Clock::now();
+        augment_image(options_.augment, key, sample, shape, scratch, image, part ? 1 : 0);
+        augment += seconds_since(start);
+      }
+      if (options_.mix.any()) {
+        auto start = Clock::now();
+        const uint8_t* next = slot.images + batch.count * shape_.bytes();
+        if (images_read_besides(options_) == 0) {
+          std::copy_n(slot.images, shape_.bytes(), scratch);
+          next = scratch, label_besides = labels[0];
+        }
+        mix_batch(options_.mix, key, shape_, batch.count, batch.samples, batch.labels, slot.images,
+                  slot.partners, slot.shares, next, label_besides);
+        mix += seconds_since(start);
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    std::lock_guard lock(mutex_);
+    slot.error = error;
+    slot.ready = true;
+    times_.read += read;
+    times_.decode += decode;
+    times_.augment += augment;
+    times_.mix += mix;
+  }
+
+  void work(uint8_t* scratch) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      claimable_.wait(lock, [&] { return stop_ || may_claim(); });
+      if (stop_) return;
+      Slot& slot = claim();
+      ++in_hand_;
+      lock.unlock();
+      fill(slot, scratch);
+      lock.lock();
+      --in_hand_;
+      progress_.notify_all();
+    }
+  }
+
+  const Batch& next() {
+    std::unique_lock lock(mutex_);
+    // Releases the batches that become invalid.
+    const auto held = static_cast<uint64_t>(options_.held) - 1;
+    if (released_ + held < taken_) {
+      released_ = taken_ - held;
+      claimable_.notify_one();
+    }
+    Slot& slot = slots_[taken_ % slots_.size()];
+    auto start = Clock::now();
+    if (options_.workers == 0) {
+      if (claimed_ == taken_) {  // else it has failed already
+        claim();
+        lock.unlock();
+        fill(slot, scratch(0));
+        lock.lock();
+      }
+    } else {
+      progress_.wait(lock, [&] { return claimed_ > taken_ && slot.ready; });
+    }
+    times_.wait += seconds_since(start);
+    if (slot.error) std::rethrow_exception(slot.error);
+    ++taken_;
+    next_index_ = slot.batch.last ? 0 : next_index_ + 1;
+    if (slot.batch.last) ++next_epoch_;
+    return slot.batch;
+  }
+
+  void restart(int64_t epoch, int64_t index) {
+    std::unique_lock lock(mutex_);
+    bool failed = claimed_ > taken_ && slots_[taken_ % slots_.size()].error;
+    if (epoch == next_epoch_ && index == next_index_ && !failed) return;
+    paused_ = true;
+    progress_.wait(lock, [&] { return in_hand_ == 0; });
+    released_ = taken_ = claimed_ = 0;
+    claim_epoch_ = next_epoch_ = epoch;
+    claim_index_ = next_index_ = index;
+    paused_ = false;
+    claimable_.notify_all();
+  }
 
   bool may_claim() const { return !paused_ && claimed_ < released_ + slots_.size(); }
-  Slot& claim();
-  void order_epoch();
-  void group_by_class();
-  void fill(Slot& slot, uint8_t* scratch);
-  void work(uint8_t* scratch);
-  const Batch& next();
-  void restart(int64_t epoch, int64_t index);
   uint8_t* scratch(size_t worker) { return scratch_ + worker * scratch_stride_; }
 
   const std::shared_ptr<const Dataset> dataset_;
@@ -200,242 +425,6 @@ struct Loader::Impl {
   LoaderTimes times_;
   std::vector<std::thread> threads_;
 };
-
-Loader::Impl::Impl(std::shared_ptr<const Dataset> data, LoaderOptions opts, RawMemory& mem)
-    : dataset_(std::move(data)),
-      options_(std::move(opts)),
-      shares_(shares_of(dataset_->count(), options_)),
-      read_shape_(dataset_->shape()),
-      shape_(output_shape(options_.augment, read_shape_)),
-      memory_(mem) {
-  if (options_.shuffle) order_.resize(static_cast<size_t>(dataset_->count()));
-  if (options_.shuffle && options_.balanced) group_by_class();
-  cut_block();
-}
-
-// Keeps the order of the samples of a class.
-void Loader::Impl::group_by_class() {
-  by_class_.resize(order_.size());
-  std::iota(by_class_.begin(), by_class_.end(), 0);
-  std::ranges::sort(by_class_, [&](int64_t a, int64_t b) {
-    const int64_t of_a = dataset_->label(a), of_b = dataset_->label(b);
-    return of_a != of_b ? of_a < of_b : a < b;
-  });
-  for (size_t i = 0; i < by_class_.size(); ++i)
-    if (i == 0 || dataset_->label(by_class_[i]) != dataset_->label(by_class_[i - 1]))
-      class_starts_.push_back(i);
-  class_starts_.push_back(by_class_.size());
-}
-
-void Loader::Impl::cut_block() {
-  const BlockPlan plan = block_plan(read_shape_, shares_, options_);
-  const size_t images = plan.images, labels = plan.labels, samples = plan.samples;
-  const size_t mixes = plan.mixes;
-  scratch_stride_ = plan.scratch_stride;
-  slots_.resize(plan.slots);
-  threads_.reserve(static_cast<size_t>(options_.workers));
-  block_bytes_ = plan.bytes();
-  block_ =
-      memory_.allocate(block_bytes_, "batches of the loader");  // the last thing that can throw
-  auto* at = static_cast<uint8_t*>(block_);
-  for (Slot& slot : slots_) {
-    slot.images = at;
-    slot.labels = reinterpret_cast<int32_t*>(at + images);
-    slot.samples = reinterpret_cast<int64_t*>(at + images + labels);
-    at += images + labels + samples;
-    slot.partners = mixes > 0 ? reinterpret_cast<int32_t*>(at) : nullptr;
-    slot.shares = mixes > 0 ? reinterpret_cast<float*>(at + mixes) : nullptr;
-    at += 2 * mixes;
-  }
-  scratch_ = at;
-}
-
-Loader::Impl::~Impl() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  claimable_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  memory_.release(block_, block_bytes_);
-}
-
-void Loader::Impl::start_workers() {
-  for (int i = 0; i < options_.workers; ++i) {
-    threads_.push_back(start_thread("the loader", "lower data.workers",
-                                    [this, i] { work(scratch(static_cast<size_t>(i))); }));
-  }
-}
-
-// Computes the order of an epoch from (seed, epoch) alone: Fisher-Yates from the identity.
-void Loader::Impl::order_epoch() {
-  if (ordered_epoch_ == claim_epoch_) return;
-  ordered_epoch_ = claim_epoch_;
-  std::iota(order_.begin(), order_.end(), 0);
-  RandomSequence random(random_key(options_.seed, "shuffle"), static_cast<uint64_t>(claim_epoch_));
-  if (options_.balanced) {
-    for (int64_t& sample : order_) {
-      const size_t kind = random.below(class_starts_.size() - 1);
-      const size_t first = class_starts_[kind], count = class_starts_[kind + 1] - first;
-      sample = by_class_[first + random.below(count)];
-    }
-    return;
-  }
-  auto window = static_cast<uint64_t>(options_.shuffle_window);
-  if (window > 0 && window < order_.size()) {
-    for (size_t i = 0; i < order_.size(); ++i) {
-      std::swap(order_[i], order_[i + random.below(std::min(window, order_.size() - i))]);
-    }
-    return;
-  }
-  for (size_t left = order_.size(); left > 1; --left) {
-    std::swap(order_[left - 1], order_[random.below(left)]);
-  }
-}
-
-// Claims the next batch and sets its samples. Requires the lock.
-Loader::Impl::Slot& Loader::Impl::claim() {
-  Slot& slot = slots_[claimed_++ % slots_.size()];
-  const auto [begin, end] = shares_.range(claim_index_);
-  const auto [first, after] = shares_.all(claim_index_);
-  if (options_.shuffle) order_epoch();
-  const auto sample = [&](int64_t at) {
-    return options_.shuffle ? order_[static_cast<size_t>(at)] : at;
-  };
-  for (int64_t at = begin; at < end; ++at) slot.samples[at - begin] = sample(at);
-  for (int64_t i = 0; i < images_read_besides(options_); ++i)
-    slot.samples[end - begin] = sample(end < after ? end : first);
-  if (end - begin < after - first)  // else fill() reads them, with the images
-    for (int64_t at = first; at < after; ++at)
-      slot.labels[at - first] = static_cast<int32_t>(dataset_->label(sample(at)));
-  bool last = claim_index_ + 1 == shares_.batches();
-  slot.batch = {.images = slot.images,
-                .labels = slot.labels + (begin - first),
-                .all_labels = slot.labels,
-                .samples = slot.samples,
-                .partners = slot.partners,
-                .shares = slot.shares,
-                .count = end - begin,
-                .all = after - first,
-                .epoch = claim_epoch_,
-                .index = claim_index_,
-                .first = first,
-                .last = last};
-  slot.ready = false;
-  slot.error = nullptr;
-  claim_index_ = last ? 0 : claim_index_ + 1;
-  if (last) ++claim_epoch_;
-  return slot;
-}
-
-// Makes the batch. Called without the lock; takes it at the end.
-void Loader::Impl::fill(Slot& slot, uint8_t* scratch) {
-  const Batch& batch = slot.batch;
-  std::exception_ptr error;
-  double read = 0, decode = 0, augment = 0, mix = 0;
-  try {
-    const AugmentKey key{options_.seed, batch.epoch};
-    const bool plain = options_.augment.empty(), part = reads_parts(*dataset_, options_.augment);
-    int32_t label_besides = 0;
-    int32_t* labels = slot.labels + (batch.labels - batch.all_labels);
-    for (int64_t i = 0; i < batch.count + images_read_besides(options_); ++i) {
-      int64_t sample = batch.samples[i];
-      uint8_t* image = slot.images + i * shape_.bytes();
-      auto start = Clock::now();
-      const double files = file_seconds();
-      ImageShape shape = read_shape_;
-      if (part)
-        shape = read_framed(*dataset_, options_.augment, key, sample, scratch);
-      else
-        dataset_->read(sample, plain ? image : scratch);
-      (i < batch.count ? labels[i] : label_besides) = static_cast<int32_t>(dataset_->label(sample));
-      const double took = seconds_since(start);
-      const double file = dataset_->has_own_sizes() ? file_seconds() - files : took;
-      read += file;
-      decode += took - file;
-      if (plain) continue;
-      start = Clock::now();
-      augment_image(options_.augment, key, sample, shape, scratch, image, part ? 1 : 0);
-      augment += seconds_since(start);
-    }
-    if (options_.mix.any()) {
-      auto start = Clock::now();
-      const uint8_t* next = slot.images + batch.count * shape_.bytes();
-      if (images_read_besides(options_) == 0) {
-        std::copy_n(slot.images, shape_.bytes(), scratch);
-        next = scratch, label_besides = labels[0];
-      }
-      mix_batch(options_.mix, key, shape_, batch.count, batch.samples, batch.labels, slot.images,
-                slot.partners, slot.shares, next, label_besides);
-      mix += seconds_since(start);
-    }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  std::lock_guard lock(mutex_);
-  slot.error = error;
-  slot.ready = true;
-  times_.read += read;
-  times_.decode += decode;
-  times_.augment += augment;
-  times_.mix += mix;
-}
-
-void Loader::Impl::work(uint8_t* scratch) {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    claimable_.wait(lock, [&] { return stop_ || may_claim(); });
-    if (stop_) return;
-    Slot& slot = claim();
-    ++in_hand_;
-    lock.unlock();
-    fill(slot, scratch);
-    lock.lock();
-    --in_hand_;
-    progress_.notify_all();
-  }
-}
-
-const Batch& Loader::Impl::next() {
-  std::unique_lock lock(mutex_);
-  // Releases the batches that become invalid.
-  const auto held = static_cast<uint64_t>(options_.held) - 1;
-  if (released_ + held < taken_) {
-    released_ = taken_ - held;
-    claimable_.notify_one();
-  }
-  Slot& slot = slots_[taken_ % slots_.size()];
-  auto start = Clock::now();
-  if (options_.workers == 0) {
-    if (claimed_ == taken_) {  // else it has failed already
-      claim();
-      lock.unlock();
-      fill(slot, scratch(0));
-      lock.lock();
-    }
-  } else {
-    progress_.wait(lock, [&] { return claimed_ > taken_ && slot.ready; });
-  }
-  times_.wait += seconds_since(start);
-  if (slot.error) std::rethrow_exception(slot.error);
-  ++taken_;
-  next_index_ = slot.batch.last ? 0 : next_index_ + 1;
-  if (slot.batch.last) ++next_epoch_;
-  return slot.batch;
-}
-
-void Loader::Impl::restart(int64_t epoch, int64_t index) {
-  std::unique_lock lock(mutex_);
-  bool failed = claimed_ > taken_ && slots_[taken_ % slots_.size()].error;
-  if (epoch == next_epoch_ && index == next_index_ && !failed) return;
-  paused_ = true;
-  progress_.wait(lock, [&] { return in_hand_ == 0; });
-  released_ = taken_ = claimed_ = 0;
-  claim_epoch_ = next_epoch_ = epoch;
-  claim_index_ = next_index_ = index;
-  paused_ = false;
-  claimable_.notify_all();
-}
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, RawMemory& memory) {
   if (!dataset) throw ConfigError("loader: the data set must not be null");

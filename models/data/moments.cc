@@ -47,22 +47,14 @@ Normalization Moments::normalization() const {
   return result;
 }
 
-namespace {
-
-// The state that the threads of a measurement share.
-struct Measurement {
-  const Dataset& data;
-  const int64_t stride;
+Normalization measured_normalization(const Dataset& data, int threads) {
+  const int64_t stride = measuring_stride(data.count());
   std::atomic<int64_t> next = 0;
-  std::mutex mutex;
-  Moments sum;
+  std::mutex mutex;  // guards all below
+  Moments sum(data.channels());
   int64_t failed = -1;  // the first image that could not be read
   std::exception_ptr error;
-
-  explicit Measurement(const Dataset& set)
-      : data(set), stride(measuring_stride(set.count())), sum(set.channels()) {}
-
-  void work() {
+  const auto work = [&] {
     Moments own(data.channels());
     std::vector<uint8_t> image(static_cast<size_t>(data.shape().bytes()));
     for (int64_t i; (i = stride * next++) < data.count();) {
@@ -77,19 +69,13 @@ struct Measurement {
     }
     const std::lock_guard lock(mutex);
     sum.add(own);
-  }
-};
-
-}  // namespace
-
-Normalization measured_normalization(const Dataset& data, int threads) {
-  Measurement all(data);
+  };
   std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back([&all] { all.work(); });
-  all.work();
+  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
   for (std::thread& thread : others) thread.join();
-  if (all.error) std::rethrow_exception(all.error);
-  return all.sum.normalization();
+  if (error) std::rethrow_exception(error);
+  return sum.normalization();
 }
 
 std::string normalization_text(const Normalization& normalization) {

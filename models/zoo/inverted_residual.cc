@@ -12,10 +12,8 @@
 // features.1.block.0.1 (its norm), ..., features.1.block.2.fc1, ..., classifier.1. In v2
 // features.1.conv.0.0, ..., features.1.conv.1, features.1.conv.2 (the last norm).
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
-#include <initializer_list>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -128,6 +126,33 @@ void set_timm_ends(NameTable& table, int last) {
                    {"classifier.1", "classifier"}};
 }
 
+// Adds timm's names of the block `ours`. timm names the parts of a block, which are numbered here
+// and in torchvision; the first stage, whose blocks do not expand, has other names.
+void add_timm_block(NameTable& table, const std::string& ours, size_t stage, int64_t index,
+                    bool v2_names) {
+  const bool widens = stage > 0;
+  int at = 0;
+  const auto part = [&](const std::string& here, const char* there) {
+    table.modules.emplace_back(fmt::format("{}.{}", ours, here),
+                               fmt::format("blocks.{}.{}.{}", stage, index, there));
+  };
+  const auto unit = [&](const char* conv, const char* norm) {
+    part(fmt::format("{}.0", at), conv);
+    part(fmt::format("{}.1", at++), norm);
+  };
+  if (widens) unit("conv_pw", "bn1");
+  unit("conv_dw", widens ? "bn2" : "bn1");
+  const char *last = widens ? "conv_pwl" : "conv_pw", *last_norm = widens ? "bn3" : "bn2";
+  if (v2_names) {
+    part(fmt::format("{}", at), last);
+    part(fmt::format("{}", at + 1), last_norm);
+    return;
+  }
+  part(fmt::format("{}.fc1", at), "se.conv_reduce");
+  part(fmt::format("{}.fc2", at++), "se.conv_expand");
+  unit(last, last_norm);
+}
+
 // --- MobileNet v2: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018
 
 struct V2Stage {
@@ -154,27 +179,13 @@ void make_mobilenet_v2(NetworkBuilder& net, const ModelOptions& o) {
   add_classifier(net, o, kV2Last);
 }
 
-// Adds timm's names. timm numbers stages and blocks, which are one list here; the first block has
-// no convolution that expands.
+// Adds timm's names. timm numbers stages and blocks, which are one list here.
 void add_timm_names_v2(NameTable& table) {
   set_timm_ends(table, 18);
-  const auto block = [&](int ours, size_t stage, int64_t index,
-                         std::initializer_list<std::array<const char*, 2>> parts) {
-    for (const auto& [here, there] : parts)
-      table.modules.emplace_back(fmt::format("features.{}.conv.{}", ours, here),
-                                 fmt::format("blocks.{}.{}.{}", stage, index, there));
-  };
-  block(1, 0, 0, {{"0.0", "conv_dw"}, {"0.1", "bn1"}, {"1", "conv_pw"}, {"2", "bn2"}});
-  int ours = 2;
-  for (size_t stage = 1; stage < std::size(kV2Stages); ++stage)
+  int ours = 1;
+  for (size_t stage = 0; stage < std::size(kV2Stages); ++stage)
     for (int64_t i = 0; i < kV2Stages[stage].blocks; ++i, ++ours)
-      block(ours, stage, i,
-            {{"0.0", "conv_pw"},
-             {"0.1", "bn1"},
-             {"1.0", "conv_dw"},
-             {"1.1", "bn2"},
-             {"2", "conv_pwl"},
-             {"3", "bn3"}});
+      add_timm_block(table, fmt::format("features.{}.conv", ours), stage, i, true);
 }
 
 // --- MobileNet v3: Howard et al., "Searching for MobileNetV3", 2019. Activations are relu in the
@@ -285,28 +296,11 @@ void make_efficientnet(const EfficientNetScale& s, NetworkBuilder& net, const Mo
   add_classifier(net, o, 4 * in);
 }
 
-// Adds timm's names. timm names the parts of a block, which are numbered here and in torchvision;
-// the first stage, whose blocks do not expand, has other names.
 void add_timm_names(NameTable& table, const EfficientNetScale& scale) {
   set_timm_ends(table, 8);
   for (size_t stage = 0; stage < std::size(kEfficientNetStages); ++stage)
-    for (int64_t i = 0; i < scale.count(kEfficientNetStages[stage]); ++i) {
-      const auto part = [&](const std::string& ours, const char* theirs) {
-        table.modules.emplace_back(fmt::format("features.{}.{}.block.{}", stage + 1, i, ours),
-                                   fmt::format("blocks.{}.{}.{}", stage, i, theirs));
-      };
-      const bool widens = stage > 0;
-      int at = 0;
-      const auto unit = [&](const char* conv, const char* norm) {
-        part(fmt::format("{}.0", at), conv);
-        part(fmt::format("{}.1", at++), norm);
-      };
-      if (widens) unit("conv_pw", "bn1");
-      unit("conv_dw", widens ? "bn2" : "bn1");
-      part(fmt::format("{}.fc1", at), "se.conv_reduce");
-      part(fmt::format("{}.fc2", at++), "se.conv_expand");
-      unit(widens ? "conv_pwl" : "conv_pw", widens ? "bn3" : "bn2");
-    }
+    for (int64_t i = 0; i < scale.count(kEfficientNetStages[stage]); ++i)
+      add_timm_block(table, fmt::format("features.{}.{}.block", stage + 1, i), stage, i, false);
 }
 
 Network efficientnet_of(int size, const EfficientNetScale& scale, double dropout, int image_size,

@@ -30,16 +30,15 @@ class ShuffleBlock final : public Module {
   // `in`: channels of x; read only if the block halves the image.
   ShuffleBlock(Store& store, std::string name, int64_t in, int64_t out, bool halves)
       : Module(std::move(name)), half_(out / 2), halves_(halves) {
-    const auto add = [&](Sequential& branch, int at, const Conv2d::Settings& conv,
-                         Activation activation) {
-      const char* name = &branch == &branch1_ ? "branch1" : "branch2";
-      branch.add<ConvNorm>(store, part(fmt::format("{}.{}", name, at)),
-                           part(fmt::format("{}.{}", name, at + 1)), conv, activation);
+    const auto add = [&](int branch, int at, const Conv2d::Settings& conv, Activation activation) {
+      const auto name = [&](int i) { return part(fmt::format("branch{}.{}", branch, i)); };
+      (branch == 1 ? branch1_ : branch2_)
+          .add<ConvNorm>(store, name(at), name(at + 1), conv, activation);
     };
-    const auto pointwise = [&](Sequential& branch, int at, int64_t from) {
+    const auto pointwise = [&](int branch, int at, int64_t from) {
       add(branch, at, {.in = from, .out = half_, .kernel = 1}, relu);
     };
-    const auto depthwise = [&](Sequential& branch, int at, int64_t channels) {
+    const auto depthwise = [&](int branch, int at, int64_t channels) {
       add(branch, at,
           {.in = channels,
            .out = channels,
@@ -50,12 +49,12 @@ class ShuffleBlock final : public Module {
           nullptr);
     };
     if (halves) {
-      depthwise(branch1_, 0, in);
-      pointwise(branch1_, 2, in);
+      depthwise(1, 0, in);
+      pointwise(1, 2, in);
     }
-    pointwise(branch2_, 0, halves ? in : half_);
-    depthwise(branch2_, 3, half_);
-    pointwise(branch2_, 5, half_);
+    pointwise(2, 0, halves ? in : half_);
+    depthwise(2, 3, half_);
+    pointwise(2, 5, half_);
   }
 
  private:

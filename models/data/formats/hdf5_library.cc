@@ -77,201 +77,75 @@ std::optional<Hdf5Number> number_of(hid_t type) {
 }
 
 const char* class_name(hid_t type) {
-  switch (H5Tget_class(type)) {
-    case H5T_INTEGER:
-      return "integers of an unusual size";
-    case H5T_FLOAT:
-      return "floats of an unusual kind";
-    case H5T_STRING:
-      return "strings";
-    case H5T_COMPOUND:
-      return "compounds (a table)";
-    case H5T_ENUM:
-      return "an enumeration";
-    case H5T_VLEN:
-      return "lists of variable length";
-    case H5T_ARRAY:
-      return "arrays";
-    case H5T_REFERENCE:
-      return "references (such as MATLAB cells)";
-    default:
-      return "of an opaque or user-defined type";
+  static constexpr std::pair<H5T_class_t, const char*> kNames[] = {
+      {H5T_INTEGER, "integers of an unusual size"},
+      {H5T_FLOAT, "floats of an unusual kind"},
+      {H5T_STRING, "strings"},
+      {H5T_COMPOUND, "compounds (a table)"},
+      {H5T_ENUM, "an enumeration"},
+      {H5T_VLEN, "lists of variable length"},
+      {H5T_ARRAY, "arrays"},
+      {H5T_REFERENCE, "references (such as MATLAB cells)"}};
+  for (const auto& [known, name] : kNames)
+    if (H5Tget_class(type) == known) return name;
+  return "of an opaque or user-defined type";
+}
+
+// Returns the path and the attribute, or "", of a place.
+std::pair<std::string, std::string> parted(const std::string& place) {
+  const size_t at = place.find('@');
+  if (at == std::string::npos) return {place, ""};
+  return {place.substr(0, at), place.substr(at + 1)};
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::deque<std::string> names_of(const std::string& path) {
+  std::deque<std::string> names;
+  for (const std::string& name : split(path, '/'))
+    if (!name.empty() && name != ".") names.push_back(name);
+  return names;
+}
+
+// Adds the paths of the data sets in and below a group to `found`, up to `most`.
+void walk(const Hdf5Id& group, const std::string& path, int depth, size_t most,
+          std::vector<std::string>& found, size_t& objects) {
+  std::vector<std::string> names;
+  const auto note = [](hid_t, const char* name, const H5L_info_t* link, void* to) -> herr_t {
+    auto& list = *static_cast<std::vector<std::string>*>(to);
+    if (link->type == H5L_TYPE_HARD) list.emplace_back(name);
+    return list.size() < kMaxObjects ? 0 : 1;
+  };
+  H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names);
+  for (const std::string& name : names) {
+    if (found.size() >= most || ++objects > kMaxObjects) return;
+    const Hdf5Id object(H5Oopen(group, name.c_str(), H5P_DEFAULT));
+    const std::string at = path + "/" + utf8_printable(name);
+    if (H5Iget_type(object) == H5I_DATASET) found.push_back(at);
+    if (H5Iget_type(object) == H5I_GROUP && depth < kMaxDepth)
+      walk(object, at, depth + 1, most, found, objects);
   }
 }
 
-}  // namespace
-
-class Hdf5File::Impl : public std::enable_shared_from_this<Hdf5File::Impl> {
- public:
-  explicit Impl(const std::string& path) : path_(path) {
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::exists(status))
-      fail("the file does not exist" + relative_path_help(path));
-    if (!std::filesystem::is_regular_file(status)) fail("it is not a regular file");
-    bytes_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
-    const Hdf5Lock turn;
-    const Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS));
-    H5Pset_cache(access, 0, 0, 0, 0);  // no chunks
-    H5Pset_sieve_buf_size(access, 0);
-    H5AC_cache_config_t metadata;
-    metadata.version = H5AC__CURR_CACHE_CONFIG_VERSION;
-    H5Pget_mdc_config(access, &metadata);
-    metadata.set_initial_size = true;
-    metadata.initial_size = metadata.max_size = kHostBytes;
-    metadata.min_size = kHostBytes / 4;
-    H5Pset_mdc_config(access, &metadata);
-    file_ = Hdf5Id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access));
-    if (file_ < 0) fail(hdf5_library_error());
-  }
-  ~Impl() {
-    const Hdf5Lock turn;
-    const Hdf5Id closed = std::move(file_);
-  }
-  const std::string& path() const { return path_; }
-
-  [[noreturn]] void fail(const std::string& why) const {
-    throw DataError(fmt::format("{}: {}", path_, why));
-  }
-  [[noreturn]] void fail_at(const std::string& place, const std::string& why) const {
-    fail(fmt::format("'{}': {}", utf8_printable(place), why));
-  }
-
-  // Returns the object at `path`, never of another file; an empty Hdf5Id if there is none.
-  Hdf5Id find(const std::string& path) const {
-    std::deque<std::string> rest = parts_of(path);
-    Hdf5Id at(H5Oopen(file_, "/", H5P_DEFAULT));
-    for (int links = 0; !rest.empty();) {
-      const std::string name = rest.front();
-      rest.pop_front();
-      if (H5Iget_type(at) != H5I_GROUP) return Hdf5Id();
-      H5L_info_t link;
-      if (H5Lexists(at, name.c_str(), H5P_DEFAULT) <= 0 ||
-          H5Lget_info(at, name.c_str(), &link, H5P_DEFAULT) < 0)
-        return Hdf5Id();
-      if (link.type == H5L_TYPE_HARD) {
-        Hdf5Id next(H5Oopen(at, name.c_str(), H5P_DEFAULT));
-        if (next < 0) fail_at(path, hdf5_library_error());
-        at = std::move(next);
-        continue;
-      }
-      if (link.type != H5L_TYPE_SOFT)
-        fail_at(path,
-                fmt::format("'{}' is {}; copy the target of the link into the file",
-                            utf8_printable(name),
-                            link.type == H5L_TYPE_EXTERNAL ? "an external link to another file"
-                                                           : "a user-defined link"));
-      if (++links > kMaxLinks)
-        fail_at(path,
-                fmt::format("it leads over more than {} soft links, maybe a cycle", kMaxLinks));
-      std::vector<char> target(std::min<size_t>(link.u.val_size, 4096) + 1);
-      H5Lget_val(at, name.c_str(), target.data(), target.size() - 1, H5P_DEFAULT);
-      const std::deque<std::string> before = parts_of(target.data());
-      rest.insert(rest.begin(), before.begin(), before.end());
-      if (target[0] == '/') at = Hdf5Id(H5Oopen(file_, "/", H5P_DEFAULT));
-    }
-    return at;
-  }
-
-  Hdf5Id need(const std::string& path, H5I_type_t type) const {
-    Hdf5Id found = find(path);
-    if (found < 0 || (type == H5I_DATASET && H5Iget_type(found) != type))
-      fail_at(path, fmt::format("the data set does not exist; the file has {}", listed()));
-    return found;
-  }
-
-  std::vector<std::string> list(size_t most) const {
-    std::vector<std::string> found;
-    size_t objects = 0;
-    walk(Hdf5Id(H5Oopen(file_, "/", H5P_DEFAULT)), "", 0, most, found, objects);
-    return found;
-  }
-
-  std::shared_ptr<const Hdf5Data> open(const std::string& path) const;
-  bool has(const std::string& place) const {
-    const auto [path, name] = parted(place);
-    const Hdf5Id object = find(path);
-    return object >= 0 && (name.empty() || H5Aexists(object, name.c_str()) > 0);
-  }
-  bool has_floats(const std::string& path) const {
-    const Hdf5Id data = find(path);
-    if (H5Iget_type(data) != H5I_DATASET) return false;
-    const Hdf5Id type(H5Dget_type(data)), space(H5Dget_space(data));
-    const std::optional<Hdf5Number> number = number_of(type);
-    return number && number->kind == Hdf5Number::Kind::kFloat && !extents(space).empty();
-  }
-  std::vector<std::string> texts(const std::string& place, Texts count) const;
-  std::vector<double> numbers(const std::string& place) const;
-
- private:
-  struct Values {  // the values of an attribute or a data set
-    Hdf5Id object, type, space;
-    bool is_attribute;
-    int64_t count;
-    herr_t read(hid_t as, void* to, hid_t transfer = H5P_DEFAULT) const {
-      return is_attribute ? H5Aread(object, as, to)
-                          : H5Dread(object, as, H5S_ALL, H5S_ALL, transfer, to);
-    }
-  };
-  Values values(const std::string& place, int64_t least = 1) const;
-  std::vector<std::string> variable_texts(const std::string& place, const Values& from) const;
-  std::vector<std::string> fixed_texts(const std::string& place, const Values& from) const;
-
-  static std::pair<std::string, std::string> parted(const std::string& place) {
-    const size_t at = place.find('@');
-    if (at == std::string::npos) return {place, ""};
-    return {place.substr(0, at), place.substr(at + 1)};
-  }
-  static std::deque<std::string> parts_of(const std::string& path) {
-    std::deque<std::string> parts;
-    for (size_t begin = 0; begin <= path.size();) {
-      const size_t end = std::min(path.find('/', begin), path.size());
-      const std::string part = path.substr(begin, end - begin);
-      if (!part.empty() && part != ".") parts.push_back(part);
-      begin = end + 1;
-    }
-    return parts;
-  }
-  std::string listed() const {
-    constexpr size_t kShown = 8;
-    std::vector<std::string> all = list(kShown + 1);
-    if (all.empty()) return "none";
-    const bool more = all.size() > kShown;
-    if (more) all.resize(kShown);
-    return fmt::format("{}{}", fmt::join(all, ", "), more ? ", ..." : "");
-  }
-  void walk(const Hdf5Id& group, const std::string& path, int depth, size_t most,
-            std::vector<std::string>& found, size_t& objects) const {
-    std::vector<std::string> names;
-    const auto note = [](hid_t, const char* name, const H5L_info_t* link, void* to) -> herr_t {
-      auto& list = *static_cast<std::vector<std::string>*>(to);
-      if (link->type == H5L_TYPE_HARD) list.emplace_back(name);
-      return list.size() < kMaxObjects ? 0 : 1;
-    };
-    H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names);
-    for (const std::string& name : names) {
-      if (found.size() >= most || ++objects > kMaxObjects) return;
-      const Hdf5Id object(H5Oopen(group, name.c_str(), H5P_DEFAULT));
-      const std::string at = path + "/" + utf8_printable(name);
-      if (H5Iget_type(object) == H5I_DATASET) found.push_back(at);
-      if (H5Iget_type(object) == H5I_GROUP && depth < kMaxDepth)
-        walk(object, at, depth + 1, most, found, objects);
-    }
-  }
-  void check_storage(const std::string& path, hid_t creation) const;
-  std::vector<Hdf5Filter> filters_of(const std::string& path, hid_t creation) const;
-  void check_size(const Hdf5DataInfo& info, hid_t data) const;
-
-  const std::string path_;
-  int64_t bytes_ = 0;
-  Hdf5Id file_;
-};
-
-namespace {
+// Returns the paths of the first `most` data sets of the file, in the order of their names.
+std::vector<std::string> data_sets(const Hdf5Id& root, size_t most) {
+  std::vector<std::string> found;
+  size_t objects = 0;
+  walk(root, "", 0, most, found, objects);
+  return found;
+}
 
 class LibraryData final : public Hdf5Data {
  public:
-  LibraryData(Hdf5DataInfo info, std::shared_ptr<const void> file, Hdf5Id data, Hdf5Id type)
+  LibraryData(Hdf5DataInfo info, std::shared_ptr<const Hdf5Id> file, Hdf5Id data, Hdf5Id type)
       : Hdf5Data(std::move(info)),
         file_(std::move(file)),
         data_(std::move(data)),
@@ -313,13 +187,120 @@ class LibraryData final : public Hdf5Data {
   }
 
  private:
-  const std::shared_ptr<const void> file_;  // stays open
+  const std::shared_ptr<const Hdf5Id> file_;  // stays open
   Hdf5Id data_, type_;
 };
 
 }  // namespace
 
-void Hdf5File::Impl::check_storage(const std::string& path, hid_t creation) const {
+Hdf5File::Hdf5File(const std::string& path) : path_(path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) fail("the file does not exist" + relative_path_help(path));
+  if (!std::filesystem::is_regular_file(status)) fail("it is not a regular file");
+  bytes_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  const Hdf5Lock turn;
+  const Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS));
+  H5Pset_cache(access, 0, 0, 0, 0);  // no chunks
+  H5Pset_sieve_buf_size(access, 0);
+  H5AC_cache_config_t metadata;
+  metadata.version = H5AC__CURR_CACHE_CONFIG_VERSION;
+  H5Pget_mdc_config(access, &metadata);
+  metadata.set_initial_size = true;
+  metadata.initial_size = metadata.max_size = kHostBytes;
+  metadata.min_size = kHostBytes / 4;
+  H5Pset_mdc_config(access, &metadata);
+  Hdf5Id file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access));
+  if (file < 0) fail(hdf5_library_error());
+  const auto close = [](const Hdf5Id* id) {
+    const Hdf5Lock turn;
+    delete id;
+  };
+  file_ = std::shared_ptr<const Hdf5Id>(new Hdf5Id(std::move(file)), close);
+}
+
+void Hdf5File::fail(const std::string& why) const {
+  throw DataError(fmt::format("{}: {}", path_, why));
+}
+
+void Hdf5File::fail_at(const std::string& place, const std::string& why) const {
+  fail(fmt::format("'{}': {}", utf8_printable(place), why));
+}
+
+Hdf5Id Hdf5File::root() const { return Hdf5Id(H5Oopen(*file_, "/", H5P_DEFAULT)); }
+
+// Returns the object at `path`, never of another file; an empty Hdf5Id if there is none.
+Hdf5Id Hdf5File::find(const std::string& path) const {
+  std::deque<std::string> rest = names_of(path);
+  Hdf5Id at = root();
+  for (int links = 0; !rest.empty();) {
+    const std::string name = rest.front();
+    rest.pop_front();
+    if (H5Iget_type(at) != H5I_GROUP) return Hdf5Id();
+    H5L_info_t link;
+    if (H5Lexists(at, name.c_str(), H5P_DEFAULT) <= 0 ||
+        H5Lget_info(at, name.c_str(), &link, H5P_DEFAULT) < 0)
+      return Hdf5Id();
+    if (link.type == H5L_TYPE_HARD) {
+      Hdf5Id next(H5Oopen(at, name.c_str(), H5P_DEFAULT));
+      if (next < 0) fail_at(path, hdf5_library_error());
+      at = std::move(next);
+      continue;
+    }
+    if (link.type != H5L_TYPE_SOFT)
+      fail_at(path, fmt::format("'{}' is {}; copy the target of the link into the file",
+                                utf8_printable(name),
+                                link.type == H5L_TYPE_EXTERNAL ? "an external link to another file"
+                                                               : "a user-defined link"));
+    if (++links > kMaxLinks)
+      fail_at(path, fmt::format("it leads over more than {} soft links, maybe a cycle", kMaxLinks));
+    std::vector<char> target(std::min<size_t>(link.u.val_size, 4096) + 1);
+    H5Lget_val(at, name.c_str(), target.data(), target.size() - 1, H5P_DEFAULT);
+    const std::deque<std::string> before = names_of(target.data());
+    rest.insert(rest.begin(), before.begin(), before.end());
+    if (target[0] == '/') at = root();
+  }
+  return at;
+}
+
+Hdf5Id Hdf5File::need(const std::string& path, bool data_set) const {
+  Hdf5Id found = find(path);
+  if (found < 0 || (data_set && H5Iget_type(found) != H5I_DATASET))
+    fail_at(path, fmt::format("the data set does not exist; the file has {}", listed()));
+  return found;
+}
+
+std::string Hdf5File::listed() const {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> all = data_sets(root(), kShown + 1);
+  if (all.empty()) return "none";
+  const bool more = all.size() > kShown;
+  if (more) all.resize(kShown);
+  return fmt::format("{}{}", fmt::join(all, ", "), more ? ", ..." : "");
+}
+
+bool Hdf5File::has(const std::string& place) const {
+  const Hdf5Lock turn;
+  const auto [path, name] = parted(place);
+  const Hdf5Id object = find(path);
+  return object >= 0 && (name.empty() || H5Aexists(object, name.c_str()) > 0);
+}
+
+bool Hdf5File::has_floats(const std::string& path) const {
+  const Hdf5Lock turn;
+  const Hdf5Id data = find(path);
+  if (H5Iget_type(data) != H5I_DATASET) return false;
+  const Hdf5Id type(H5Dget_type(data)), space(H5Dget_space(data));
+  const std::optional<Hdf5Number> number = number_of(type);
+  return number && number->kind == Hdf5Number::Kind::kFloat && !extents(space).empty();
+}
+
+std::vector<std::string> Hdf5File::list(size_t most) const {
+  const Hdf5Lock turn;
+  return data_sets(root(), most);
+}
+
+void Hdf5File::check_storage(const std::string& path, int64_t creation) const {
   constexpr const char* kRemedy =
       "; copy the values into one file (h5repack, or h5py: f[to] = g[from][()])";
   if (H5Pget_external_count(creation) > 0)
@@ -328,7 +309,7 @@ void Hdf5File::Impl::check_storage(const std::string& path, hid_t creation) cons
     fail_at(path, std::string("it is a virtual data set, composed of others") + kRemedy);
 }
 
-std::vector<Hdf5Filter> Hdf5File::Impl::filters_of(const std::string& path, hid_t creation) const {
+std::vector<Hdf5Filter> Hdf5File::filters_of(const std::string& path, int64_t creation) const {
   std::vector<Hdf5Filter> filters;
   const int count = H5Pget_nfilters(creation);
   for (int i = 0; i < count; ++i) {
@@ -356,7 +337,7 @@ std::vector<Hdf5Filter> Hdf5File::Impl::filters_of(const std::string& path, hid_
 
 // Throws unless the file can contain the values, so that no memory is allocated for impossible
 // sizes.
-void Hdf5File::Impl::check_size(const Hdf5DataInfo& info, hid_t data) const {
+void Hdf5File::check_size(const Hdf5DataInfo& info, int64_t data) const {
   const auto element = static_cast<int64_t>(info.type.bytes);
   const int64_t bytes = product(info.shape, element);
   int64_t most = bytes_;
@@ -385,8 +366,9 @@ void Hdf5File::Impl::check_size(const Hdf5DataInfo& info, hid_t data) const {
                                    fmt::join(info.shape, " x "), info.type.name(), bytes_));
 }
 
-std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) const {
-  Hdf5Id data = need(path, H5I_DATASET);
+std::shared_ptr<const Hdf5Data> Hdf5File::open(const std::string& path) const {
+  const Hdf5Lock turn;
+  Hdf5Id data = need(path, true);
   const Hdf5Id creation(H5Dget_create_plist(data)), space(H5Dget_space(data));
   Hdf5Id type(H5Dget_type(data));
   Hdf5DataInfo info{path_, utf8_printable(path), extents(space), {}, {}, {}, bytes_};
@@ -415,13 +397,23 @@ std::shared_ptr<const Hdf5Data> Hdf5File::Impl::open(const std::string& path) co
   check_size(info, data);
   if (const haddr_t at = H5Dget_offset(data); info.chunk.empty() && at <= hsize_t{INT64_MAX})
     info.offset = static_cast<int64_t>(at);
-  return std::make_shared<LibraryData>(std::move(info), shared_from_this(), std::move(data),
-                                       std::move(type));
+  return std::make_shared<LibraryData>(std::move(info), file_, std::move(data), std::move(type));
 }
 
-Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place, int64_t least) const {
+// The values of an attribute or a data set.
+struct Hdf5File::Values {
+  Hdf5Id object, type, space;
+  bool is_attribute;
+  int64_t count;
+  herr_t read(hid_t as, void* to, hid_t transfer = H5P_DEFAULT) const {
+    return is_attribute ? H5Aread(object, as, to)
+                        : H5Dread(object, as, H5S_ALL, H5S_ALL, transfer, to);
+  }
+};
+
+Hdf5File::Values Hdf5File::values(const std::string& place, int64_t least) const {
   const auto [path, name] = parted(place);
-  Hdf5Id object = need(path, name.empty() ? H5I_DATASET : H5I_BADID);
+  Hdf5Id object = need(path, name.empty());
   const bool is_attribute = !name.empty();
   if (is_attribute) {
     object = Hdf5Id(H5Aopen(object, name.c_str(), H5P_DEFAULT));
@@ -445,8 +437,8 @@ Hdf5File::Impl::Values Hdf5File::Impl::values(const std::string& place, int64_t 
 
 // Returns strings of variable length, which libhdf5 allocates one by one: at most kMaxTextBytes for
 // a data set; those of an attribute are in one block of the file, so at most its size.
-std::vector<std::string> Hdf5File::Impl::variable_texts(const std::string& place,
-                                                        const Values& from) const {
+std::vector<std::string> Hdf5File::variable_texts(const std::string& place,
+                                                  const Values& from) const {
   const auto take = [](size_t bytes, void* left) -> void* {
     auto& most = *static_cast<size_t*>(left);
     if (bytes > most) return nullptr;
@@ -466,8 +458,7 @@ std::vector<std::string> Hdf5File::Impl::variable_texts(const std::string& place
   return texts;
 }
 
-std::vector<std::string> Hdf5File::Impl::fixed_texts(const std::string& place,
-                                                     const Values& from) const {
+std::vector<std::string> Hdf5File::fixed_texts(const std::string& place, const Values& from) const {
   const size_t size = H5Tget_size(from.type), count = static_cast<size_t>(from.count);
   if (size > kMaxTextBytes / count)
     fail_at(place, fmt::format("its strings have {} bytes, but at most {} are supported",
@@ -484,60 +475,27 @@ std::vector<std::string> Hdf5File::Impl::fixed_texts(const std::string& place,
   return texts;
 }
 
-std::vector<std::string> Hdf5File::Impl::texts(const std::string& place, Texts count) const {
+std::vector<std::string> Hdf5File::texts(const std::string& place, Texts count) const {
+  const Hdf5Lock turn;
   const Values from = values(place, count == Texts::any_number ? 0 : 1);
   if (from.count == 0) return {};
   if (H5Tget_class(from.type) != H5T_STRING)
     fail_at(place, fmt::format("its values are {}, not strings", class_name(from.type)));
   std::vector<std::string> texts =
       H5Tis_variable_str(from.type) > 0 ? variable_texts(place, from) : fixed_texts(place, from);
-  if (H5Sget_simple_extent_ndims(from.space) == 0) {
-    const std::string lines = std::exchange(texts, {})[0];
-    for (size_t begin = 0; begin <= lines.size();) {
-      const size_t end = std::min(lines.find('\n', begin), lines.size());
-      texts.push_back(lines.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
+  if (H5Sget_simple_extent_ndims(from.space) == 0) texts = split(std::string(texts[0]), '\n');
   for (std::string& text : texts) text = utf8_printable(text);
   return texts;
 }
 
-std::vector<double> Hdf5File::Impl::numbers(const std::string& place) const {
+std::vector<double> Hdf5File::numbers(const std::string& place) const {
+  const Hdf5Lock turn;
   const Values from = values(place);
   if (!number_of(from.type))
     fail_at(place, fmt::format("its values are {}, not numbers", class_name(from.type)));
   std::vector<double> numbers(static_cast<size_t>(from.count));
   if (from.read(H5T_NATIVE_DOUBLE, numbers.data()) < 0) fail_at(place, hdf5_library_error());
   return numbers;
-}
-
-Hdf5File::Hdf5File(const std::string& path) : impl_(std::make_shared<Impl>(path)) {}
-Hdf5File::~Hdf5File() = default;
-const std::string& Hdf5File::path() const { return impl_->path(); }
-bool Hdf5File::has(const std::string& place) const {
-  const Hdf5Lock turn;
-  return impl_->has(place);
-}
-std::shared_ptr<const Hdf5Data> Hdf5File::open(const std::string& path) const {
-  const Hdf5Lock turn;
-  return impl_->open(path);
-}
-bool Hdf5File::has_floats(const std::string& path) const {
-  const Hdf5Lock turn;
-  return impl_->has_floats(path);
-}
-std::vector<std::string> Hdf5File::texts(const std::string& place, Texts count) const {
-  const Hdf5Lock turn;
-  return impl_->texts(place, count);
-}
-std::vector<double> Hdf5File::numbers(const std::string& place) const {
-  const Hdf5Lock turn;
-  return impl_->numbers(place);
-}
-std::vector<std::string> Hdf5File::list(size_t most) const {
-  const Hdf5Lock turn;
-  return impl_->list(most);
 }
 
 }  // namespace tessera

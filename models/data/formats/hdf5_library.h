@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tessera/models/data/formats/hdf5_chunk.h"
+#include "tessera/models/data/formats/hdf5_lock.h"
 
 namespace tessera {
 
@@ -58,11 +59,10 @@ class Hdf5Data {
 class Hdf5File {
  public:
   explicit Hdf5File(const std::string& path);
-  ~Hdf5File();
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;
 
-  const std::string& path() const;
+  const std::string& path() const { return path_; }
   // Maximum memory of libhdf5 for an open file; its chunk caches are off.
   static constexpr size_t kHostBytes = size_t{1} << 20;
 
@@ -84,8 +84,24 @@ class Hdf5File {
   std::vector<std::string> list(size_t most = 64) const;
 
  private:
-  class Impl;
-  const std::shared_ptr<const Impl> impl_;
+  struct Values;
+  // All but fail() require the lock.
+  [[noreturn]] void fail(const std::string& why) const;
+  [[noreturn]] void fail_at(const std::string& place, const std::string& why) const;
+  Hdf5Id root() const;
+  Hdf5Id find(const std::string& path) const;
+  Hdf5Id need(const std::string& path, bool data_set) const;
+  std::string listed() const;
+  void check_storage(const std::string& path, int64_t creation) const;
+  std::vector<Hdf5Filter> filters_of(const std::string& path, int64_t creation) const;
+  void check_size(const Hdf5DataInfo& info, int64_t data) const;
+  Values values(const std::string& place, int64_t least = 1) const;
+  std::vector<std::string> variable_texts(const std::string& place, const Values& from) const;
+  std::vector<std::string> fixed_texts(const std::string& place, const Values& from) const;
+
+  const std::string path_;
+  int64_t bytes_ = 0;
+  std::shared_ptr<const Hdf5Id> file_;  // its data sets keep it open, too
 };
 
 }  // namespace tessera

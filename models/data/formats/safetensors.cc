@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/models/data/formats/hdf5_chunk.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/utf8.h"
@@ -19,6 +19,7 @@ namespace tessera {
 
 namespace {
 
+static_assert(std::endian::native == std::endian::little);
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr size_t kMaxDimensions = 8;
@@ -186,7 +187,6 @@ std::string header_of(const ByteSource& file) {
         fmt::format("it has only {} bytes, too few for the length of the header", file.size()));
   uint64_t length = 0;
   file.read(0, &length, kLengthBytes);
-  if constexpr (std::endian::native == std::endian::big) length = __builtin_bswap64(length);
   const uint64_t behind = file.size() - kLengthBytes;
   if (length > kMaxHeader)
     throw SafetensorsError(fmt::format(
@@ -224,30 +224,6 @@ void check_places(const std::vector<SafeTensor>& tensors, uint64_t behind) {
   if (at < behind)
     throw SafetensorsError(
         fmt::format("{} bytes after its last tensor belong to no tensor", behind - at));
-}
-
-template <class Bits>
-Bits bits_at(const std::byte* bytes) {
-  Bits bits = 0;
-  for (size_t i = 0; i < sizeof(Bits); ++i)
-    bits = static_cast<Bits>(bits | static_cast<Bits>(std::to_integer<Bits>(bytes[i]) << (8 * i)));
-  return bits;
-}
-
-double half_value(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double sign = (bits >> 15) != 0 ? -1 : 1;
-  if (exponent == 31) return fraction == 0 ? sign * HUGE_VAL : std::nan("");
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  return sign * std::ldexp(1024 + fraction, exponent - 25);
-}
-
-double value_at(const std::string& dtype, const std::byte* bytes) {
-  if (dtype == "F64") return std::bit_cast<double>(bits_at<uint64_t>(bytes));
-  if (dtype == "F16") return half_value(bits_at<uint16_t>(bytes));
-  const uint32_t bits =
-      dtype == "BF16" ? uint32_t{bits_at<uint16_t>(bytes)} << 16 : bits_at<uint32_t>(bytes);
-  return static_cast<double>(std::bit_cast<float>(bits));
 }
 
 }  // namespace
@@ -295,7 +271,16 @@ void read_values(const ByteSource& file, const SafeTensor& tensor, uint64_t firs
   for (size_t done = 0; done < to.size();) {
     const size_t count = std::min(to.size() - done, kPart / static_cast<size_t>(size));
     file.read(tensor.offset + (first + done) * size, bytes.data(), count * size);
-    for (size_t i = 0; i < count; ++i) to[done + i] = value_at(tensor.dtype, &bytes[i * size]);
+    if (tensor.dtype != "BF16") {
+      read_numbers(bytes.data(), {Hdf5Number::Kind::kFloat, static_cast<int>(size)}, count,
+                   &to[done]);
+    } else {
+      for (size_t i = 0; i < count; ++i) {
+        uint16_t upper = 0;  // half of a float
+        std::memcpy(&upper, &bytes[i * size], sizeof upper);
+        to[done + i] = static_cast<double>(std::bit_cast<float>(uint32_t{upper} << 16));
+      }
+    }
     done += count;
   }
 }
@@ -341,8 +326,9 @@ std::string safetensors_front(std::vector<SafeTensor>& tensors,
   }
   std::string header = Json::object(members).text();
   header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  const uint64_t length = header.size();
   std::string front(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) front[i] = static_cast<char>(header.size() >> (8 * i));
+  std::memcpy(front.data(), &length, kLengthBytes);
   for (SafeTensor& tensor : tensors) tensor.offset += front.size() + header.size();
   return front + header;
 }

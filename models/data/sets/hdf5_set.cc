@@ -132,8 +132,8 @@ class Images {
                [this](int64_t block, uint8_t* to) { decode(block, to); }) {
     const auto each = static_cast<int64_t>(blocks_.work_bytes());
     const int64_t works = std::clamp<int64_t>(kMaxWork / each, 1, readers);
-    for (int64_t i = 0; i < works; ++i) idle_.push_back(blocks_.make_work());
-    works_ = idle_.size();
+    works_.reserve(static_cast<size_t>(works));
+    for (int64_t i = 0; i < works; ++i) idle_.push_back(&works_.emplace_back(blocks_.make_work()));
   }
 
   int64_t count() const { return blocks_.info().shape[0]; }
@@ -148,7 +148,7 @@ class Images {
   std::vector<MemoryItem> host_buffers(const std::string& name) const {
     const auto bytes = static_cast<size_t>(block_bytes_);
     return {{name + " images", BlockCache::host_bytes(blocks_.count(), bytes, slots_)},
-            {name + " decoders", works_ * blocks_.work_bytes()},
+            {name + " decoders", works_.size() * blocks_.work_bytes()},
             {name + " libhdf5", file_bytes_}};
   }
 
@@ -180,17 +180,16 @@ class Images {
   }
 
   void decode(int64_t block, uint8_t* to) {
-    Hdf5Blocks::Work work = take_work();
-    try {
-      blocks_.read(block, places_.strides, work,
-                   [&](const std::byte* from, int64_t place, int64_t count, int64_t step) {
-                     convert(block, from, place, count, step, to);
-                   });
-    } catch (...) {
-      give_back(std::move(work));
-      throw;
-    }
-    give_back(std::move(work));
+    const auto give_back = [this](Hdf5Blocks::Work* work) {
+      const std::lock_guard lock(mutex_);
+      idle_.push_back(work);
+      returned_.notify_one();
+    };
+    const std::unique_ptr<Hdf5Blocks::Work, decltype(give_back)> work(take_work(), give_back);
+    blocks_.read(block, places_.strides, *work,
+                 [&](const std::byte* from, int64_t place, int64_t count, int64_t step) {
+                   convert(block, from, place, count, step, to);
+                 });
   }
 
   void convert(int64_t block, const std::byte* from, int64_t place, int64_t count, int64_t step,
@@ -207,17 +206,12 @@ class Images {
                                      image, value, range_.low, range_.high, type.name()));
   }
 
-  Hdf5Blocks::Work take_work() {
+  Hdf5Blocks::Work* take_work() {
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !idle_.empty(); });
-    Hdf5Blocks::Work work = std::move(idle_.back());
+    Hdf5Blocks::Work* work = idle_.back();
     idle_.pop_back();
     return work;
-  }
-  void give_back(Hdf5Blocks::Work work) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(work));
-    returned_.notify_one();
   }
 
   const size_t file_bytes_;
@@ -230,8 +224,8 @@ class Images {
   mutable BlockCache cache_;
   std::mutex mutex_;
   std::condition_variable returned_;
-  std::vector<Hdf5Blocks::Work> idle_;
-  size_t works_ = 0;
+  std::vector<Hdf5Blocks::Work> works_;
+  std::vector<Hdf5Blocks::Work*> idle_;
 };
 
 // --- data sets ------------------------------------------------------------------------------
@@ -240,7 +234,7 @@ class Hdf5Set : public Dataset {
  public:
   // chosen: indices of the images; empty: all. owns: host_buffers() includes their memory.
   Hdf5Set(DatasetInfo info, std::shared_ptr<const Images> images, std::vector<int32_t> labels,
-          std::vector<int32_t> chosen, bool owns)
+          std::vector<int32_t> chosen = {}, bool owns = true)
       : Dataset(std::move(info)),
         images_(std::move(images)),
         labels_(std::move(labels)),
@@ -388,10 +382,8 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
   DatasetInfo other = info;
   other.name = "hdf5 test";
   other.count = others->count();
-  return {
-      std::make_shared<Hdf5Set>(info, pictures, std::move(classes), std::vector<int32_t>(), true),
-      std::make_shared<Hdf5Set>(other, others, std::move(other_classes), std::vector<int32_t>(),
-                                true)};
+  return {std::make_shared<Hdf5Set>(info, pictures, std::move(classes)),
+          std::make_shared<Hdf5Set>(other, others, std::move(other_classes))};
 }
 
 DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int readers,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include "tessera/runtime/error.h"
 
@@ -16,6 +17,14 @@ namespace {
 
 [[noreturn]] void fail_reading(const std::string& path, const std::string& why) {
   throw DataError(fmt::format("image folder '{}': {}", printable(path), why));
+}
+
+// Returns true if the name ends in .jpg, .jpeg, .png or .webp, in any case.
+bool is_picture_name(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{".jpg", ".jpeg", ".png", ".webp"},
+      [&](const char* known) { return strcasecmp(ending.c_str(), known) == 0; });
 }
 
 // Returns the entries of a folder, sorted by name.
@@ -30,11 +39,13 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   return all;
 }
 
-// Returns the kind of an entry in a class's folder that is no picture.
-SkippedEntry::Kind kind_of(const fs::path& path) {
+// Returns the kind of an entry that is no picture: kDangling, `folder`, `file` or kNoFile.
+SkippedEntry::Kind kind_of(const std::optional<fs::path>& path, SkippedEntry::Kind folder,
+                           SkippedEntry::Kind file) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return SkippedEntry::kFolder;
-  return fs::is_regular_file(path, error) ? SkippedEntry::kNoPicture : SkippedEntry::kNoFile;
+  if (!path) return SkippedEntry::kDangling;
+  if (fs::is_directory(*path, error)) return folder;
+  return fs::is_regular_file(*path, error) ? file : SkippedEntry::kNoFile;
 }
 
 // Resolves links and makes paths relative to the root.
@@ -62,7 +73,9 @@ class Inside {
         std::mismatch(real->begin(), real->end(), split.begin(), split.end()).first == real->end();
     return around ? std::nullopt : real;
   }
-  fs::path from_root(const fs::path& path) const { return path.lexically_relative(root_); }
+  std::string from_root(const fs::path& path) const {
+    return path.lexically_relative(root_).string();
+  }
 
   // Returns nullopt for a link that leads nowhere.
   std::optional<fs::path> resolve(const fs::directory_entry& entry) const {
@@ -87,33 +100,26 @@ class Inside {
   const OuterLinks outer_;
 };
 
-// The entries of a folder that may be a class.
-struct Content {
-  std::vector<fs::path> pictures;   // resolved
-  std::vector<SkippedEntry> stray;  // links not resolved
-};
-
-// Adds the entries of `real` and of the folders below it. `folder`: the same, links not resolved.
-// Links to folders below a class are not followed, so that no folder is read twice.
+// Adds the pictures, resolved, in `real` and in the folders below it, and the other entries to
+// `found`. `folder`: the same, links not resolved. Links to folders below a class are not followed,
+// so that no folder is read twice.
 void add_content(const Inside& inside, const fs::path& folder, const fs::path& real,
-                 Content& content) {
+                 std::vector<fs::path>& pictures, ImageFiles& found) {
   std::error_code error;
   for (const auto& entry : entries(real)) {
     const fs::path path = folder / entry.path().filename();
-    const auto skip = [&](SkippedEntry::Kind kind) {
-      content.stray.push_back({kind, inside.from_root(path).string()});
-    };
     if (is_hidden(entry.path().string())) {
-      skip(SkippedEntry::kHidden);
+      found.stray.push_back({SkippedEntry::kHidden, inside.from_root(path)});
       continue;
     }
     const std::optional<fs::path> file = inside.resolve(entry);
-    if (file && is_picture_name(entry.path().string()) && fs::is_regular_file(*file, error))
-      content.pictures.push_back(*file);
+    if (file && is_picture_name(entry.path()) && fs::is_regular_file(*file, error))
+      pictures.push_back(*file);
     else if (file && fs::is_directory(*file, error) && !entry.is_symlink(error))
-      add_content(inside, path, *file, content);
+      add_content(inside, path, *file, pictures, found);
     else
-      skip(file ? kind_of(*file) : SkippedEntry::kDangling);
+      found.stray.push_back(
+          {kind_of(file, SkippedEntry::kFolder, SkippedEntry::kNoPicture), inside.from_root(path)});
   }
 }
 
@@ -124,13 +130,30 @@ bool has_picture(const Inside& inside, const fs::path& real) {
   for (fs::directory_iterator at(real, error), end; !error && at != end; at.increment(error)) {
     if (is_hidden(at->path().string())) continue;
     if (at->is_directory(ignored) && !at->is_symlink(ignored)) below.push_back(at->path());
-    if (!is_picture_name(at->path().string())) continue;
+    if (!is_picture_name(at->path())) continue;
     const std::optional<fs::path> file = inside.resolve(*at);
     if (file && fs::is_regular_file(*file, ignored)) return true;
   }
   if (error) fail_reading(real.string(), "cannot be read: " + error.message());
   return std::ranges::any_of(below,
                              [&](const fs::path& folder) { return has_picture(inside, folder); });
+}
+
+// Returns the names of the first `most` folders in a split that have pictures; sets `any` if it has
+// folders.
+std::vector<std::string> classes_in(const Inside& inside, const std::string& split, size_t most,
+                                    bool& any) {
+  std::vector<std::string> classes;
+  const fs::path folder = inside.split(split);
+  for (const auto& entry : entries(folder)) {
+    if (classes.size() == most) break;
+    if (is_hidden(entry.path().string())) continue;
+    const std::optional<fs::path> real = inside.class_folder(entry, folder);
+    if (!real) continue;
+    any = true;
+    if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
+  }
+  return classes;
 }
 
 }  // namespace
@@ -149,13 +172,6 @@ bool is_hidden(const std::string& path) {
          std::find(std::begin(kOfSystems), std::end(kOfSystems), name) != std::end(kOfSystems);
 }
 
-bool is_picture_name(const std::string& path) {
-  std::string ending = fs::path(path).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
-}
-
 std::vector<std::string> pictures_below(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -163,7 +179,7 @@ std::vector<std::string> pictures_below(const std::string& folder) {
        at.increment(error))
     if (is_hidden(at->path().string()))
       at.disable_recursion_pending();
-    else if (at->is_regular_file() && is_picture_name(at->path().string()))
+    else if (at->is_regular_file() && is_picture_name(at->path()))
       found.push_back(at->path().string());
   if (error) throw DataError(fmt::format("{}: {}", folder, error.message()));
   if (found.empty())
@@ -175,16 +191,8 @@ std::vector<std::string> pictures_below(const std::string& folder) {
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,
                                        OuterLinks outer) {
   const Inside inside(root, outer);
-  std::vector<std::string> classes;
   bool any = false;
-  const fs::path folder = inside.split(split);
-  for (const auto& entry : entries(folder)) {
-    if (is_hidden(entry.path().string())) continue;
-    const std::optional<fs::path> real = inside.class_folder(entry, folder);
-    if (!real) continue;
-    any = true;
-    if (has_picture(inside, *real)) classes.push_back(entry.path().filename().string());
-  }
+  const std::vector<std::string> classes = classes_in(inside, split, SIZE_MAX, any);
   if (classes.empty())
     fail_reading(
         (inside.root() / split).string(),
@@ -198,46 +206,28 @@ std::vector<std::string> image_classes(const std::string& root, const std::strin
 bool has_image_classes(const std::string& root, const std::string& split, OuterLinks outer) {
   const Inside inside(root, outer);
   std::error_code error;
-  if (!fs::is_directory(inside.root() / split, error)) return false;
-  const fs::path folder = inside.split(split);
-  for (const auto& entry : entries(folder)) {
-    if (is_hidden(entry.path().string())) continue;
-    const std::optional<fs::path> real = inside.class_folder(entry, folder);
-    if (real && has_picture(inside, *real)) return true;
-  }
-  return false;
+  bool any = false;
+  return fs::is_directory(inside.root() / split, error) &&
+         !classes_in(inside, split, 1, any).empty();
 }
 
 ImageFiles find_images(const std::string& root, const std::string& split,
                        const std::vector<std::string>& classes, OuterLinks outer) {
   const Inside inside(root, outer);
   ImageFiles found;
-  std::error_code error;
-  const auto stray = [&](SkippedEntry::Kind kind, const fs::path& path) {
-    found.stray.push_back({kind, inside.from_root(path).string()});
-  };
   const fs::path all = inside.split(split);
   for (const auto& folder : entries(all)) {
     if (is_hidden(folder.path().string())) {
-      stray(SkippedEntry::kHidden, folder.path());
+      found.stray.push_back({SkippedEntry::kHidden, inside.from_root(folder.path())});
       continue;
     }
     const std::optional<fs::path> real = inside.resolve(folder);
-    if (!real) {
-      stray(SkippedEntry::kDangling, folder.path());
-      continue;
-    }
-    if (!fs::is_directory(*real, error)) {
-      stray(
-          fs::is_regular_file(*real, error) ? SkippedEntry::kBesideClasses : SkippedEntry::kNoFile,
-          folder.path());
-      continue;
-    }
-    Content content;
-    if (inside.class_folder(folder, all)) add_content(inside, folder.path(), *real, content);
-    found.stray.insert(found.stray.end(), content.stray.begin(), content.stray.end());
-    if (content.pictures.empty()) {
-      stray(SkippedEntry::kEmpty, folder.path());
+    std::vector<fs::path> pictures;
+    if (inside.class_folder(folder, all))
+      add_content(inside, folder.path(), *real, pictures, found);
+    if (pictures.empty()) {
+      found.stray.push_back({kind_of(real, SkippedEntry::kEmpty, SkippedEntry::kBesideClasses),
+                             inside.from_root(folder.path())});
       continue;
     }
     const std::string name = folder.path().filename().string();
@@ -246,9 +236,9 @@ ImageFiles find_images(const std::string& root, const std::string& split,
       fail_reading(folder.path().string(),
                    "train has no class of this name, or no picture of it; use the same name in "
                    "both, or remove this folder");
-    for (const fs::path& picture : content.pictures)
+    for (const fs::path& picture : pictures)
       found.pictures.push_back(
-          {inside.from_root(picture).string(), static_cast<int>(place - classes.begin())});
+          {inside.from_root(picture), static_cast<int>(place - classes.begin())});
   }
   if (found.pictures.empty())
     fail_reading((inside.root() / split).string(),

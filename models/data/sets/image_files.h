@@ -42,9 +42,6 @@ enum class OuterLinks { kRefused, kFollowed };
 // pictures.
 bool is_hidden(const std::string& path);
 
-// Returns true if the name ends in .jpg, .jpeg, .png or .webp, in any case.
-bool is_picture_name(const std::string& path);
-
 // Returns the pictures in and below a folder, sorted, without hidden ones. Throws DataError if
 // there are none or a folder cannot be read.
 std::vector<std::string> pictures_below(const std::string& folder);

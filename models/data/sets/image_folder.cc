@@ -102,18 +102,20 @@ class ImageFolder : public Dataset {
   void decode(int64_t index, const WantedPart& wanted, uint8_t* image) const {
     const Entry& entry = entries_[static_cast<size_t>(index)];
     std::string path = root_ + "/" + (paths_.data() + entry.path);
-    PictureReader* reader = take();
+    const auto give = [this](PictureReader* reader) {
+      {
+        const std::lock_guard lock(mutex_);
+        free_.push_back(reader);
+      }
+      given_.notify_one();
+    };
+    const std::unique_ptr<PictureReader, decltype(give)> reader(take(), give);
     try {
       reader->read(path, entry.stored, wanted, channels(), image, limits_);
-    } catch (const DataError& error) {
-      give(reader);
-      throw DataError(std::string(error.what()) +
-                      "; set data.damaged: skip to leave out such pictures");
-    } catch (...) {
-      give(reader);
+    } catch (DataError& error) {
+      error.append("; set data.damaged: skip to leave out such pictures");
       throw;
     }
-    give(reader);
   }
 
   PictureReader* take() const {
@@ -122,13 +124,6 @@ class ImageFolder : public Dataset {
     PictureReader* reader = free_.back();
     free_.pop_back();
     return reader;
-  }
-  void give(PictureReader* reader) const {
-    {
-      std::lock_guard lock(mutex_);
-      free_.push_back(reader);
-    }
-    given_.notify_one();
   }
 
   const std::string root_, paths_;
@@ -440,7 +435,6 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
   const auto& [root, split, files, checked, damaged, gray] = looked;
   std::string paths;
   std::vector<Entry> entries;
-  std::vector<std::string> notes;
   PictureNeeds needs;
   for (size_t i = 0; i < checked.size(); ++i) {
     const auto& [picture, file_bytes, error] = checked[i];
@@ -453,7 +447,7 @@ std::shared_ptr<const Dataset> make_split(const Located& at, const Looked& looke
                  static_cast<int64_t>(picture.scratch_bytes),
                  std::max(picture.width, picture.height)});
   }
-  notes = stray_notes(files.stray);
+  std::vector<std::string> notes = stray_notes(files.stray);
   if (split == "test" && at.both && at.validation != "val")
     notes.push_back("val is not read because there is a test folder");
   if (!damaged.empty())
@@ -487,7 +481,7 @@ ImageFolderList list_image_folder(const std::string& root, const ImageFolderOpti
   if (at.cut) {
     list.test_count = cut_count(list.train_count, options.test_fraction);
     list.train_count -= list.test_count;
-    list.bytes += held_out_bytes(list.test_count + (options.test_only ? 0 : list.train_count));
+    list.bytes += subset_bytes(list.test_count + (options.test_only ? 0 : list.train_count));
     if (options.test_only) list.train_count = 0;
   } else {
     add(at.root, at.test, list.test_count);
@@ -527,12 +521,8 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
   const bool gray = options.channels == Channels::kGray ||
                     (options.channels == Channels::kAuto &&
                      std::ranges::all_of(splits, [](const Looked* one) { return one->gray; }));
-  DatasetInfo info{.name = "image_folder train",
-                   .shape = {options.size, options.size, gray ? 1 : 3},
-                   .count = 0,
-                   .classes = 0,
-                   .class_names = {},
-                   .normalization = {}};
+  DatasetInfo info;
+  info.shape = {options.size, options.size, gray ? 1 : 3};
   // Names are printed and packed one per line, so control characters are replaced.
   for (const std::string& name : at.classes) info.class_names.push_back(printable(name));
   info.classes = static_cast<int>(info.class_names.size());
@@ -542,9 +532,8 @@ DataSplit open_image_folder(const std::string& root, const ImageFolderOptions& o
     return make_split(at, looked, info, options);
   };
   if (at.cut) {
-    auto cut =
+    data =
         cut_test(make("image_folder pictures", *train), options.test_fraction, options.test_only);
-    data = {.train = cut.train, .test = cut.test, .cut = true};
   } else {
     if (!options.test_only) data.train = make("image_folder train", *train);
     data.test = make("image_folder test", *test);

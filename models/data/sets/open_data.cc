@@ -22,39 +22,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Finds files in the data folder or in a folder that the published archives unpack to.
-class Folder {
- public:
-  Folder(const DataSource& source, std::vector<std::string> subfolders)
-      : source_(source), subfolders_(std::move(subfolders)) {
-    subfolders_.insert(subfolders_.begin(), "");
-  }
-
-  // Returns the path of the file with this name and one of the endings. Throws DataError.
-  std::string find(const std::string& name, const std::vector<std::string>& endings = {""}) const {
-    std::vector<std::string> tried;
-    std::error_code ignored;
-    for (const std::string& subfolder : subfolders_) {
-      for (const std::string& ending : endings) {
-        fs::path file = fs::path(subfolder) / (name + ending);
-        fs::path path = fs::path(source_.root) / file;
-        if (fs::exists(path, ignored)) return path.string();
-        tried.push_back(file.string());
-      }
+// Returns the path of the file with this name and one of the endings, in the data folder or in
+// `subfolder`, to which the published archives unpack. Throws DataError.
+std::string find_file(const DataSource& source, const std::string& subfolder,
+                      const std::string& name, const std::vector<std::string>& endings) {
+  std::vector<std::string> tried;
+  std::error_code ignored;
+  for (const fs::path& from : {fs::path(), fs::path(subfolder)})
+    for (const std::string& ending : endings) {
+      const fs::path file = from / (name + ending), path = fs::path(source.root) / file;
+      if (fs::exists(path, ignored)) return path.string();
+      tried.push_back(file.string());
     }
-    std::string folder = source_.root.empty() ? "." : source_.root;
-    throw DataError(fmt::format(
-        "data {}: {} '{}'; looked for {}; unpack the data set's "
-        "files there or set data.root to the folder that has them",
-        source_.name,
-        fs::is_directory(folder, ignored) ? "a file is missing in folder" : "there is no folder",
-        fs::absolute(folder, ignored).lexically_normal().string(), fmt::join(tried, ", ")));
-  }
-
- private:
-  const DataSource& source_;
-  std::vector<std::string> subfolders_;
-};
+  const std::string folder = source.root.empty() ? "." : source.root;
+  throw DataError(fmt::format(
+      "data {}: {} '{}'; looked for {}; unpack the data set's "
+      "files there or set data.root to the folder that has them",
+      source.name,
+      fs::is_directory(folder, ignored) ? "a file is missing in folder" : "there is no folder",
+      fs::absolute(folder, ignored).lexically_normal().string(), fmt::join(tried, ", ")));
+}
 
 std::shared_ptr<const Dataset> some(std::shared_ptr<const Dataset> all, int64_t count,
                                     const char* key, SubsetOrder order) {
@@ -81,11 +68,12 @@ std::vector<std::string> read_class_names(const fs::path& path, int classes) {
 
 DataSplit open_published(const PublishedSet& set, const DataSource& source) {
   const bool idx = set.format == PublishedFormat::kIdx;
-  const Folder folder(source, {set.folder});
+  const std::vector<std::string> endings =
+      idx ? std::vector<std::string>{"", ".gz"} : std::vector<std::string>{""};
   const auto find = [&](const std::vector<std::string>& names) {
     std::vector<std::string> paths;
     for (const std::string& name : names)
-      paths.push_back(idx ? folder.find(name, {"", ".gz"}) : folder.find(name));
+      paths.push_back(find_file(source, set.folder, name, endings));
     return paths;
   };
   const std::vector<std::string> train = source.test_only ? std::vector<std::string>()
@@ -114,21 +102,25 @@ DataSplit open_published(const PublishedSet& set, const DataSource& source) {
           read("test", test, set.test_count, source.test_count)};
 }
 
+ImageFolderOptions folder_options(const DataSource& source) {
+  return {.size = source.image_size,
+          .resize = source.resize,
+          .damaged = source.damaged,
+          .readers = source.readers,
+          .decode_all = source.decode_all,
+          .channels = source.channels,
+          .follow_links = source.follow_links,
+          .validation = source.validation.folder,
+          .test_fraction = source.test_fraction,
+          .test_only = source.test_only};
+}
+
 DataSplit open_folder(const DataSource& source) {
   if (source.image_size == 0)
     throw ConfigError(
         "data.image_size: must be set for image_folder: the height and width of every image, such "
         "as 224");
-  return open_image_folder(source.root, {.size = source.image_size,
-                                         .resize = source.resize,
-                                         .damaged = source.damaged,
-                                         .readers = source.readers,
-                                         .decode_all = source.decode_all,
-                                         .channels = source.channels,
-                                         .follow_links = source.follow_links,
-                                         .validation = source.validation.folder,
-                                         .test_fraction = source.test_fraction,
-                                         .test_only = source.test_only});
+  return open_image_folder(source.root, folder_options(source));
 }
 
 DataSplit open_hdf5(const DataSource& source) {
@@ -145,12 +137,8 @@ std::shared_ptr<const Dataset> keep_if_small(std::shared_ptr<const Dataset> made
   int64_t bytes = made->shape().bytes();
   if (made->count() * bytes > kMaxKept) return made;
   std::vector<uint8_t> images(static_cast<size_t>(made->count() * bytes));
-  std::vector<int32_t> labels(static_cast<size_t>(made->count()));
-  for (int64_t i = 0; i < made->count(); ++i) {
-    made->read(i, images.data() + i * bytes);
-    labels[static_cast<size_t>(i)] = static_cast<int32_t>(made->label(i));
-  }
-  return std::make_shared<MemoryDataset>(made->info(), std::move(images), std::move(labels));
+  for (int64_t i = 0; i < made->count(); ++i) made->read(i, images.data() + i * bytes);
+  return std::make_shared<MemoryDataset>(made->info(), std::move(images), labels_of(*made));
 }
 
 int synthetic_size(const DataSource& source) {
@@ -205,17 +193,10 @@ void check_validation(const DataSource& source) {
 DataNeed with_validation(DataNeed need, const ValidationSource& validation) {
   if (!validation.any() || !validation.folder.empty() || need.train_count == 0) return need;
   if (!held_out_problem(validation, need.train_count).empty()) return need;  // open_data() throws
-  need.bytes += held_out_bytes(need.train_count);
+  need.bytes += subset_bytes(need.train_count);
   need.validation_count = validation.images(need.train_count);
   need.train_count -= need.validation_count;
   return need;
-}
-
-ImageFolderOptions listing(const DataSource& source) {
-  return {.follow_links = source.follow_links,
-          .validation = source.validation.folder,
-          .test_fraction = source.test_fraction,
-          .test_only = source.test_only};
 }
 
 // Returns the need of an image folder. Does not throw if it is missing, so that a plan can be made.
@@ -223,7 +204,7 @@ DataNeed folder_need(const DataSource& source) {
   DataNeed need;
   need.complete = false;
   try {
-    const ImageFolderList list = list_image_folder(source.root, listing(source));
+    const ImageFolderList list = list_image_folder(source.root, folder_options(source));
     need.classes = list.classes;
     if (source.damaged == Damaged::kSkip) return need;
     need.bytes = list.bytes;
@@ -317,7 +298,7 @@ DataNeed data_need(const DataSource& source) {
 
 int class_count(const DataSource& source) {
   if (source.name == "hdf5") return open_data(source).test->classes();
-  return source.name == "image_folder" ? count_folder_classes(source.root, listing(source))
+  return source.name == "image_folder" ? count_folder_classes(source.root, folder_options(source))
                                        : named_need(source).classes;
 }
 

@@ -74,55 +74,12 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Calls use() with all images, in batches of up to `batch`, and progress() with the number done.
+// Calls use() with all images, in batches of up to `batch`.
 void read_images(const Dataset& data, int64_t batch, int workers,
-                 const std::function<void(int64_t)>& progress,
                  const std::function<void(const Batch&)>& use) {
-  LoaderOptions options;
-  options.batch = batch;
-  options.workers = workers;
-  options.prefetch = 2;
-  Loader loader(std::shared_ptr<const Dataset>(std::shared_ptr<const Dataset>(), &data), options);
-  for (int64_t i = 0, done = 0; i < loader.batches(); ++i) {
-    const Batch& images = loader.next();
-    use(images);
-    done += images.count;
-    if (progress) progress(done);
-  }
-}
-
-// Computes the normalization of a pack: the data set's own if it has one, else that of the training
-// images while they are written, with the result of measured_normalization().
-class PassingMoments {
- public:
-  explicit PassingMoments(const Dataset& train)
-      : train_(train), moments_(train.channels()), normalization_(train.normalization()) {}
-  void see(const Dataset& split, const Batch& batch) {
-    if (&split != &train_ || train_.has_normalization()) return;
-    const int64_t bytes = split.shape().bytes(), stride = measuring_stride(split.count());
-    for (int64_t i = 0; i < batch.count; ++i)
-      if (batch.samples[i] % stride == 0) moments_.add(batch.images + i * bytes, bytes);
-    if (batch.last) normalization_ = moments_.normalization();
-  }
-  // Requires that all training images have been seen.
-  const Normalization& result() const { return normalization_; }
-
- private:
-  const Dataset& train_;
-  Moments moments_;
-  Normalization normalization_;
-};
-
-// Returns the number of images in about 8 MiB.
-int64_t images_at_once(const Dataset& data) {
-  return std::clamp<int64_t>((int64_t{8} << 20) / data.shape().bytes(), 1, 256);
-}
-
-std::vector<int32_t> labels_of(const Dataset& data) {
-  std::vector<int32_t> labels(static_cast<size_t>(data.count()));
-  for (int64_t i = 0; i < data.count(); ++i)
-    labels[static_cast<size_t>(i)] = static_cast<int32_t>(data.label(i));
-  return labels;
+  Loader loader(std::shared_ptr<const Dataset>(std::shared_ptr<const Dataset>(), &data),
+                {.batch = batch, .workers = workers, .prefetch = 2});
+  for (int64_t i = 0; i < loader.batches(); ++i) use(loader.next());
 }
 
 [[noreturn]] void fail_pack(const std::string& path, const std::string& why) {
@@ -272,41 +229,47 @@ std::vector<ArraySpec> arrays_of(const DataSplit& data, const std::string& names
   return arrays;
 }
 
-const std::vector<Hdf5Attribute> kAttributes = {{"format", kFormat, 0}, {"version", "", kVersion}};
-
-using SplitProgress = std::function<void(int64_t)>;
-
-// Returns the values of an array (mean, std, class_names) by its index. Called after the images and
-// labels are written.
-using SmallArrays = std::function<const void*(size_t)>;
-
 // Writes a pack. Chunks of images are small, because reading one image decodes the whole chunk, and
 // gzip looks back at most 32 KiB.
-void write_arrays(const DataSplit& data, const std::vector<ArraySpec>& arrays,
-                  PassingMoments& moments, const SmallArrays& small, int workers, bool gzip,
-                  const SplitProgress (&progress)[2], const std::string& path) {
+void write_arrays(const DataSplit& data, const std::string& names, int workers, bool gzip,
+                  const std::function<void(int64_t)>& progress, const std::string& path) {
   constexpr int64_t kChunk = int64_t{64} << 10;
+  const std::vector<ArraySpec> arrays = arrays_of(data, names);
   Hdf5Writer writer(path);
-  for (const Hdf5Attribute& attribute : kAttributes) writer.attribute(attribute);
+  writer.attribute({"format", kFormat});
+  writer.attribute({"version", "", kVersion});
   const auto rows_of = [&](const Dataset& split, int64_t bytes) {
     return gzip ? std::clamp<int64_t>(kChunk / bytes, 1, split.count()) : 0;
   };
+  // Measured, if necessary, while the training images are written, as measured_normalization()
+  // does.
+  const bool measures = !data.train->has_normalization();
+  const int64_t stride = measuring_stride(data.train->count());
+  Moments moments(data.train->channels());
   size_t at = 0;
+  int64_t before = 0;
   for (const Dataset* split : {data.train.get(), data.test.get()}) {
-    const int64_t rows = rows_of(*split, split->shape().bytes()),
+    const int64_t bytes = split->shape().bytes(), rows = rows_of(*split, bytes),
                   whole = std::max<int64_t>(1, rows);
-    writer.begin(arrays[at], rows);
-    const int64_t batch = std::max<int64_t>(1, images_at_once(*split) / whole) * whole;
-    read_images(*split, batch, workers, progress[at / 2], [&](const Batch& images) {
-      moments.see(*split, images);
+    writer.begin(arrays[at++], rows);
+    const int64_t most = std::clamp<int64_t>((int64_t{8} << 20) / bytes, 1, 256);  // about 8 MiB
+    const int64_t batch = std::max<int64_t>(1, most / whole) * whole;
+    read_images(*split, batch, workers, [&](const Batch& images) {
+      for (int64_t i = 0; measures && split == data.train.get() && i < images.count; ++i)
+        if (images.samples[i] % stride == 0) moments.add(images.images + i * bytes, bytes);
       writer.append(images.images, images.count);
+      progress(before + images.first + images.count);
     });
+    before += split->count();
     const std::vector<int32_t> labels = labels_of(*split);
-    writer.begin(arrays[at + 1], rows_of(*split, sizeof(int32_t)));
+    writer.begin(arrays[at++], rows_of(*split, sizeof(int32_t)));
     writer.append(labels.data(), split->count());
-    at += 2;
   }
-  for (; at < arrays.size(); ++at) writer.array(arrays[at], small(at));
+  const Normalization normalization =
+      measures ? moments.normalization() : data.train->normalization();
+  writer.array(arrays[at++], normalization.mean.data());
+  writer.array(arrays[at++], normalization.std.data());
+  if (at < arrays.size()) writer.array(arrays[at], names.data());
   writer.close();
 }
 
@@ -387,24 +350,14 @@ void check_pack_target(const std::string& path, bool overwrite) {
 void write_packed(const DataSplit& data, const std::string& path, int workers,
                   const std::function<void(int64_t, int64_t)>& progress, Compress compress) {
   check_pack_target(path, true);
-  const std::string names = joined(data.train->class_names());
-  const std::vector<ArraySpec> arrays = arrays_of(data, names);
-  PassingMoments moments(*data.train);
-  const SmallArrays small = [&](size_t array) -> const void* {
-    if (arrays[array].name == "mean") return moments.result().mean.data();
-    if (arrays[array].name == "std") return moments.result().std.data();
-    return names.data();
-  };
-  const int64_t train = data.train->count(), all = train + data.test->count();
-  const auto after = [&](int64_t before) -> SplitProgress {
-    return [&progress, before, all](int64_t done) {
-      if (progress) progress(before + done, all);
-    };
-  };
-  const SplitProgress told[] = {after(0), after(train)};
+  const int64_t all = data.train->count() + data.test->count();
   Partial partial(path);
-  write_arrays(data, arrays, moments, small, workers, compress == Compress::kGzip, told,
-               partial.path());
+  write_arrays(
+      data, joined(data.train->class_names()), workers, compress == Compress::kGzip,
+      [&](int64_t done) {
+        if (progress) progress(done, all);
+      },
+      partial.path());
   partial.finish();
 }
 

@@ -64,6 +64,17 @@ std::vector<int64_t> in_proportion(const Dataset& all, int64_t count) {
   return chosen;
 }
 
+// Returns the number of images that each class gives to a subset of `count` in proportion.
+std::vector<int64_t> shares_in_proportion(const std::vector<int64_t>& of_class, int64_t count) {
+  std::vector<Piece> pieces;
+  for (size_t label = 0; label < of_class.size(); ++label)
+    if (of_class[label] > 0) pieces.push_back({static_cast<int64_t>(label), 0, of_class[label]});
+  std::vector<int64_t> shares(of_class.size());
+  take_turns(std::move(pieces), count,
+             [&](const Piece& piece) { ++shares[static_cast<size_t>(piece.label)]; });
+  return shares;
+}
+
 class Subset : public Dataset {
  public:
   // chosen: indices; empty: the first images.
@@ -113,6 +124,19 @@ class Subset : public Dataset {
   const std::vector<std::string> notes_;
   const bool owns_;
 };
+
+// Returns the `count` images `chosen`. `owns`: includes the memory of `all` in host_buffers(), as
+// one of several parts does.
+std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::string name,
+                                    int64_t count, std::vector<int64_t> chosen,
+                                    std::vector<std::string> notes, bool owns = true) {
+  DatasetInfo info = all->info();
+  info.name = std::move(name);
+  info.count = count;
+  if (!owns) info.skipped = 0;  // reported by the part that owns
+  return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
+                                  std::move(notes), owns);
+}
 
 using Classes = std::vector<std::vector<int64_t>>;
 
@@ -192,27 +216,6 @@ class Relabelled : public Subset {
 
 }  // namespace
 
-std::vector<int64_t> shares_in_proportion(const std::vector<int64_t>& of_class, int64_t count) {
-  std::vector<Piece> pieces;
-  for (size_t label = 0; label < of_class.size(); ++label)
-    if (of_class[label] > 0) pieces.push_back({static_cast<int64_t>(label), 0, of_class[label]});
-  std::vector<int64_t> shares(of_class.size());
-  take_turns(std::move(pieces), count,
-             [&](const Piece& piece) { ++shares[static_cast<size_t>(piece.label)]; });
-  return shares;
-}
-
-std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::string name,
-                                    std::vector<int64_t> chosen, std::vector<std::string> notes,
-                                    bool owns) {
-  DatasetInfo info = all->info();
-  info.name = std::move(name);
-  info.count = static_cast<int64_t>(chosen.size());
-  if (!owns) info.skipped = 0;  // reported by the part that owns
-  return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
-                                  std::move(notes), owns);
-}
-
 std::vector<std::string> first_images_note(int64_t count, int64_t all) {
   if (count == all) return {};
   return {fmt::format("the first {} of {} images are used", count, all)};
@@ -229,10 +232,8 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_
           ? first_images_note(count, all->count())
           : std::vector{fmt::format("{} of {} images are used, in proportion to the classes", count,
                                     all->count())};
-  DatasetInfo info = all->info();
-  info.count = count;
-  return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
-                                  std::move(notes), true);
+  std::string name = all->name();
+  return part(std::move(all), std::move(name), count, std::move(chosen), std::move(notes));
 }
 
 int64_t ValidationSource::images(int64_t training) const {
@@ -265,15 +266,15 @@ HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSour
       "{} of {} images are held out for validation, drawn by the seed, in proportion to the "
       "classes",
       count, all->count());
-  return {part(all, all->name(), std::move(kept), {std::move(note)}, true),
-          part(all, validation_name(all->name()), std::move(taken), {}, false)};
+  return {part(all, all->name(), all->count() - count, std::move(kept), {std::move(note)}),
+          part(all, validation_name(all->name()), count, std::move(taken), {}, false)};
 }
 
 int64_t cut_count(int64_t images, double fraction) {
   return ValidationSource{.percent = 100 * fraction}.images(images);
 }
 
-TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only) {
+DataSplit cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only) {
   const int64_t count = cut_count(all->count(), fraction);
   if (count < 1 || count >= all->count())
     throw ConfigError(fmt::format(
@@ -286,14 +287,14 @@ TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, boo
       "classes (data.test_fraction)",
       count, all->count())};
   const std::string set = all->name().substr(0, all->name().rfind(' '));
-  TestCut cut;
-  if (!test_only) cut.train = part(all, set + " train", std::move(kept), notes, true);
-  cut.test = part(all, set + " test", std::move(taken),
-                  test_only ? notes : std::vector<std::string>(), test_only);
+  DataSplit cut;
+  cut.cut = true;
+  if (!test_only)
+    cut.train =
+        part(all, set + " train", all->count() - count, std::move(kept), std::exchange(notes, {}));
+  cut.test = part(all, set + " test", count, std::move(taken), notes, test_only);
   return cut;
 }
-
-int64_t held_out_bytes(int64_t images) { return subset_bytes(images); }
 
 std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> data,
                                           std::vector<int64_t> labels, int classes,

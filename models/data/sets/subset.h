@@ -26,16 +26,8 @@ std::vector<std::string> first_images_note(int64_t count, int64_t all);
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
                                       SubsetOrder order);
 
-// Returns the number of images that each class gives to a subset of `count` in proportion.
-std::vector<int64_t> shares_in_proportion(const std::vector<int64_t>& of_class, int64_t count);
-
-// Returns the images with the indices `chosen`, in this order. `owns`: includes the memory of `all`
-// in host_buffers(), as one of several parts does.
-std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::string name,
-                                    std::vector<int64_t> chosen, std::vector<std::string> notes,
-                                    bool owns);
-
-// Returns the memory of a kProportion subset of `count` images if they are sorted by class.
+// Returns the memory of a part of `count` images, without the data set: of a kProportion subset if
+// the images are sorted by class, or of both parts of hold_out() or cut_test().
 inline int64_t subset_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(int64_t)); }
 
 // The training images without the validation images, and the validation images. Each class gives as
@@ -48,17 +40,13 @@ struct HeldOut {
 HeldOut hold_out(const std::shared_ptr<const Dataset>& all, const ValidationSource& validation,
                  uint64_t seed);
 
-// The training and the test images of a set without test images.
-struct TestCut {
-  std::shared_ptr<const Dataset> train, test;
-};
-// Splits `all` in proportion to the classes. The names of the files decide, so a test image remains
-// one, whatever the seed, and when files are added, as long as its class gives as many.
-// `test_only`: without the training images. Throws ConfigError as hold_out() does.
-int64_t cut_count(int64_t images, double fraction);  // test images to take
-TestCut cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only);
-// Returns the memory of both parts, without the data set.
-int64_t held_out_bytes(int64_t images);
+// Returns the number of test images of cut_test().
+int64_t cut_count(int64_t images, double fraction);
+// Splits the images of a set without test images in proportion to the classes. The names of the
+// files decide, so a test image remains one, whatever the seed, and when files are added, as long
+// as its class gives as many. `test_only`: without the training images. Throws ConfigError as
+// hold_out() does.
+DataSplit cut_test(const std::shared_ptr<const Dataset>& all, double fraction, bool test_only);
 
 // Returns why hold_out() would throw for this number of images; empty if it would not.
 std::string held_out_problem(const ValidationSource& validation, int64_t images);

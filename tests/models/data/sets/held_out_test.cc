@@ -76,7 +76,7 @@ TEST(HeldOut, MemoryIsWhatIsSaidAndIsCountedOnce) {
   const HeldOut parts = hold_out(all, {.percent = 10}, 1);
   EXPECT_EQ(
       total_bytes(parts.train->host_buffers()) + total_bytes(parts.validation->host_buffers()),
-      total_bytes(all->host_buffers()) + held_out_bytes(100));
+      total_bytes(all->host_buffers()) + subset_bytes(100));
 }
 
 TEST(HeldOut, NoneOfThemOrAllOfThemIsRefused) {
