@@ -46,34 +46,46 @@ const auto& microkernels_for(const Microkernels& table) {
 
 }  // namespace tessera
 
-#define TESSERA_DECLARE_MICROKERNELS_OF(isa, Type, table) \
-  namespace isa {                                         \
-  extern const Type table;                                \
-  }
 #if defined(__x86_64__) && !defined(TESSERA_PORTABLE)
-#define TESSERA_DECLARE_MICROKERNELS(Type, table)        \
-  TESSERA_DECLARE_MICROKERNELS_OF(baseline, Type, table) \
-  TESSERA_DECLARE_AVX_MICROKERNELS(Type, table)
-#define TESSERA_SELECT_MICROKERNELS(table)                                           \
-  (::tessera::current_isa() == ::tessera::Isa::baseline ? ::tessera::baseline::table \
-                                                        : TESSERA_SELECT_AVX_MICROKERNELS(table))
+#define TESSERA_DECLARE_MICROKERNELS(Type, table) \
+  namespace baseline {                            \
+  extern const Type table;                        \
+  }                                               \
+  namespace avx2 {                                \
+  extern const Type table;                        \
+  }                                               \
+  namespace avx512 {                              \
+  extern const Type table;                        \
+  }
+#define TESSERA_SELECT_MICROKERNELS(table)                                       \
+  (::tessera::current_isa() >= ::tessera::Isa::avx512 ? ::tessera::avx512::table \
+   : ::tessera::current_isa() == ::tessera::Isa::avx2 ? ::tessera::avx2::table   \
+                                                      : ::tessera::baseline::table)
 // Macros for native kernels, without baseline. Require has_native_kernels().
 #define TESSERA_DECLARE_AVX_MICROKERNELS(Type, table) \
-  TESSERA_DECLARE_MICROKERNELS_OF(avx2, Type, table)  \
-  TESSERA_DECLARE_MICROKERNELS_OF(avx512, Type, table)
+  namespace avx2 {                                    \
+  extern const Type table;                            \
+  }                                                   \
+  namespace avx512 {                                  \
+  extern const Type table;                            \
+  }
 #define TESSERA_SELECT_AVX_MICROKERNELS(table)                                   \
   (::tessera::current_isa() >= ::tessera::Isa::avx512 ? ::tessera::avx512::table \
                                                       : ::tessera::avx2::table)
 // Macros for native kernels that multiply bfloat16.
 #define TESSERA_DECLARE_BF16_MICROKERNELS(Type, table) \
   TESSERA_DECLARE_AVX_MICROKERNELS(Type, table)        \
-  TESSERA_DECLARE_MICROKERNELS_OF(avx512_bf16, Type, table)
+  namespace avx512_bf16 {                              \
+  extern const Type table;                             \
+  }
 #define TESSERA_SELECT_BF16_MICROKERNELS(table)            \
   (::tessera::current_isa() == ::tessera::Isa::avx512_bf16 \
        ? ::tessera::avx512_bf16::table                     \
        : TESSERA_SELECT_AVX_MICROKERNELS(table))
 #else
 #define TESSERA_DECLARE_MICROKERNELS(Type, table) \
-  TESSERA_DECLARE_MICROKERNELS_OF(baseline, Type, table)
+  namespace baseline {                            \
+  extern const Type table;                        \
+  }
 #define TESSERA_SELECT_MICROKERNELS(table) (::tessera::baseline::table)
 #endif
