@@ -1,6 +1,7 @@
 #include "tessera/memory/plan.h"
 
 #include <algorithm>
+#include <compare>
 #include <numeric>
 #include <set>
 
@@ -46,15 +47,8 @@ struct Event {
   bool begins;
   int64_t bytes;
   int64_t slack;
+  auto operator<=>(const Event&) const = default;
 };
-
-void add_events(const Interval& buffer, int64_t unit, std::vector<Event>& events) {
-  const int64_t bytes = round_up(buffer.size, unit);
-  for (const Gap& part : live_parts(buffer)) {
-    events.push_back({part.lower, true, bytes, bytes - buffer.size});
-    events.push_back({part.upper, false, bytes, bytes - buffer.size});
-  }
-}
 
 }  // namespace
 
@@ -97,11 +91,14 @@ int64_t lower_bound(const Problem& problem) {
   }
   std::vector<Event> events;
   for (const Interval& buffer : problem.buffers) {
-    if (buffer.takes_room()) add_events(buffer, unit, events);
+    if (!buffer.takes_room()) continue;
+    const int64_t bytes = round_up(buffer.size, unit);
+    for (const Gap& part : live_parts(buffer)) {
+      events.push_back({part.lower, true, bytes, bytes - buffer.size});
+      events.push_back({part.upper, false, bytes, bytes - buffer.size});
+    }
   }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return a.time != b.time ? a.time < b.time : a.begins < b.begins;
-  });
+  std::sort(events.begin(), events.end());
   int64_t live = 0;
   std::multiset<int64_t> slacks;
   for (const Event& event : events) {

@@ -1,6 +1,7 @@
 #include "tessera/memory/plan_check.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <vector>
 
@@ -9,11 +10,13 @@
 namespace tessera {
 namespace {
 
-// A buffer becomes live (`takes`) or is freed at `time`; gaps add further such pairs.
+// A buffer becomes live (`takes`) or is freed at `time`; gaps add further such pairs. Ends are
+// before beginnings: a buffer that ends at a time does not overlap one that begins then.
 struct CheckedEvent {
   int64_t time;
   bool takes;
   int64_t buffer;
+  auto operator<=>(const CheckedEvent&) const = default;
 };
 
 std::string describe(const Problem& problem, const Plan& plan, int64_t i) {
@@ -56,13 +59,7 @@ std::vector<CheckedEvent> events_of(const Problem& problem) {
     }
     holds_until(buffer.upper);
   }
-  // Sort ends before beginnings: a buffer that ends at time t does not overlap one that begins at
-  // t.
-  std::sort(events.begin(), events.end(), [](const CheckedEvent& a, const CheckedEvent& b) {
-    if (a.time != b.time) return a.time < b.time;
-    if (a.takes != b.takes) return !a.takes;
-    return a.buffer < b.buffer;
-  });
+  std::sort(events.begin(), events.end());
   return events;
 }
 
