@@ -15,6 +15,7 @@
 namespace tessera {
 
 struct CompiledGraph;  // compiled_graph.h
+struct MemoryItem;     // runtime/memory_item.h
 
 // The first entry in the JSON of a plan; it identifies the version of the format.
 inline constexpr const char* kPlanFormat = "tessera plan 2";
@@ -83,8 +84,8 @@ struct PlanReport {
   std::vector<std::pair<std::string, int64_t>> gpu_parts;  // GPU memory, if it runs on one
   bool parts_complete = true;                              // false: opening the data may add parts
   std::string inference;  // additional needs of inference, as JSON; may be empty
-  // Adds bytes to the part of that name, if there is one.
-  void add_part(const std::string& name, int64_t bytes, bool on_gpu = false);
+  // Adds the blocks to the parts of their names.
+  void add_parts(const std::vector<MemoryItem>& blocks, bool on_gpu = false);
 
   int64_t total() const { return arena + persistent + slots; }
   int64_t need() const;      // all parts on the host; total() if there are none

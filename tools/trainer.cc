@@ -12,6 +12,7 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/run/environment.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/models/training/processes.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/exchange.h"

@@ -3,7 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tessera/models/study/bench.h"
+#include "tessera/graph/lower.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/run.h"
 #include "tessera/tools/ablation.h"
 #include "tessera/tools/output.h"
@@ -22,7 +23,7 @@ struct Arguments {
 
 int run_inference(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
-  print_report(bench_inference(config, arguments.steps).report(), arguments.json, -1);
+  print_report(bench_inference(config, arguments.steps), arguments.json, -1);
   return 0;
 }
 
@@ -37,8 +38,8 @@ int run(const Arguments& arguments) {
   const Run run = shared_run(load_config(arguments.config, arguments.overrides));
   const Report report =
       arguments.repeat > 0
-          ? bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile).report()
-          : bench(run, arguments.steps, arguments.compile).report();
+          ? bench_repeatedly(run, arguments.steps, arguments.repeat, arguments.compile)
+          : bench(run, arguments.steps, arguments.compile).report;
   if (!run.leads()) return 0;
   if (!arguments.json) print_line(device_line(run));  // after all checks
   print_report(report, arguments.json, -1);

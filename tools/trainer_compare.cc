@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "tessera/models/study/compare_runs.h"
-#include "tessera/models/study/sweep.h"
 #include "tessera/runtime/exchange/exchange.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"

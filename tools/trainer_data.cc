@@ -10,7 +10,7 @@
 #include "tessera/models/config/config_keys.h"
 #include "tessera/models/data/sets/packed.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/models/study/data_report.h"
+#include "tessera/models/study/doctor.h"
 #include "tessera/tools/data_fetch.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/trainer_commands.h"

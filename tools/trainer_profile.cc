@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "tessera/models/config/config.h"
-#include "tessera/models/study/algorithm_times.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/cuda/plan_cache.h"

@@ -333,7 +333,7 @@ struct MemoryConfig {
   std::optional<ByteSize> gpu_limit;  // GPU memory that the engine allocates
   // A limit refuses, a budget recomputes: activations are recomputed (activation checkpointing)
   // until the memory that limit, or on a GPU gpu_limit, counts fits into the budget
-  // (models/training/memory_budget.h).
+  // (models/training/memory_need.h).
   std::optional<ByteSize> budget;
   std::string recompute = "best";       // strategy (memory/recompute/recompute.h)
   std::string cost_model = "roofline";  // costs of nodes (models/training/profile_costs.h)

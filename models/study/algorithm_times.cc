@@ -1,9 +1,6 @@
-#include "tessera/models/study/algorithm_times.h"
-
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -62,19 +59,12 @@ std::vector<AlgorithmTime> timed(const Op& op, const Specs& in, const std::vecto
   return times;
 }
 
-// Returns the extra milliseconds per MiB of scratch that this algorithm saves over the current one.
-std::optional<double> price(const AlgorithmTime& one, const AlgorithmTime& running) {
-  if (one.scratch_bytes >= running.scratch_bytes) return std::nullopt;
+// Returns the extra milliseconds per MiB of scratch that this algorithm saves over the current one;
+// NaN if it saves none.
+double price(const AlgorithmTime& one, const AlgorithmTime& running) {
+  if (one.scratch_bytes >= running.scratch_bytes) return NAN;
   return (one.us - running.us) / 1000 /
          (static_cast<double>(running.scratch_bytes - one.scratch_bytes) / kMiB);
-}
-
-Json algorithm_json(const AlgorithmTime& one, const AlgorithmTime& running) {
-  const std::optional<double> ms = price(one, running);
-  return Json::object({{"name", one.name},
-                       {"scratch_bytes", one.scratch_bytes},
-                       {"us", rounded(one.us, 3)},
-                       {"ms_per_mib", ms ? Json(rounded(*ms, 4)) : Json()}});
 }
 
 struct Use {
@@ -131,29 +121,29 @@ Report AlgorithmTimes::report() const {
                {nullptr, "ms per MiB"},
                {nullptr, "algorithm", true},
                {nullptr, "node, op, module; shape", true}});
-  std::vector<Json> all;
+  Table all({{"node", nullptr},
+             {"count", nullptr},
+             {"op", nullptr},
+             {"module_path", nullptr},
+             {"shape", nullptr},
+             {"algorithms", nullptr}});
   for (const OpAlgorithms& op : ops) {
-    std::vector<Json> algorithms;
+    Table algorithms(
+        {{"name", nullptr}, {"scratch_bytes", nullptr}, {"us", nullptr}, {"ms_per_mib", nullptr}});
+    std::string title =
+        fmt::format("{} {}; {}{}", op.node, op_title(op.op, op.module_path), op.shape,
+                    op.count > 1 ? fmt::format(", {} times", op.count) : "");
     for (const AlgorithmTime& one : op.algorithms) {
-      const bool is_first = &one == &op.algorithms.front();
-      algorithms.push_back(algorithm_json(one, op.algorithms.front()));
-      table.add({number(one.us, 1), number(static_cast<double>(one.scratch_bytes) / kMiB, 3),
-                 number(price(one, op.algorithms.front()).value_or(NAN), 3), one.name,
-                 !is_first ? ""
-                           : fmt::format("{} {}; {}{}", op.node, op_title(op.op, op.module_path),
-                                         op.shape,
-                                         op.count > 1 ? fmt::format(", {} times", op.count) : "")});
+      const Cell us = number(one.us, 1, 3), ms = number(price(one, op.algorithms.front()), 3, 4);
+      algorithms.add({one.name, one.scratch_bytes, us, ms});
+      table.add({us, number(static_cast<double>(one.scratch_bytes) / kMiB, 3), ms, one.name,
+                 std::exchange(title, "")});
     }
-    all.push_back(Json::object({{"node", op.node},
-                                {"count", op.count},
-                                {"op", op.op},
-                                {"module_path", op.module_path},
-                                {"shape", op.shape},
-                                {"algorithms", Json::list(algorithms)}}));
+    all.add({op.node, op.count, op.op, op.module_path, op.shape, {"", algorithms.json()}});
   }
   Report report;
   report.add("format", "tessera algorithms 2")
-      .add("ops", Json::list(all))
+      .add("ops", all.json())
       .add(nullptr, "", std::move(table))
       .line(
           "The first algorithm of each op is in use. ms per MiB: the extra time per MiB of scratch "

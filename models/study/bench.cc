@@ -1,16 +1,18 @@
-#include "tessera/models/study/bench.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <ranges>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "tessera/engine/scope.h"
 #include "tessera/graph/arena.h"
 #include "tessera/models/config/network.h"
+#include "tessera/models/run/classifier.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/runs_ahead.h"
@@ -24,13 +26,40 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kShownLosses = 20;
-
 struct TimedStep {
   CompiledStep* step;
 };
 
-using Clock = std::chrono::steady_clock;
+// Returns the milliseconds of each step; sets the losses and the waiting of the result.
+std::vector<double> time_steps(const Run& run, int64_t steps, BenchResult& result) {
+  constexpr size_t kShownLosses = 20;
+  const int64_t batch = run.config().data.batch;
+  Session& session = run.session();
+  CompiledStep& step = session.train_step(batch);
+  const GeneratedBatches batches(run.config(), session);
+  std::vector<double> times;
+  times.reserve(static_cast<size_t>(steps));
+  result.losses.reserve(kShownLosses);
+  const std::shared_ptr<Exchange>& exchange = run.exchange();
+  const AbandonOnError abandon(exchange);
+  const double waited = exchange ? exchange->wait_seconds() : 0;
+  const Clock::time_point began = Clock::now();
+  Clock::time_point start = began;
+  RunsAhead<TimedStep> runs([&](const TimedStep& run) {
+    result.loss = run.step->host_output(0).item<double>();
+    if (result.losses.size() < kShownLosses) result.losses.push_back(result.loss);
+    times.push_back(milliseconds_since(std::exchange(start, Clock::now())));
+  });
+  for (int64_t i = 0; i < steps; ++i) {
+    const StepProbe probe;
+    batches.fill(session, step, i, batch);
+    runs.submit({&step});
+  }
+  runs.drain();
+  if (exchange)
+    result.waited = (exchange->wait_seconds() - waited) * 1000 / milliseconds_since(began);
+  return times;
+}
 
 // Returns sorted times, without the first call.
 std::vector<double> times_of(const Classifier& net, int64_t calls) {
@@ -51,6 +80,15 @@ Json bytes_json(const Classifier::Bytes& bytes) {
   return Json::object({{"weights", bytes.weights}, {"slots", bytes.slots}, {"arena", bytes.arena}});
 }
 
+Json op_json(const ProfiledOp& op) {
+  return Json::object({{"op", op.op},
+                       {"module_path", op.module_path},
+                       {"phase", op.phase},
+                       {"us_median", rounded(op.us.median, 3)},
+                       {"us_min", rounded(op.us.min, 3)},
+                       {"us_max", rounded(op.us.max, 3)}});
+}
+
 }  // namespace
 
 BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options) {
@@ -59,125 +97,78 @@ BenchResult bench(const Run& given, int64_t steps, const CompileOptions& options
   require_fit(run);
   const int64_t batch = run.config().data.batch;
   Session& session = run.session();
-  CompiledStep& step = session.train_step(batch);
   session.bind();
-
-  const GeneratedBatches batches(run.config(), session);
-  std::vector<double> times;
-  times.reserve(static_cast<size_t>(steps));
   BenchResult result;
-  result.losses.reserve(kShownLosses);
-  const std::shared_ptr<Exchange>& exchange = run.exchange();
-  const AbandonOnError abandon(exchange);
-  const double waited = exchange ? exchange->wait_seconds() : 0;
-  const Clock::time_point began = Clock::now();
-  Clock::time_point start = began;
-  RunsAhead<TimedStep> runs([&](const TimedStep& run) {
-    result.loss = run.step->host_output(0).item<double>();
-    if (result.losses.size() < kShownLosses) result.losses.push_back(result.loss);
-    times.push_back(milliseconds_since(std::exchange(start, Clock::now())));
-  });
-  for (int64_t i = 0; i < steps; ++i) {
-    const StepProbe probe;
-    batches.fill(session, step, i, batch);
-    runs.submit({&step});
-  }
-  runs.drain();
+  std::vector<double> times = time_steps(run, steps, result);
   if (times.empty()) return result;
-  if (exchange) {
-    result.processes = exchange->size();
-    result.waited = (exchange->wait_seconds() - waited) * 1000 / milliseconds_since(began);
-  }
-  result.first_step_ms = times.front();
+  const double first_step_ms = times.front();
   if (times.size() > 1) times.erase(times.begin());
   std::ranges::sort(times);
   result.step_ms_p50 = times[times.size() / 2];
-  result.step_ms_p95 = times[times.size() * 95 / 100];
   result.images_per_second = 1000.0 * static_cast<double>(batch) / result.step_ms_p50;
-  result.compile_ms = session.compile_milliseconds();
-  result.peak_bytes = context(session.device()).memory().statistics().peak_bytes;
+  const double step_ms_p95 = times[times.size() * 95 / 100];
+  auto peak_bytes =
+      static_cast<int64_t>(context(session.device()).memory().statistics().peak_bytes);
   if (session.device().is_cpu())  // includes the batches, which the step does not need
-    result.peak_bytes -=
-        static_cast<size_t>(GeneratedBatches::planned_bytes(batch, session.image()));
-  result.arena_bytes = session.arena_bytes();
-  result.total_bytes =
-      static_cast<size_t>(total_bytes(session.regions()) + total_bytes(session.gpu_regions()));
-  for (const Tensor& parameter : session.store().parameters())
-    result.parameters += parameter.elements();
-  result.threads = cpu_context().threads();
-  result.kernels = cpu_context().kernels_name();
-  result.device = run.device().name();
-  return result;
-}
-
-RepeatedBench bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
-                               const CompileOptions& options) {
-  RepeatedBench all;
-  for (int64_t i = 0; i < repetitions; ++i)
-    all.step_ms.push_back((all.last = bench(run, steps, options)).step_ms_p50);
-  std::vector<double> sorted = all.step_ms;
-  all.step = spread_of(sorted);
-  if (run.config().mode == Mode::kEager) return all;
-  const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
-  all.varying = profile(run, {.steps = repetitions, .compile = options}).ops;
-  std::erase_if(all.varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
-  std::ranges::stable_sort(all.varying,
-                           [&](const auto& a, const auto& b) { return range(a) > range(b); });
-  return all;
-}
-
-Report BenchResult::report() const {
-  Report report;
-  report.add("images_per_second", "speed", number(images_per_second, 1, 2, "images/s"))
-      .add("step_ms_p50", "step", number(step_ms_p50, 2, 4, "ms"),
+    peak_bytes -= GeneratedBatches::planned_bytes(batch, session.image());
+  int64_t parameters = 0;
+  for (const Tensor& parameter : session.store().parameters()) parameters += parameter.elements();
+  const int processes = run.exchange() ? run.exchange()->size() : 1;
+  result.report
+      .add("images_per_second", "speed", number(result.images_per_second, 1, 2, "images/s"))
+      .add("step_ms_p50", "step", number(result.step_ms_p50, 2, 4, "ms"),
            fmt::format("median; 95 % take at most {:.2f} ms", step_ms_p95))
       .add("step_ms_p95", rounded(step_ms_p95, 4))
       .add("first_step_ms", "first step", number(first_step_ms, 2, 4, "ms"))
-      .add("compile_ms", "compilation", number(compile_ms, 2, 4, "ms"))
-      .add("loss", "loss", number(loss, 4, 6))
-      .add("losses", Json::list_of(losses, [](double value) { return rounded(value, 6); }))
+      .add("compile_ms", "compilation", number(session.compile_milliseconds(), 2, 4, "ms"))
+      .add("loss", "loss", number(result.loss, 4, 6))
+      .add("losses", Json::list_of(result.losses, [](double x) { return rounded(x, 6); }))
       .add("parameters", "parameters", parameters)
-      .add("step_us", std::llround(1000 * step_ms_p50))
-      .add("peak_bytes", "memory", byte_count(static_cast<int64_t>(peak_bytes)),
-           "allocated for tensors, at most")
-      .add("arena_bytes", arena_bytes)
-      .add("total_bytes", total_bytes)
-      .add("threads", "threads", threads)
-      .add("kernels", "kernels", kernels)
-      .add("device", device)
+      .add("step_us", std::llround(1000 * result.step_ms_p50))
+      .add("peak_bytes", "memory", byte_count(peak_bytes), "allocated for tensors, at most")
+      .add("arena_bytes", session.arena_bytes())
+      .add("total_bytes", total_bytes(session.regions()) + total_bytes(session.gpu_regions()))
+      .add("threads", "threads", cpu_context().threads())
+      .add("kernels", "kernels", cpu_context().kernels_name())
+      .add("device", run.device().name())
       .add("processes", processes > 1 ? "processes" : nullptr, processes)
-      .add("waited", processes > 1 ? "waited" : nullptr, percent(waited, 1, 4),
+      .add("waited", processes > 1 ? "waited" : nullptr, percent(result.waited, 1, 4),
            "of the time, for other processes");
-  return report;
+  return result;
 }
 
-Report RepeatedBench::report() const {
+Report bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
+                        const CompileOptions& options) {
+  const SettingsScope settings(run.settings());
+  BenchResult last;
+  std::vector<double> step_ms;
+  for (int64_t i = 0; i < repetitions; ++i)
+    step_ms.push_back((last = bench(run, steps, options)).step_ms_p50);
+  std::vector<double> sorted = step_ms;
+  const Spread step = spread_of(sorted);
+  const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
+  std::vector<ProfiledOp> varying;
+  if (run.config().mode != Mode::kEager)
+    varying = profile(run, {.steps = repetitions, .compile = options}).ops;
+  std::erase_if(varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
+  std::ranges::stable_sort(varying, std::greater(), range);
   constexpr size_t kShown = 10;
-  std::vector<Json> ops;
   Table slowest({{nullptr, "median us"}, {nullptr, "min"}, {nullptr, "max"}, {nullptr, "", true}});
-  for (const ProfiledOp& op : varying) {
-    ops.push_back(Json::object({{"op", op.op},
-                                {"module_path", op.module_path},
-                                {"phase", op.phase},
-                                {"us_median", rounded(op.us.median, 3)},
-                                {"us_min", rounded(op.us.min, 3)},
-                                {"us_max", rounded(op.us.max, 3)}}));
-    if (slowest.rows() < kShown)
-      slowest.add({number(op.us.median, 1), number(op.us.min, 1), number(op.us.max, 1),
-                   op_title(op.op, op.module_path)});
-  }
+  for (const ProfiledOp& op : varying | std::views::take(kShown))
+    slowest.add({number(op.us.median, 1), number(op.us.min, 1), number(op.us.max, 1),
+                 op_title(op.op, op.module_path)});
   Report report;
   report
       .add(nullptr, "speed",
            number(last.images_per_second * last.step_ms_p50 / step.median, 1, 2, "images/s"))
-      .add("step_ms", Json::list_of(step_ms, [](double value) { return rounded(value, 4); }))
+      .add("step_ms", Json::list_of(step_ms, [](double x) { return rounded(x, 4); }))
       .add("step_ms_median", "step", number(step.median, 2, 4, "ms"),
            fmt::format("median of {}; {:.2f} to {:.2f} ms", step_ms.size(), step.min, step.max))
       .add("spread", "spread", percent(step.max / step.min - 1, 1, 4))
-      .add("varying_ops", Json::list(ops))
-      .add("last", last.report().json())
-      .add(nullptr, "threads", last.threads)
-      .add(nullptr, "kernels", last.kernels);
+      .add("varying_ops", Json::list_of(varying, op_json))
+      .add("last", last.report.json())
+      .add(nullptr, "threads", cpu_context().threads())
+      .add(nullptr, "kernels", cpu_context().kernels_name());
   if (!varying.empty())
     report.add(nullptr,
                fmt::format("{} of the {} ops whose time varies", slowest.rows(), varying.size()),
@@ -185,7 +176,7 @@ Report RepeatedBench::report() const {
   return report;
 }
 
-InferenceBench bench_inference(const Run& run, int64_t calls) {
+Report bench_inference(const Run& run, int64_t calls) {
   const SettingsScope settings(run.settings());
   const Config& config = run.config();
   run.device();  // throws if the device cannot be used
@@ -197,41 +188,33 @@ InferenceBench bench_inference(const Run& run, int64_t calls) {
   const DeviceScope cpu("cpu:0");
   network.network = make_network(config, network.image, network.store);
   network.store.materialize();
-  InferenceBench result;
   const Clock::time_point start = Clock::now();
   const Classifier single(network, 1);
-  result.load_ms = milliseconds_since(start);
+  const double load_ms = milliseconds_since(start);
   const std::vector<double> one = times_of(single, calls);
-  result.p50_ms = one[one.size() / 2];
-  result.p99_ms = one[one.size() * 99 / 100];
-  result.one = single.bytes();
-  result.batch = config.data.batch;
-  const Classifier batched(network, result.batch);
+  const int64_t batch = config.data.batch;
+  const Classifier batched(network, batch);
   const std::vector<double> many = times_of(batched, calls);
-  result.images_per_second = 1000.0 * static_cast<double>(result.batch) / many[many.size() / 2];
-  result.many = batched.bytes();
-  result.threads = cpu_context().threads();
-  result.kernels = cpu_context().kernels_name();
-  return result;
-}
-
-Report InferenceBench::report() const {
+  const double images_per_second = 1000.0 * static_cast<double>(batch) / many[many.size() / 2],
+               p99_ms = one[one.size() * 99 / 100];
+  const auto others = [](const Classifier& net) {
+    return byte_count(static_cast<int64_t>(net.bytes().slots + net.bytes().arena));
+  };
   Report report;
   report
-      .add("p50_ms", "one image", number(p50_ms, 2, 4, "ms"),
+      .add("p50_ms", "one image", number(one[one.size() / 2], 2, 4, "ms"),
            fmt::format("median; 99 % take at most {:.2f} ms", p99_ms))
       .add("p99_ms", rounded(p99_ms, 4))
       .add("images_per_second", "batches", number(images_per_second, 1, 2, "images/s"),
            fmt::format("of {} images", batch))
       .add("batch", batch)
       .add("load_ms", "load", number(load_ms, 1, 3, "ms"))
-      .add("bytes", bytes_json(one))
-      .add("batch_bytes", bytes_json(many))
-      .add(nullptr, "weights", byte_count(static_cast<int64_t>(one.weights)))
-      .add(nullptr, "other memory", byte_count(static_cast<int64_t>(one.slots + one.arena)),
-           byte_count(static_cast<int64_t>(many.slots + many.arena)).text + " for a batch")
-      .add("threads", "threads", threads)
-      .add("kernels", "kernels", kernels);
+      .add("bytes", bytes_json(single.bytes()))
+      .add("batch_bytes", bytes_json(batched.bytes()))
+      .add(nullptr, "weights", byte_count(static_cast<int64_t>(single.bytes().weights)))
+      .add(nullptr, "other memory", others(single), others(batched).text + " for a batch")
+      .add("threads", "threads", cpu_context().threads())
+      .add("kernels", "kernels", cpu_context().kernels_name());
   return report;
 }
 

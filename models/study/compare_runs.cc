@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/config/config.h"
 #include "tessera/models/run/report_parts.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/runtime/error.h"
@@ -60,8 +59,9 @@ ComparedRun read_run(const std::string& dir) {
   return run;
 }
 
-bool has_phase(const ComparedRun& run, std::string_view phase) {
-  return std::ranges::any_of(run.metrics, [&](const Metrics& m) { return phase == m.phase; });
+bool is_validated(const ComparedRun& run) {
+  const auto validates = [](const Metrics& m) { return std::string_view(m.phase) == "validation"; };
+  return std::ranges::any_of(run.metrics, validates);
 }
 
 std::string value_of(const ComparedRun& run, const std::string& key) {
@@ -72,11 +72,9 @@ std::string value_of(const ComparedRun& run, const std::string& key) {
 std::vector<std::string> different_keys(const std::vector<ComparedRun>& runs) {
   std::set<std::string> keys;
   for (const ComparedRun& run : runs)
-    for (const auto& [key, value] : run.settings)
-      if (key != "run.dir" && value != value_of(runs[0], key)) keys.insert(key);
-  for (const auto& [key, value] : runs[0].settings)  // keys that another run lacks
-    for (const ComparedRun& run : runs)
-      if (key != "run.dir" && value != value_of(run, key)) keys.insert(key);
+    for (const auto* settings : {&run.settings, &runs[0].settings})  // either may lack a key
+      for (const auto& [key, value] : *settings)
+        if (key != "run.dir" && value_of(run, key) != value_of(runs[0], key)) keys.insert(key);
   return {keys.begin(), keys.end()};
 }
 
@@ -200,8 +198,7 @@ RunComparison compare_runs(const std::vector<std::string>& dirs) {
             fmt::format("compare: '{}' and '{}' are the same folder; give it once", run.dir, dir));
     all.runs.push_back(read_run(dir));
   }
-  const auto validated = [](const ComparedRun& run) { return has_phase(run, "validation"); };
-  if (std::ranges::all_of(all.runs, validated)) all.phase = "validation";
+  if (std::ranges::all_of(all.runs, is_validated)) all.phase = "validation";
   for (ComparedRun& run : all.runs)
     for (const Metrics& m : run.metrics)
       if (std::string_view(m.phase) == all.phase) {
@@ -216,20 +213,18 @@ RunComparison compare_runs(const std::vector<std::string>& dirs) {
 }
 
 Report RunComparison::report() const {
-  std::vector<Json> groups;
-  for (const SeedSpread& spread : spreads) {
-    std::vector<std::string> names;
-    for (const size_t k : spread.runs) names.push_back(runs[k].dir);
-    groups.push_back(Json::object({{"runs", Json::list_of(names)},
-                                   {"mean", spread.mean},
-                                   {"standard_deviation", spread.deviation}}));
-  }
+  const auto group = [&](const SeedSpread& spread) {
+    return Json::object(
+        {{"runs", Json::list_of(spread.runs, [&](size_t k) { return runs[k].dir; })},
+         {"mean", spread.mean},
+         {"standard_deviation", spread.deviation}});
+  };
   Report report;
   report.add("images", phase)
       .add("different", Json::list_of(different))
       .add("different_data", Json::list_of(different_data))
       .add("runs", "", table_of(*this))
-      .add("seeds", Json::list(groups));
+      .add("seeds", Json::list_of(spreads, group));
   for (const std::string& line : remarks_on(*this)) report.line(line);
   return report;
 }

@@ -1,4 +1,5 @@
-// examine(), dry_run() and examine_machine(): check, before a training starts, whether it can run.
+// Checks before a training starts: examine(), dry_run() and examine_machine(), whether it can run;
+// inspect_data() and time_data(), what is in its data, and how fast it is loaded.
 #pragma once
 
 #include <functional>
@@ -51,5 +52,14 @@ void dry_run(const Config& config, const std::function<void(const std::string& l
 // of cuDNN in a child process, because a damaged one may crash. Then trains briefly, with a matrix
 // product and a convolution, timed and compared with another implementation. Takes a second.
 Diagnosis examine_machine();
+
+// Reads every image of training, validation and test, and returns for each: the set, the sizes of
+// its images, mean and std, the images of each class, and stray or damaged files. Calls `each` with
+// one of them as soon as it is read. Throws DataError where opening or reading the data does.
+Report inspect_data(const Config& config, const std::function<void(const Report&)>& each = {});
+
+// Runs the training pipeline alone for at least so many seconds, and returns images per second, the
+// time of its workers by kind of work, and its memory, calculated and measured.
+Report time_data(const Config& config, double seconds);
 
 }  // namespace tessera

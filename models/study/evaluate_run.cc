@@ -5,7 +5,9 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -27,7 +29,6 @@
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
-#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
@@ -40,11 +41,8 @@ namespace tessera {
 
 namespace {
 
-struct NamedData {
-  std::string name, root;
-};
-
-NamedData named(const std::string& data) {
+// Returns data.name and data.root.
+std::pair<std::string, std::string> named(const std::string& data) {
   std::error_code error;
   if (std::filesystem::is_directory(data, error)) return {"image_folder", data};
   if (std::filesystem::exists(data, error)) return {"hdf5", data};
@@ -121,66 +119,6 @@ void add_normalization(const Config& run, const std::string& inference,
       place, fmt::join(lines, ", "), fmt::join(known.begin(), known.begin() + shown, ", "),
       shown < known.size() ? fmt::format(" and {} more", known.size() - shown) : ""));
 }
-
-}  // namespace
-
-std::vector<std::string> data_overrides(const std::string& data, const Config& run,
-                                        const std::string& inference) {
-  const auto [name, root] = named(data);
-  // Quoted, with characters that are special in YAML escaped.
-  std::vector<std::string> overrides{"data.name=" + name, "data.root=" + Json(root).text(),
-                                     "~data.train_count", "~data.test_count", "~data.validation"};
-  if (name != run.data.name) {
-    overrides.emplace_back("~data.image_size");
-    overrides.emplace_back("~data.resize");
-    overrides.emplace_back("~data.damaged");
-  }
-  if (const PublishedSet* set = find_published(name)) check_channels(*set, inference);
-  if (name == "image_folder") {
-    add_picture_size(run, inference, overrides);
-    overrides.emplace_back("data.test_fraction=0");
-  }
-  add_normalization(run, inference, overrides);
-  return overrides;
-}
-
-std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std::string& inference,
-                                                std::shared_ptr<const Dataset> data,
-                                                const Print& print) {
-  const std::vector<std::string> known = class_names_in(inference);
-  std::vector<std::string> names;
-  for (const std::string& name : data->class_names()) names.push_back(name_in_inference(name));
-  if (names == known || names.empty() || known.empty()) {
-    if (names != known)
-      print(fmt::format("classes are matched by number, because {} has no class names",
-                        names.empty() ? data->name() : "the run"));
-    if (data->classes() > config.model.classes)
-      throw ConfigError(fmt::format(
-          "data: {} has {} classes, but the model has only {}, and classes are matched by number; "
-          "remove the images of the other classes",
-          data->name(), data->classes(), config.model.classes));
-    return data;
-  }
-  const std::vector<int64_t> images = images_of_classes(*data);
-  std::vector<int64_t> labels(names.size(), -1);
-  std::vector<std::string> unknown;
-  int64_t found = 0;
-  for (size_t c = 0; c < names.size(); ++c) {
-    const auto at = std::find(known.begin(), known.end(), names[c]);
-    if (at != known.end())
-      labels[c] = at - known.begin();
-    else if (images[c] > 0)
-      unknown.push_back(names[c]);
-    found += at != known.end() && images[c] > 0 ? 1 : 0;
-  }
-  if (!unknown.empty())
-    refuse(config.data.root.empty() ? data->name() : config.data.root, unknown, known);
-  print(fmt::format("classes are matched by name: images of {} of the run's {}", found,
-                    known.size()));
-  return relabelled(std::move(data), std::move(labels), static_cast<int>(known.size()), known);
-}
-
-namespace {
 
 bool is_same_data(const DataConfig& a, const DataConfig& b) {
   std::error_code error;
@@ -293,15 +231,70 @@ Json calibration_json(const Calibration& calibration) {
 }
 
 Json confusion_json(const ConfusionMatrix& confusion) {
-  std::vector<Json> rows;
-  for (int64_t t = 0; t < confusion.classes; ++t) {
-    const int64_t* first = confusion.counts.data() + t * confusion.classes;
-    rows.push_back(Json::list(std::vector<Json>(first, first + confusion.classes)));
-  }
-  return Json::list(rows);
+  const auto row = [&](int64_t truth) {
+    return Json::list_of(
+        std::span(confusion.counts).subspan(truth * confusion.classes, confusion.classes));
+  };
+  return Json::list_of(std::views::iota(int64_t{0}, confusion.classes), row);
 }
 
 }  // namespace
+
+std::vector<std::string> data_overrides(const std::string& data, const Config& run,
+                                        const std::string& inference) {
+  const auto [name, root] = named(data);
+  // Quoted, with characters that are special in YAML escaped.
+  std::vector<std::string> overrides{"data.name=" + name, "data.root=" + Json(root).text(),
+                                     "~data.train_count", "~data.test_count", "~data.validation"};
+  if (name != run.data.name) {
+    overrides.emplace_back("~data.image_size");
+    overrides.emplace_back("~data.resize");
+    overrides.emplace_back("~data.damaged");
+  }
+  if (const PublishedSet* set = find_published(name)) check_channels(*set, inference);
+  if (name == "image_folder") {
+    add_picture_size(run, inference, overrides);
+    overrides.emplace_back("data.test_fraction=0");
+  }
+  add_normalization(run, inference, overrides);
+  return overrides;
+}
+
+std::shared_ptr<const Dataset> under_classes_of(const Config& config, const std::string& inference,
+                                                std::shared_ptr<const Dataset> data,
+                                                const Print& print) {
+  const std::vector<std::string> known = class_names_in(inference);
+  std::vector<std::string> names;
+  for (const std::string& name : data->class_names()) names.push_back(name_in_inference(name));
+  if (names == known || names.empty() || known.empty()) {
+    if (names != known)
+      print(fmt::format("classes are matched by number, because {} has no class names",
+                        names.empty() ? data->name() : "the run"));
+    if (data->classes() > config.model.classes)
+      throw ConfigError(fmt::format(
+          "data: {} has {} classes, but the model has only {}, and classes are matched by number; "
+          "remove the images of the other classes",
+          data->name(), data->classes(), config.model.classes));
+    return data;
+  }
+  const std::vector<int64_t> images = images_of_classes(*data);
+  std::vector<int64_t> labels(names.size(), -1);
+  std::vector<std::string> unknown;
+  int64_t found = 0;
+  for (size_t c = 0; c < names.size(); ++c) {
+    const auto at = std::find(known.begin(), known.end(), names[c]);
+    if (at != known.end())
+      labels[c] = at - known.begin();
+    else if (images[c] > 0)
+      unknown.push_back(names[c]);
+    found += at != known.end() && images[c] > 0 ? 1 : 0;
+  }
+  if (!unknown.empty())
+    refuse(config.data.root.empty() ? data->name() : config.data.root, unknown, known);
+  print(fmt::format("classes are matched by name: images of {} of the run's {}", found,
+                    known.size()));
+  return relabelled(std::move(data), std::move(labels), static_cast<int>(known.size()), known);
+}
 
 Report evaluation_report(const RunEvaluation& result, size_t most) {
   const ClassReport classes = class_report(result.confusion);
@@ -350,8 +343,7 @@ RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& o
   const std::shared_ptr<const Dataset> test =
       under_classes_of(config, inference, run.data().test,
                        [&](const std::string& line) { described += "\n" + line; });
-  Evaluator evaluator(session, test, loader_options(config, false, session.device()),
-                      config.model.classes);
+  Evaluator evaluator(run, test);
   session.bind();
   RunEvaluation result;
   std::string loaded;
@@ -362,17 +354,15 @@ RunEvaluation evaluate_run(const NetworkSource& source, const EvaluateOptions& o
     throw;
   }
   if (config.ema.decay) loaded += ", the averaged weights (ema)";
-  if (const std::string changes =
-          origin.is_run() ? environment_changes(source.run, session.device()) : "";
-      !changes.empty())
-    log(LogLevel::warning,
-        fmt::format("evaluation: the last bits may differ from those of the training: {}",
-                    changes));
-  if (const std::string warning = origin.is_run() && is_same_data(config.data, trained.data)
-                                      ? trained_on(source.run, *run.data().test)
-                                      : "";
-      !warning.empty())
-    log(LogLevel::warning, warning);
+  if (origin.is_run()) {
+    const std::string changes = environment_changes(source.run, session.device());
+    if (!changes.empty())
+      log(LogLevel::warning,
+          "evaluation: the last bits may differ from those of the training: " + changes);
+    const bool same = is_same_data(config.data, trained.data);
+    const std::string warning = same ? trained_on(source.run, *run.data().test) : "";
+    if (!warning.empty()) log(LogLevel::warning, warning);
+  }
   print(device_line(run));
   const bool whole = config.precision == Precision::float32;
   print("evaluating " + loaded + (whole ? "" : ", in " + config.precision.text()));

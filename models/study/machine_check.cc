@@ -8,6 +8,7 @@
 #include <new>
 #include <span>
 #include <sstream>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,10 +38,8 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 double milliseconds_of(const std::function<void()>& call) {
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   call();
   return milliseconds_since(start);
 }
@@ -100,38 +99,28 @@ void look_at_program(Examination& all) {
   all.figure("program", environment);
 }
 
-// A library that the program is linked with.
-struct LibraryVersion {
-  std::string name, built, running;
-};
-
-// Returns the libraries, except those of CUDA, that report both versions.
-std::vector<LibraryVersion> library_versions() {
+// Looks at the libraries, except those of CUDA, that report the versions built with and running.
+void look_at_libraries(Examination& all) {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
-  return {
-      {"zlib", ZLIB_VERSION, zlibVersion()},
-      {"libpng", PNG_LIBPNG_VER_STRING, png_get_libpng_ver(nullptr)},
-      {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
-       fmt::format("{}.{}.{}", major, minor, release)},
-  };
-}
-
-void look_at_libraries(Examination& all) {
-  std::string text, mended;
-  std::vector<Json> figures;
-  for (const LibraryVersion& library : library_versions()) {
-    const bool same = library.built == library.running;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", library.name, library.running);
-    if (!same) text += fmt::format(" (built with {})", library.built);
+  const std::string hdf5 = fmt::format("{}.{}.{}", major, minor, release),
+                    built_hdf5 =
+                        fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE);
+  std::vector<std::string> texts;
+  std::string mended;
+  Table figures({{"name", nullptr}, {"built", nullptr}, {"running", nullptr}, {"same", nullptr}});
+  for (const auto& [name, built, running] :
+       {std::tuple<const char*, std::string, std::string>("zlib", ZLIB_VERSION, zlibVersion()),
+        {"libpng", PNG_LIBPNG_VER_STRING, png_get_libpng_ver(nullptr)},
+        {"HDF5", built_hdf5, hdf5}}) {
+    const bool same = built == running;
+    texts.push_back(fmt::format("{} {}", name, running));
+    if (!same) texts.back() += fmt::format(" (built with {})", built);
     if (!same) mended = "; if something goes wrong, rebuild with the installed versions";
-    figures.push_back(Json::object({{"name", library.name},
-                                    {"built", library.built},
-                                    {"running", library.running},
-                                    {"same", same}}));
+    figures.add({name, built, running, {"", same}});
   }
-  all.add("libraries", text + mended, !mended.empty());
-  all.figure("libraries", Json::list(figures));
+  all.add("libraries", fmt::format("{}{}", fmt::join(texts, ", "), mended), !mended.empty());
+  all.figure("libraries", figures.json());
 }
 
 // Returns the features in /proc/cpuinfo that matter for kernels.
@@ -250,29 +239,28 @@ void look_at_gpus(Examination& all) {
   if (parts.empty()) return;
   std::string text = fmt::format("{} files, each tried in a child process", parts.size());
   bool warning = false, broken = false;
-  std::vector<Json> figures;
+  Table figures({{"name", nullptr}, {"fault", nullptr}, {"copies", nullptr}});
   for (const CudaPart& part : parts) {
-    std::vector<Json> copies;
-    std::string found;
+    Table copies({{"file", nullptr}, {"version", nullptr}});
+    std::vector<std::string> found;
     for (const auto& [file, version] : part.copies) {
-      copies.push_back(Json::object({{"file", file}, {"version", version}}));
-      found += fmt::format("{}{}{}", found.empty() ? "" : ", ", file,
-                           version.empty() ? "" : fmt::format(" ({})", version));
+      copies.add({file, version});
+      found.push_back(version.empty() ? file : fmt::format("{} ({})", file, version));
     }
-    if (!part.fault.empty() || copies.size() > 1)
-      text += fmt::format("\n{}: {}{}{}", part.name, found, found.empty() ? "" : "; ",
-                          part.fault.empty() ? "the first is used" : part.fault);
+    if (!part.fault.empty() || found.size() > 1)
+      text +=
+          fmt::format("\n{}: {}{}{}", part.name, fmt::join(found, ", "), found.empty() ? "" : "; ",
+                      part.fault.empty() ? "the first is used" : part.fault);
     warning = warning || !part.fault.empty();
     broken = broken || (part.needed && !part.fault.empty());
-    figures.push_back(
-        Json::object({{"name", part.name}, {"fault", part.fault}, {"copies", Json::list(copies)}}));
+    figures.add({part.name, part.fault, {"", copies.json()}});
   }
   if (warning)
     text +=
         "\nreinstall cuDNN with all files of one version, or remove the folder of the other files "
         "from LD_LIBRARY_PATH";
   all.add("cuDNN parts", text, warning, broken && physical_devices().size() > 1 ? 4 : 0);
-  all.figure("cudnn_parts", Json::list(figures));
+  all.figure("cudnn_parts", figures.json());
 }
 
 void look_at_cuda(Examination& all) {
@@ -317,85 +305,77 @@ struct Smoke {
 };
 
 // Computes in float32 with the current kernels and compares with float64 by Eigen's.
-class SmokeTest {
- public:
-  std::vector<Smoke> run() {
-    const auto forward = [](DType type) {
-      const Tensor x = random_normal({4, 14, 14, 16}, 3, 0, 1, type);
-      const Tensor w = random_normal({32, 3, 3, 16}, 4, 0, 1, type);
-      return Tensors{conv2d(x, w, {.padding = 1})};
-    };
-    const auto backward = [](DType type) {
-      const Tensor x = requires_grad(random_normal({4, 14, 14, 16}, 3, 0, 1, type));
-      const Tensor w = requires_grad(random_normal({32, 3, 3, 16}, 4, 0, 1, type));
-      return gradients(sum(conv2d(x, w, {.padding = 1})), Tensors{x, w});
-    };
-    return {compare("matrix product", product), compare("convolution", forward),
-            compare("convolution gradients", backward), copies()};
-  }
-
-  // Runs the tests that have GPU kernels.
-  std::vector<Smoke> run_on(Device gpu) {
-    Smoke there{"copies of 32 MiB to the GPU and back"};
-    Settings exact = settings();
-    exact.gpu.tf32 = false;
-    const SettingsScope products(exact);
-    const std::vector<float> values(size_t{8} << 20, 1.5f);
-    std::vector<float> back;
-    const DeviceScope scope(gpu);
-    Tensor tensor = zeros({std::ssize(values)});
-    there.milliseconds = milliseconds_of([&] {
-      tensor.assign(std::span<const float>(values));
-      back = tensor.to_vector<float>();
+Smoke compared(const char* what, const std::function<Tensors(DType)>& compute, Device device = {}) {
+  Smoke smoke{what};
+  Tensors found;
+  {
+    const DeviceScope scope(device);
+    found = compute(DType::f32);  // the first call warms up
+    smoke.milliseconds = milliseconds_of([&] {
+      found = compute(DType::f32);
+      context(device).synchronize();
     });
-    there.error = back == values ? 0 : 1;
-    return {compare("matrix product", product, gpu), there};
   }
+  Settings other = settings();
+  other.cpu.kernels = CpuKernels::eigen;
+  const SettingsScope eigen(other);
+  const DeviceScope cpu(Device{});
+  const Tensors exact = compute(DType::f64);  // from the same random numbers, unrounded
+  for (size_t i = 0; i < found.size(); ++i)
+    smoke.error = std::max(smoke.error, largest_difference(found[i], exact[i]));
+  return smoke;
+}
 
- private:
-  static Tensors product(DType type) {
-    const Tensor a = random_normal({192, 160}, 1, 0, 1, type);
-    const Tensor b = random_normal({160, 224}, 2, 0, 1, type);
-    return {matmul(a, b)};
-  }
+Tensors product(DType type) {
+  return {
+      matmul(random_normal({192, 160}, 1, 0, 1, type), random_normal({160, 224}, 2, 0, 1, type))};
+}
 
-  template <class Compute>
-  Smoke compare(const char* what, const Compute& compute, Device device = {}) {
-    Smoke smoke{what};
-    Tensors found;
-    {
-      const DeviceScope scope(device);
-      found = compute(DType::f32);  // the first call warms up
-      smoke.milliseconds = milliseconds_of([&] {
-        found = compute(DType::f32);
-        context(device).synchronize();
-      });
-    }
-    Settings other = settings();
-    other.cpu.kernels = CpuKernels::eigen;
-    const SettingsScope eigen(other);
-    const DeviceScope cpu(Device{});
-    const Tensors exact = compute(DType::f64);  // from the same random numbers, unrounded
-    for (size_t i = 0; i < found.size(); ++i)
-      smoke.error = std::max(smoke.error, largest_difference(found[i], exact[i]));
-    return smoke;
-  }
+std::vector<Smoke> smoke_on_cpu() {
+  const auto images = [](DType type) { return random_normal({4, 14, 14, 16}, 3, 0, 1, type); };
+  const auto filters = [](DType type) { return random_normal({32, 3, 3, 16}, 4, 0, 1, type); };
+  const auto forward = [&](DType type) {
+    return Tensors{conv2d(images(type), filters(type), {.padding = 1})};
+  };
+  const auto backward = [&](DType type) {
+    const Tensor x = requires_grad(images(type)), w = requires_grad(filters(type));
+    return gradients(sum(conv2d(x, w, {.padding = 1})), Tensors{x, w});
+  };
+  std::vector<Smoke> all = {compared("matrix product", product),
+                            compared("convolution", forward),
+                            compared("convolution gradients", backward),
+                            {"copy of 32 MiB"}};
+  constexpr size_t kBytes = size_t{32} << 20;
+  const std::vector<char> from(kBytes, 1);
+  std::vector<char> to(kBytes);
+  all.back().milliseconds = milliseconds_of([&] { std::memcpy(to.data(), from.data(), kBytes); });
+  all.back().error = to == from ? 0 : 1;
+  return all;
+}
 
-  static Smoke copies() {
-    constexpr size_t kBytes = size_t{32} << 20;
-    std::vector<char> from(kBytes, 1), to(kBytes);
-    Smoke smoke{"copy of 32 MiB"};
-    smoke.milliseconds = milliseconds_of([&] { std::memcpy(to.data(), from.data(), kBytes); });
-    smoke.error = to == from ? 0 : 1;
-    return smoke;
-  }
-};
+// Runs the tests that have GPU kernels.
+std::vector<Smoke> smoke_on(Device gpu) {
+  Smoke there{"copies of 32 MiB to the GPU and back"};
+  Settings exact = settings();
+  exact.gpu.tf32 = false;
+  const SettingsScope products(exact);
+  const std::vector<float> values(size_t{8} << 20, 1.5f);
+  std::vector<float> back;
+  const DeviceScope scope(gpu);
+  Tensor tensor = zeros({std::ssize(values)});
+  there.milliseconds = milliseconds_of([&] {
+    tensor.assign(std::span<const float>(values));
+    back = tensor.to_vector<float>();
+  });
+  there.error = back == values ? 0 : 1;
+  return {compared("matrix product", product, gpu), there};
+}
 
 void smoke_test(Examination& all, const char* name, const char* figure,
                 const std::vector<Smoke>& results) {
   constexpr double kTolerance = 1e-4;  // relative to the largest value
   std::string text;
-  std::vector<Json> figures;
+  Table figures({{"what", nullptr}, {"milliseconds", nullptr}, {"error", nullptr}});
   bool wrong = false;
   for (const Smoke& smoke : results) {
     const bool good = smoke.error <= kTolerance;
@@ -403,16 +383,14 @@ void smoke_test(Examination& all, const char* name, const char* figure,
     text +=
         fmt::format("{}{} {:.2f} ms{}", text.empty() ? "" : ", ", smoke.what, smoke.milliseconds,
                     good ? "" : fmt::format(" and WRONG by {:.2g}", smoke.error));
-    figures.push_back(Json::object({{"what", smoke.what},
-                                    {"milliseconds", rounded(smoke.milliseconds, 4)},
-                                    {"error", smoke.error}}));
+    figures.add({smoke.what, number(smoke.milliseconds, 2, 4), {"", smoke.error}});
   }
   if (wrong)
     text +=
         "; run with cpu.kernels=eigen and with TESSERA_MAX_ISA=baseline, and report which is "
         "correct";
   all.add(name, text, false, wrong ? 4 : 0);
-  all.figure(figure, Json::list(figures));
+  all.figure(figure, figures.json());
 }
 
 }  // namespace
@@ -426,13 +404,12 @@ Diagnosis examine_machine() {
   all.look("memory", [&] { look_at_memory(all); });
   all.look("GPU", [&] { look_at_gpus(all); });
   all.look("CUDA", [&] { look_at_cuda(all); });
-  all.look("smoke test", [&] { smoke_test(all, "smoke test", "smoke_test", SmokeTest().run()); });
+  all.look("smoke test", [&] { smoke_test(all, "smoke test", "smoke_test", smoke_on_cpu()); });
   for (const DeviceInfo& info : physical_devices())
     if (!info.device.is_cpu()) {
       const std::string name = info.device.name();
-      all.look(name.c_str(), [&] {
-        smoke_test(all, name.c_str(), name.c_str(), SmokeTest().run_on(info.device));
-      });
+      all.look(name.c_str(),
+               [&] { smoke_test(all, name.c_str(), name.c_str(), smoke_on(info.device)); });
     }
   return std::move(all).diagnosis();
 }

@@ -2,28 +2,33 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "tessera/engine/allocation_trace.h"
+#include "tessera/engine/storage.h"
+#include "tessera/graph/arena.h"
 #include "tessera/graph/arena_budget.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/report_parts.h"
-#include "tessera/models/training/batch_search.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
-#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/cuda/device_properties.h"
 #include "tessera/runtime/error.h"
+#include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
@@ -33,10 +38,8 @@ namespace tessera {
 PlanReport plan(const Run& run) {
   MemoryNeed need = memory_need(run);
   need.report.inference = planned_inference(run.config(), run.image()).text();
-  for (const MemoryItem& block : need.blocks)
-    need.report.add_part(block.name, static_cast<int64_t>(block.bytes));
-  for (const MemoryItem& block : need.gpu_blocks)
-    need.report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
+  need.report.add_parts(need.blocks);
+  need.report.add_parts(need.gpu_blocks, true);
   need.report.parts_complete = need.complete;
   return std::move(need.report);
 }
@@ -62,6 +65,96 @@ std::string scratch_text(Device device) {
 const char* decoders_text(bool complete) {
   return complete ? "" : "; plus the memory of the image decoders";
 }
+
+// The results of a run by name: those of each step, then all persistent values.
+struct Trace {
+  std::vector<std::string> names;
+  std::vector<std::vector<std::byte>> values;
+  size_t arena_bytes = 0;
+
+  void add(std::string name, const Tensor& tensor) {
+    names.push_back(std::move(name));
+    values.emplace_back(tensor.spec().bytes());
+    copy_bytes(Device{}, values.back().data(), tensor.device(), tensor.impl()->data(),
+               tensor.spec().bytes());
+  }
+};
+
+// One way to run the same steps; allocates their memory only in run().
+class Variant {
+ public:
+  Variant(const char* name, const Run& run, const CompileOptions& options)
+      : name_(name),
+        run_(run.as(Purpose::verification, DataNeed(), options)),
+        session_(prepared_session(run_)) {}
+
+  // Throws PlanInfeasible if the variant needs more than memory.limit.
+  void require_fit() const {
+    // The session, the batches, and two copies of the values: those of this run and the expected
+    // ones.
+    const Tensors persistent = session_->store().persistent();
+    const std::optional<HostLimit> limited = host_limit(run_.config());
+    const int64_t free = host_memory().free,
+                  limit = limited    ? limited->bytes
+                          : free > 0 ? free
+                                     : INT64_MAX,
+                  bytes = total_bytes(session_->regions()) +
+                          total_bytes(other_blocks(run_, persistent)) +
+                          2 * static_cast<int64_t>(session_->store().bytes());
+    if (bytes <= limit) return;
+    throw PlanInfeasible(fmt::format(
+        "{}: --verify-plan also runs the steps {}, which needs {} ({} bytes), {} {}, over "
+        "by {}; the training itself fits. Leave out --verify-plan, or verify with a "
+        "smaller data.batch{}",
+        limited ? limited->key : "memory", name_, byte_text(bytes), bytes,
+        limited ? "the limit is" : "the free memory is", byte_text(limit), byte_text(bytes - limit),
+        limited ? " or a higher limit" : ""));
+  }
+
+  // Runs the steps. Call it once: it frees the session's memory.
+  Trace run(int64_t steps) {
+    const std::unique_ptr<Session> session = std::move(session_);
+    session->bind();
+    const GeneratedBatches batches(run_.config(), *session);
+    const RunSteps counts = run_.steps();
+    Trace trace;
+    for (int64_t i = 0; i < steps; ++i) {
+      const bool evaluated = i % 3 == 2;
+      const int64_t count = evaluated ? counts.train.back() : counts.train.front();
+      CompiledStep& step = session->train_step(count);
+      batches.fill(*session, step, i, count);
+      step.submit();
+      step.collect();
+      trace.add(fmt::format("the loss of step {}", i), step.host_output(0));
+      if (!evaluated) continue;
+      const int64_t some = counts.evaluation.front();
+      CompiledStep& evaluation = session->evaluation_step(some);
+      batches.fill_images(evaluation, i, some);
+      evaluation.submit();
+      evaluation.collect();
+      trace.add(fmt::format("the loss of the evaluation after step {}", i),
+                evaluation.host_output(0));
+    }
+    for (const Tensor& tensor : session->store().persistent())
+      trace.add(tensor.impl()->storage->name, tensor);
+    trace.arena_bytes = session->arena_bytes();
+    return trace;
+  }
+
+  // Throws InternalError if the traces differ in a bit.
+  void require_same(const Trace& mine, const Trace& expected) const {
+    for (size_t i = 0; i < mine.values.size(); ++i)
+      if (mine.values[i] != expected.values[i])
+        throw InternalError(fmt::format(
+            "verify-plan: {} differs between the run {} (planner {}) and the run without a plan",
+            mine.names[i], name_, run_.config().memory.planner));
+  }
+
+ private:
+  const char* name_;
+  const Run run_;
+  std::unique_ptr<Session> session_;
+};
 
 }  // namespace
 
@@ -134,10 +227,10 @@ LargestBatch largest_batch_report(const Run& run, const PlanDevice& device, int6
   if (limit < 0)
     throw ConfigError(
         "plan: --max-batch needs --limit 8GiB, or memory.limit or a memory.budget in the file");
-  BatchSearch search =
-      budgeted ? BatchSearch(run, slowdown, !run.device().is_cpu()) : BatchSearch(run, on_gpu);
   const int64_t batch =
-      budgeted || on_gpu ? search.largest(run, limit).batch : largest_batch(run, limit);
+      budgeted ? BatchSearch(run, !run.device().is_cpu(), slowdown).largest(run, limit).batch
+      : on_gpu ? BatchSearch(run, true).largest(run, limit).batch
+               : largest_batch(run, limit);
   const Run largest = run.with([&](Config& c) {
     c.data.batch = std::max<int64_t>(batch, 1);
     if (batch == 0) c.memory.budget.reset();  // without effect
@@ -204,12 +297,6 @@ PlanPicture eager_picture(const Run& run, const std::string& title) {
   return trace.picture(title);
 }
 
-namespace {
-
-double gibibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-}  // namespace
-
 BudgetCurve budget_curve(const Run& training, int count) {
   const auto start = std::chrono::steady_clock::now();
   BudgetTrade trade(training);
@@ -258,6 +345,7 @@ Report BudgetCurve::report() const {
 
 std::string BudgetCurve::svg() const {
   Curve found{strategy.c_str(), "#2b6cb0", {}}, bound{"bound", "#8a94a3", {}};
+  const auto gibibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   for (const Point& point : points) {
     found.points.push_back({gibibytes(point.budget), 100 * point.training.overhead()});
     bound.points.push_back({gibibytes(point.budget), 100 * point.training.min_overhead()});
@@ -278,6 +366,32 @@ std::string BudgetCurve::svg() const {
 
 std::string BudgetCurve::html() const {
   return page_head(title) + svg() + report().html() + kPageEnd;
+}
+
+VerifyResult verify_plan(const Run& run, int64_t steps) {
+  const SettingsScope settings(run.settings());
+  require_fit_ahead(run);
+  const Run planned = run.with([](Config& config) { config.mode = Mode::kGraph; });
+  const Run unplanned = planned.with([](Config& config) {
+    config.memory.planner = "none";
+    config.memory.budget.reset();  // so that recomputed values are compared with kept ones
+  });
+  CompileOptions replayed, watched;
+  replayed.replay_plan = true;
+  watched.verify_plan = true;
+  Variant without("without a plan", unplanned, {});
+  Variant real("with the plan as it is", planned, replayed);
+  Variant guarded("with red zones in the plan", planned, watched);
+  for (const Variant* way : {&without, &real, &guarded}) way->require_fit();
+  const Trace expected = without.run(steps);
+  VerifyResult result{steps, 0, 0, expected.arena_bytes};
+  for (const auto& [way, bytes] :
+       {std::pair(&guarded, &result.arena_bytes), {&real, &result.plan_bytes}}) {
+    const Trace trace = way->run(steps);
+    way->require_same(trace, expected);
+    *bytes = trace.arena_bytes;
+  }
+  return result;
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 // pictures, the largest batch, the curve of memory and time, on a device that need not be present.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -51,7 +52,7 @@ struct LargestBatch {
   Report report;
 };
 
-// Searches it (models/training/batch_search.h). `limit` is in bytes of host memory, -1:
+// Searches it (models/training/memory_limit.h). `limit` is in bytes of host memory, -1:
 // memory.limit or memory.budget; it is ignored where device.memory() is known, which is then the
 // limit. `slowdown` above 0 allows to recompute for that part of a step. Throws ConfigError without
 // any limit.
@@ -96,5 +97,21 @@ BudgetCurve budget_curve(const Run& training, int count = 20);
 // Returns the recomputation problem of a step for a full batch (memory/recompute/recompute.h),
 // without a budget.
 RecomputeProblem training_problem(const Run& training);
+
+// The memory of the steps that verify_plan() ran.
+struct VerifyResult {
+  int64_t steps = 0;
+  size_t plan_bytes = 0;       // in training
+  size_t arena_bytes = 0;      // including red zones
+  size_t unplanned_bytes = 0;  // without sharing
+};
+
+// Runs `steps` training steps on generated batches, every third one smaller and followed by an
+// evaluation, in three ways: with planner `none`; with the training's plan and its ownership
+// replayed; and with that plan watched: dead bytes poisoned, red zones between blocks, ownership
+// replayed. Throws InternalError if a kernel uses bytes of others, or if a loss or a persistent
+// value differs in a bit. Throws PlanInfeasible before anything runs if the training or one of
+// these ways needs more than memory.limit.
+VerifyResult verify_plan(const Run& run, int64_t steps = 9);
 
 }  // namespace tessera

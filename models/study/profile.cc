@@ -1,12 +1,11 @@
 #include "tessera/models/study/profile.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -17,45 +16,34 @@
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/profile_costs.h"
-#include "tessera/models/training/run.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/zoo/networks.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-class Stopwatch {
- public:
-  double now() const {
-    return std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
-  }
-
- private:
-  const Clock::time_point start_ = Clock::now();
-};
-
 // The spans of a program's nodes, step after step; allocated once for all steps.
 class NodeTimes final : public NodeObserver {
  public:
-  NodeTimes(const Stopwatch& watch, size_t nodes, int64_t steps)
-      : watch_(watch), nodes_(nodes), spans_(nodes * static_cast<size_t>(steps)) {}
+  NodeTimes(size_t nodes, int64_t steps)
+      : nodes_(nodes), spans_(nodes * static_cast<size_t>(steps)) {}
+  double now() const { return 1000 * milliseconds_since(start_); }  // microseconds
   void start_step(int64_t step) { first_ = static_cast<size_t>(step) * nodes_; }
-  void begin(size_t node) override { spans_[first_ + node].begin = watch_.now(); }
-  void end(size_t node) override { spans_[first_ + node].end = watch_.now(); }
+  void begin(size_t node) override { spans_[first_ + node].begin = now(); }
+  void end(size_t node) override { spans_[first_ + node].end = now(); }
   const TimeSpan& span(int64_t step, size_t node) const {
     return spans_[static_cast<size_t>(step) * nodes_ + node];
   }
 
  private:
-  const Stopwatch& watch_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const size_t nodes_;
   size_t first_ = 0;
   std::vector<TimeSpan> spans_;
@@ -153,22 +141,21 @@ void time_steps(Profile& profile, const Run& timed, int64_t warmup) {
   CompiledStep& step = session.train_step(profile.batch);
   const GeneratedBatches batches(timed.config(), session);
   Program& program = *step.program();
-  const Stopwatch watch;
-  NodeTimes times(watch, program.compiled().graph.nodes.size(), profile.steps);
+  NodeTimes times(program.compiled().graph.nodes.size(), profile.steps);
   int64_t index = 0;
   profile.plain_steps.reserve(static_cast<size_t>(profile.steps));
   profile.observed_steps.reserve(static_cast<size_t>(profile.steps));
   const auto run = [&] {
     const StepProbe probe;
-    const double begin = watch.now();
+    const double begin = times.now();
     batches.fill(session, step, index++, profile.batch);
     step.submit();
     step.collect();
-    return TimeSpan{begin, watch.now()};
+    return TimeSpan{begin, times.now()};
   };
   constexpr double kWarm = 200'000;  // microseconds; warms up clocks and caches
   const auto goes_on = [&](int64_t i) {
-    const bool more = i < warmup || (warmup > 0 && watch.now() < kWarm);
+    const bool more = i < warmup || (warmup > 0 && times.now() < kWarm);
     const std::shared_ptr<Exchange>& exchange = timed.exchange();
     return exchange ? exchange->gather(more ? "1" : "")[0] == "1" : more;
   };

@@ -35,12 +35,6 @@ struct Work {
   double rate(double amount) const { return us > 0 ? amount / us / 1000 : 0; }
 };
 
-Work work_of(const Profile& profile, const ProfiledOp& op) {
-  Work work;
-  work.add(op, profile.peaks);
-  return work;
-}
-
 using Kinds = std::vector<std::pair<std::string, Work>>;
 
 // Returns the kinds of ops, slowest first.
@@ -102,9 +96,7 @@ Table table_of(const Profile& profile, const Kinds& kinds) {
   return table;
 }
 
-using Ops = std::vector<const ProfiledOp*>;
-
-Table table_of(const Profile& profile, const Ops& ops) {
+Table table_of(const Profile& profile, const std::vector<ProfiledOp>& ops) {
   Table table({{"node", "node"},
                {"op", nullptr},
                {"module_path", nullptr},
@@ -124,27 +116,28 @@ Table table_of(const Profile& profile, const Ops& ops) {
                {"gbytes", "GB/s"},
                {nullptr, "copy"},
                {nullptr, "op, module; shape", true}});
-  for (const ProfiledOp* op : ops) {
-    const Work work = work_of(profile, *op);
-    table.add({op->node,
-               op->op,
-               op->module_path,
-               op->phase,
-               op->algorithm,
-               op->shape,
-               op->dtype,
-               {fmt::format("{:.1f}", op->us.median), spread_json(op->us)},
-               number(op->us.min, 1),
-               number(op->us.max, 1),
+  for (const ProfiledOp& op : ops) {
+    Work work;
+    work.add(op, profile.peaks);
+    table.add({op.node,
+               op.op,
+               op.module_path,
+               op.phase,
+               op.algorithm,
+               op.shape,
+               op.dtype,
+               {fmt::format("{:.1f}", op.us.median), spread_json(op.us)},
+               number(op.us.min, 1),
+               number(op.us.max, 1),
                percent(share(profile, work.us), 1, 5),
-               op->cost.flops,
-               op->cost.bytes_read,
-               op->cost.bytes_written,
+               op.cost.flops,
+               op.cost.bytes_read,
+               op.cost.bytes_written,
                gflops_of(work),
                part_of(work.us_at_peak, work.us),
                number(work.gbytes(), 2, 3),
                part_of(work.gbytes(), profile.peaks.copy_gbytes),
-               op_title(op->op, op->module_path) + "; " + op->shape});
+               op_title(op.op, op.module_path) + "; " + op.shape});
   }
   return table;
 }
@@ -173,10 +166,8 @@ Json row_name(const char* kind, int row, const std::string& name) {
 }  // namespace
 
 Report Profile::report(size_t most) const {
-  Ops all, slowest;
-  for (const ProfiledOp& op : ops) all.push_back(&op);
-  slowest = all;
-  std::ranges::stable_sort(slowest, std::greater(), [](const auto* op) { return op->us.median; });
+  std::vector<ProfiledOp> slowest = ops;
+  std::ranges::stable_sort(slowest, std::greater(), [](const auto& op) { return op.us.median; });
   if (most > 0 && most < slowest.size()) slowest.resize(most);
   Report report;
   report.line(fmt::format("{} steps of {} images", steps, batch));
@@ -205,7 +196,7 @@ Report Profile::report(size_t most) const {
                          ops_us() > 0 ? 100 * (1000 * estimate_ms / ops_us() - 1) : 0, costs))
         .add("costs", costs);
   report.add("kinds", "", table_of(*this, kinds_of(*this)))
-      .add("ops", table_of(*this, all).json())
+      .add("ops", table_of(*this, ops).json())
       .add(nullptr, "", table_of(*this, slowest));
   if (slowest.size() < ops.size())
     report.line(fmt::format("and {} ops more; --ops 0 shows all", ops.size() - slowest.size()));

@@ -1,5 +1,3 @@
-#include "tessera/models/study/sweep.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -10,6 +8,7 @@
 
 #include "tessera/models/run/record_file.h"
 #include "tessera/models/run/run_folder.h"
+#include "tessera/models/study/compare_runs.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/random.h"
@@ -41,12 +40,6 @@ std::vector<std::string> values_in(const std::string& text) {
       values.back() += c;
   }
   return values;
-}
-
-std::vector<std::string> with(std::vector<std::string> words,
-                              const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
 }
 
 // Returns a name for a folder: '/' would begin another one.
@@ -84,22 +77,26 @@ Sweep::Sweep(const std::string& config, const std::vector<std::string>& words) {
     std::vector<std::vector<std::string>> more;
     for (const std::vector<std::string>& combination : combinations)
       for (const std::string& value : values)
-        more.push_back(with(combination, {word.substr(0, equals + 1) + value}));
+        more.emplace_back(combination).push_back(word.substr(0, equals + 1) + value);
     combinations = std::move(more);
   }
   if (swept.empty())
     throw ConfigError(
         "sweep: no key has several values; write them with commas, such as "
         "optimizer.lr=0.01,0.1");
-  const Config base = load_config(config, with(fixed, combinations[0]));
-  dir_ = base.run.dir;
   for (const std::vector<std::string>& combination : combinations) {
     names_.push_back(folder_name(combination));
-    configs_.push_back(load_config(config, with(fixed, combination)));
-    configs_.back().run.dir = dir_ + "/" + names_.back();
+    std::vector<std::string> settings = fixed;
+    settings.insert(settings.end(), combination.begin(), combination.end());
+    configs_.push_back(load_config(config, settings));
   }
+  const Config base = configs_.front();
+  dir_ = base.run.dir;
   std::string all;
-  for (const Config& one : configs_) all += print_config(one);
+  for (size_t k = 0; k < configs_.size(); ++k) {
+    configs_[k].run.dir = dir_ + "/" + names_[k];
+    all += print_config(configs_[k]);
+  }
   text_ = fmt::format("{}\n\n{}\n# digest of the configurations: {:016x}\n", fmt::join(swept, "\n"),
                       print_config(base), random_key(0, all));
   if (std::set<std::string>(names_.begin(), names_.end()).size() < names_.size())

@@ -7,8 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/graph/compile.h"
+#include "tessera/models/config/config_data.h"
 #include "tessera/models/run/run_report.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/exchange/exchange.h"
@@ -114,13 +115,12 @@ void fill(CompiledStep& step, const Batch& batch) {
   Tensor(step.host_input(1)).assign(std::span(batch.all_labels, static_cast<size_t>(batch.all)));
 }
 
-Evaluator::Evaluator(Session& session, std::shared_ptr<const Dataset> data,
-                     const LoaderOptions& options, int64_t classes,
-                     std::shared_ptr<Exchange> exchange)
-    : session_(session),
-      loader_(std::move(data), options, session.staging_memory()),
-      classes_(classes),
-      exchange_(std::move(exchange)) {}
+Evaluator::Evaluator(const Run& run, std::shared_ptr<const Dataset> data)
+    : session_(run.session()),
+      loader_(std::move(data), loader_options(run.config(), false, session_.device()),
+              session_.staging_memory()),
+      classes_(run.config().model.classes),
+      exchange_(run.exchange()) {}
 
 std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   Evaluation result;

@@ -14,6 +14,7 @@ namespace tessera {
 
 class CompiledStep;  // graph/compile.h
 class Exchange;      // runtime/exchange/exchange.h
+class Run;           // run.h
 class Session;       // session.h
 struct RunReport;    // models/run/run_report.h
 
@@ -50,10 +51,8 @@ void fill(CompiledStep& step, const Batch& batch);
 
 class Evaluator {
  public:
-  // Requires that the session has its evaluation steps prepared (run.h). With an exchange each
-  // process evaluates some of the batches.
-  Evaluator(Session& session, std::shared_ptr<const Dataset> data, const LoaderOptions& options,
-            int64_t classes, std::shared_ptr<Exchange> exchange = nullptr);
+  // Uses the session of the run. With an exchange each process evaluates some of the batches.
+  Evaluator(const Run& run, std::shared_ptr<const Dataset> data);
 
   // Returns the results of all batches, added in their order, in every process. Returns nullopt if
   // `stop` became nonzero before all images were seen; several processes do not read it.

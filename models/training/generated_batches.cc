@@ -1,7 +1,5 @@
 #include "tessera/models/training/generated_batches.h"
 
-#include <span>
-
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/random.h"
 
@@ -48,10 +46,6 @@ void GeneratedBatches::fill(Session& session, CompiledStep& step, int64_t index,
   Tensor(step.host_input(2)).assign_scalar(lr_);
   const int64_t position[2] = {index, 0};
   Tensor(step.host_input(3)).assign(std::span<const int64_t>(position));
-}
-
-void GeneratedBatches::fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const {
-  fill_images(step, index, count, 0);
 }
 
 void GeneratedBatches::fill_images(CompiledStep& step, int64_t index, int64_t count,

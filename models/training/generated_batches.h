@@ -25,13 +25,12 @@ class GeneratedBatches {
   // Writes the arguments of training step `index` for `count` images, at most a batch, of which it
   // takes the session's own; submit the step next. Allocates nothing.
   void fill(Session& session, CompiledStep& step, int64_t index, int64_t count) const;
-  // Writes the arguments of an evaluation step.
-  void fill_evaluation(CompiledStep& step, int64_t index, int64_t count) const;
+  // Writes the arguments of an evaluation step: all labels of a batch, and its images from image
+  // `first` on.
+  void fill_images(CompiledStep& step, int64_t index, int64_t count, int64_t first = 0) const;
 
  private:
   size_t first_image(int64_t index) const;
-  // Writes all labels of a batch, and its images from image `first` on.
-  void fill_images(CompiledStep& step, int64_t index, int64_t count, int64_t first) const;
 
   size_t batch_, image_bytes_;
   double lr_;

@@ -1,19 +1,13 @@
 #include "tessera/models/training/memory_limit.h"
 
-#include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/data/augment/mix.h"
-#include "tessera/models/training/batch_search.h"
-#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/remedies.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/device_properties.h"
@@ -79,11 +73,9 @@ std::optional<Bound> gpu_bound(const Run& run) {
   if (device.is_cpu()) return {};
   if (const auto& given = run.config().memory.gpu_limit)
     return Bound{given->bytes, "memory.gpu_limit", "the limit is " + byte_text(given->bytes), true};
-  RawMemory& memory = context(device).memory();
-  const size_t free = memory.available();
-  if (free == RawMemory::kNoLimit) return {};
-  const auto bytes = static_cast<int64_t>(free + memory.statistics().live_bytes);
-  return Bound{bytes, device.name(), fmt::format("the GPU has {} free", byte_text(bytes)), true};
+  const std::optional<int64_t> bytes = available_gpu_memory(device);
+  if (!bytes) return {};
+  return Bound{*bytes, device.name(), fmt::format("the GPU has {} free", byte_text(*bytes)), true};
 }
 
 void refuse_excess(const Run& run, const MemoryNeed& need, const std::optional<Bound>& bound) {

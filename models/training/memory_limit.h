@@ -1,11 +1,15 @@
 // memory.limit and the free memory: refuses a run that does not fit, and lists settings that would
-// fit. A limit refuses, a budget recomputes (memory_budget.h).
+// fit, each planned before it is suggested, and the largest batch that fits (remedies.cc). A limit
+// refuses, a budget recomputes (memory_need.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "tessera/models/training/run.h"
 
@@ -28,6 +32,34 @@ void require_fit(const Run& run);
 // Compares with the free memory only if the data will be kept in memory. Leaves run.session() as it
 // is.
 void require_fit_ahead(const Run& run);
+
+// A setting with which a run fits into a given amount of memory.
+struct Remedy {
+  enum class Changes {
+    nothing,   // learned bits stay the same
+    sums,      // gradients are summed in another order, and norms see a part of the batch
+    training,  // an update is made from fewer images
+  };
+  std::string overrides;  // key=value pairs, separated by blanks: "memory.budget=2GiB"
+  int64_t bytes = 0;      // needed with these overrides
+  double slowdown = 0;    // estimated: 0.02 is 2 % more time per image
+  double price = 0;       // slowdown, plus a fixed price for effects without an estimate
+  Changes changes = Changes::nothing;
+  std::string remark;  // "; nothing to resume from"
+};
+
+// The approximate memory that planning a step takes per node. A step of more parts is not planned
+// if it takes more than three quarters of the limit or of 5 MiB, whichever is larger.
+inline constexpr int64_t kPlanningBytes = 4096;
+
+// Returns settings with which the run needs at most `limit` bytes of the host's memory or of the
+// GPU's: smallest change first, then lowest price, at most four of each kind of change. Starts no
+// plan that would probably not be finished within `seconds`.
+std::vector<Remedy> remedies(const Run& run, int64_t limit, bool on_gpu, double seconds = 1.2);
+
+// Returns a line for each remedy, or a line that there are none:
+//     memory.budget=9MiB        8.98 MiB   +3.2 % time  same bits
+std::string remedies_text(const Run& run, int64_t limit, bool on_gpu);
 
 // Limits the allocator of eager tensors, which memory.allocator and memory.reserve choose, to the
 // part of memory.limit, or else of the available memory, that everything else leaves. Throws
@@ -52,5 +84,56 @@ std::string swap_text(int64_t swapped);
 // least" if the search for it was cut short. In eager mode says instead that more will be
 // allocated.
 std::string headroom_text(const Run& run, int64_t used);
+
+// Sets the key that decides the batch of such a run: data.batch, or eval.batch for an evaluation.
+void set_batch(Config& config, Purpose purpose, int64_t images);
+
+// Searches for batches that fit. Caches the compiled result for each batch and train.accumulate, so
+// other settings of checkpoints and loaders cost almost nothing.
+class BatchSearch {
+ public:
+  // Uses the data and the purpose of `run`, and counts host memory or that of the GPU; with
+  // `slowdown` the smallest memory.budget with which a step of the training takes at most that much
+  // more time (min_budget()).
+  explicit BatchSearch(const Run& run, bool on_gpu = false, std::optional<double> slowdown = {});
+
+  struct Need {
+    int64_t bytes = 0, gpu_bytes = 0;  // memory_need() without a memory.budget
+    int64_t arena = 0;                 // bytes, on the device of the steps
+    double time = 0;                   // estimated nanoseconds per image in the first step
+    bool has_statistics = false;       // the model has buffers, such as those of batch norm
+    int64_t nodes = 0;                 // in the first step
+  };
+  // Plans `run`. All runs passed to one BatchSearch may differ only in the batch, train.accumulate,
+  // the budget, data.prefetch, data.workers and checkpoint.keep.
+  Need need(const Run& run);
+
+  struct Found {
+    int64_t batch = 0;   // 0: not even one image fits
+    bool exact = false;  // true: batch + 1 does not fit, or the data end; false: more may fit
+  };
+  // Returns the largest data.batch, at most all images of the data set, with which `run` needs at
+  // most `limit` bytes. Compiles for at most `compile` batches.
+  Found largest(const Run& run, int64_t limit, int64_t compile = INT64_MAX);
+
+ private:
+  struct Fixed {  // the part of the need that does not depend on loaders and checkpoints
+    Need need;
+    Tensors tensors;
+  };
+  const Fixed& fixed(const Run& run);
+  int64_t bytes(const Run& run);
+
+  const bool on_gpu_;
+  std::optional<double> slowdown_;
+  const int64_t most_;
+  // Keys: train.accumulate, the batch of evaluations if one is set, and the batch.
+  std::map<std::tuple<int, int64_t, int64_t>, Fixed> known_ = {};
+};
+
+// Returns the largest data.batch whose training needs at most `limit` bytes; 0 if not even one
+// image fits. Sets memory.limit to `limit`, because a checkpoint holds the text of the
+// configuration.
+int64_t largest_batch(const Run& run, int64_t limit);
 
 }  // namespace tessera

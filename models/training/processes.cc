@@ -11,9 +11,7 @@
 #include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/ops/matmul.h"
 #include "tessera/models/run/environment.h"
-#include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/error.h"
 #include "tessera/runtime/files/sha256.h"
 
 namespace tessera {

@@ -117,10 +117,7 @@ class ProfileCosts final : public CostModel {
     const std::string there = key(name, location_of(graph, node), phase_name(node.phase), cost);
     if (const auto op = ops_.find(there); op != ops_.end()) return op->second.ratio();
     const Algorithm chosen = choose_algorithm(*node.op, in, context(node.device).target());
-    const auto named = [&](std::string_view algorithm) {
-      return kinds_.find(kind(std::string(node.op->name()), std::string(algorithm)));
-    };
-    const auto like = named(chosen.name);
+    const auto like = kinds_.find(kind(std::string(node.op->name()), std::string(chosen.name)));
     return like != kinds_.end() ? like->second.ratio(cost) : all_.ratio();
   }
 

@@ -12,10 +12,8 @@
 #include "tessera/models/config/parameter_names.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/training/device_choice.h"
-#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
-#include "tessera/runtime/context.h"
 #include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/bytes.h"
@@ -159,11 +157,6 @@ std::unique_ptr<Session> Run::make_session(const CompileOptions& options) const 
   for (const int64_t count : all.train) session->train_step(count);
   for (const int64_t count : all.evaluation) session->evaluation_step(count);
   return session;
-}
-
-std::unique_ptr<Session> prepared_session(const Run& run) {
-  const bool budgeted = run.config().memory.budget && run.config().mode != Mode::kEager;
-  return budgeted ? session_within_budget(run) : run.make_session(run.options());
 }
 
 ParameterCount parameter_count(const Run& run) {

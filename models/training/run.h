@@ -13,7 +13,7 @@
 //   steps      the batches that steps are made for
 //   session    the model with these steps; allocates no memory yet (session.h)
 //   need       the memory that the run needs, byte for byte (memory_need.h)
-//   budget     the session again with smaller arenas, if the need exceeds it (memory_budget.h)
+//   budget     the session again with smaller arenas, if the need exceeds it (memory_need.h)
 //   limit      whether the need is refused, and what would fit (memory_limit.h); in eager mode
 //              checked before the session has steps
 //
@@ -45,7 +45,7 @@ enum class Purpose {
   training,
   evaluation,    // evaluation steps of a run folder, their loader and the data
   timing,        // a training step on generated batches: no loader, no data, no checkpoint
-  verification,  // training and evaluation steps on generated batches (verify_plan.h)
+  verification,  // training and evaluation steps on generated batches (models/study/plan.h)
 };
 const char* purpose_name(Purpose purpose);
 
@@ -123,8 +123,10 @@ class Run {
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Returns a new session of the run, as make_session() does, within memory.budget
-// (memory_budget.h).
+// Returns a new session of the run, as make_session() does, within memory.budget. If memory_need()
+// exceeds the budget, its arenas have only what the rest of the need leaves of the budget
+// (CompileOptions::arena_budget). Throws PlanInfeasible, with the smallest budget that would do, if
+// that is too little.
 std::unique_ptr<Session> prepared_session(const Run& run);
 
 // The elements of the network's parameters, trainable and frozen by train.freeze.

@@ -222,8 +222,8 @@ Tensors Session::evaluate(const Tensors& arguments) {
 }
 
 CompiledStep& Session::train_step(int64_t batch) {
-  for (const Prepared& known : train_steps_)
-    if (known.batch == batch) return *known.step;
+  if (const auto known = train_steps_.find(batch); known != train_steps_.end())
+    return *known->second;
   const int64_t own = own_images(batch).count();
   if (own == 0)
     throw ConfigError(fmt::format("a batch of {} image(s) is too small for {} processes", batch,
@@ -239,8 +239,9 @@ CompiledStep& Session::train_step(int64_t batch) {
       functions_.insert(functions_.end() - 1,
                         std::make_unique<Compiled>(
                             [this, batch](const Tensors& x) { return train(x, batch); }, options_));
-  train_steps_.push_back({batch, &(*function)->prepare(specs)});
-  return *train_steps_.back().step;
+  CompiledStep& step = (*function)->prepare(specs);
+  train_steps_[batch] = &step;
+  return step;
 }
 
 void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
@@ -258,13 +259,13 @@ void Session::set_targets(CompiledStep& step, std::span<const int32_t> labels,
 }
 
 CompiledStep& Session::evaluation_step(int64_t batch) {
-  for (const Prepared& known : evaluation_steps_)
-    if (known.batch == batch) return *known.step;
+  if (const auto known = evaluation_steps_.find(batch); known != evaluation_steps_.end())
+    return *known->second;
   const SettingsScope settings(settings_of(config_));
   const DeviceScope device(device_);
-  evaluation_steps_.push_back(
-      {batch, &functions_.back()->prepare(batch_specs(image_, batch, device_))});
-  return *evaluation_steps_.back().step;
+  CompiledStep& step = functions_.back()->prepare(batch_specs(image_, batch, device_));
+  evaluation_steps_[batch] = &step;
+  return step;
 }
 
 PartRange Session::own_images(int64_t batch) const {
@@ -272,11 +273,6 @@ PartRange Session::own_images(int64_t batch) const {
   const int64_t parts = std::min<int64_t>(config_.train.accumulate, batch);
   const PartRange own = parts_of_rank(parts, exchange_->rank(), exchange_->size());
   return images_of_parts(batch, parts, own);
-}
-
-std::string Session::find_non_finite(int64_t batch) {
-  const std::optional<NonFinite> found = train_step(batch).find_non_finite();
-  return found ? found->text() : "";
 }
 
 void Session::use_eager_memory(std::optional<int64_t> limit) {

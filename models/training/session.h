@@ -3,6 +3,7 @@
 // processes with the same configuration compute one training step together, each some of its parts.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,9 +56,6 @@ class Session {
   // correct predictions, number of correct top-5 predictions, float32 []; the predicted classes,
   // int64 [batch], and their confidence, float32 [batch].
   CompiledStep& evaluation_step(int64_t batch);
-  // Returns the op of the last run of train_step(batch) that was the first to produce a NaN or an
-  // infinity (graph/program.h), as text; empty if there is none.
-  std::string find_non_finite(int64_t batch);
   // Makes eager tensors come from memory.allocator with memory.reserve, and hold at most `limit`
   // bytes, until the session ends. Requires that no step is prepared yet. Throws OutOfMemory if the
   // reserve cannot be allocated.
@@ -86,10 +84,6 @@ class Session {
   void load_weights(const std::string& path);
 
  private:
-  struct Prepared {
-    int64_t batch;
-    CompiledStep* step;
-  };
   std::vector<MemoryItem> step_regions() const;
   Tensors train(const Tensors& arguments, int64_t batch);
   Tensors evaluate(const Tensors& arguments);
@@ -111,7 +105,7 @@ class Session {
   std::shared_ptr<Arenas> arenas_;
   CompileOptions options_;                            // for training steps
   std::vector<std::unique_ptr<Compiled>> functions_;  // one for each training step; evaluation
-  std::vector<Prepared> train_steps_, evaluation_steps_;
+  std::map<int64_t, CompiledStep*> train_steps_, evaluation_steps_;  // by batch
   bool mixes_, skips_;
   const std::shared_ptr<Exchange> exchange_;
 };

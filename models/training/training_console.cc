@@ -14,7 +14,6 @@
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
-#include "tessera/runtime/error.h"
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/bytes.h"
@@ -112,15 +111,14 @@ struct Position {
   }
 };
 
-// Returns the position, then those of `fields` that are `shown`, each in its own width.
+// Returns the position, then the fields that have a text, each in its own width.
 std::string joined(const Position& place, size_t bar_width, bool batches, const Fields& fields,
-                   const std::array<bool, kFields>& shown, size_t gap) {
+                   size_t gap) {
   std::string text = place.epoch;
   if (bar_width > 0) text += fmt::format(" [{}]", bar(place.share, bar_width));
   if (batches) text += place.batches;
-  for (size_t i = 0; i < kFields; ++i) {
-    if (shown[i]) text += fmt::format("{:{}}{:{}}", "", gap, fields[i].text, fields[i].width);
-  }
+  for (const auto& [field, width] : fields)
+    if (!field.empty()) text += fmt::format("{:{}}{:{}}", "", gap, field, width);
   text.resize(text.find_last_not_of(' ') + 1);
   return text;
 }
@@ -131,16 +129,14 @@ std::string long_text(const Position& place, const Fields& fields, size_t width)
   size_t needed = place.epoch.size() + place.batches.size() + kFrame;
   for (const Field& field : fields) needed += kGap + field.width;
   if (needed + kShortestBar > width) return "";
-  std::array<bool, kFields> all;
-  all.fill(true);
-  return joined(place, std::min(width - needed, kLongestBar), true, fields, all, kGap);
+  return joined(place, std::min(width - needed, kLongestBar), true, fields, kGap);
 }
 
 // Returns the epoch, then as many short fields as fit, the most important first.
 std::string short_text(const Position& place, const Fields& fields, size_t width) {
   constexpr size_t kGap = 1;
   enum { kBar = kFields, kBatches };
-  std::array<bool, kFields> shown{};
+  Fields shown{};
   size_t bar_width = 0;
   bool batches = false;
   width -= std::min(width, place.epoch.size());
@@ -156,10 +152,10 @@ std::string short_text(const Position& place, const Fields& fields, size_t width
     else if (next == kBatches)
       batches = true;
     else
-      shown[static_cast<size_t>(next)] = true;
+      shown[static_cast<size_t>(next)] = fields[static_cast<size_t>(next)];
   }
   if (bar_width > 0) bar_width = std::min(bar_width + width, kLongestBar);
-  return joined(place, bar_width, batches, fields, shown, kGap);
+  return joined(place, bar_width, batches, shown, kGap);
 }
 
 // Joins parts into lines of at most 80 columns.

@@ -21,11 +21,8 @@
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/pretrained.h"
-#include "tessera/models/run/run_folder.h"
-#include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
-#include "tessera/models/training/memory_budget.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/processes.h"
@@ -86,10 +83,8 @@ void describe(TrainingSetup& setup, const std::string& command) {
   if (compiled == nullptr) return;  // eager
   PlanReport report = plan_report(*compiled);
   setup.budget = budget_text(config, report.budget);
-  for (const MemoryItem& block : blocks)
-    report.add_part(block.name, static_cast<int64_t>(block.bytes));
-  for (const MemoryItem& block : session.gpu_regions())
-    report.add_part(block.name, static_cast<int64_t>(block.bytes), true);
+  report.add_parts(blocks);
+  report.add_parts(session.gpu_regions(), true);
   report.inference = setup.inference.text();
   const PlanPicture picture =
       report.picture(fmt::format("{}, batch {}", config.model.name, config.data.batch));
@@ -257,34 +252,31 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   //    memory limit.
   std::string measured;
   setup.run.open([&](const Dataset& train) { return found_normalization(setup, train, measured); });
+  const DataSplit& data = setup.run.data();
   compare_processes(setup.run);
   require_fit(setup.run);
   setup.checkpoints->check_machine(setup.run.device());
   if (!measured.empty()) setup.print(measured);
   if (pretrained != nullptr) setup.print(pretrained->match(config, setup.run.image()));
   setup.inference = inference_json(config, setup.run.image(), setup.run.normalization(),
-                                   setup.run.data().train->class_names());
-  check_classes(config, *setup.run.data().train);
-  check_epochs(config, setup.run.data().train->count());
+                                   data.train->class_names());
+  check_classes(config, *data.train);
+  check_epochs(config, data.train->count());
   if (!options.overwrite && run.leads())
     require_room(config.run.dir, Checkpointing::bytes_on_disk(config, setup.persistent()));
-  if (const std::string spare = spare_classes(config, *setup.run.data().train); !spare.empty())
+  if (const std::string spare = spare_classes(config, *data.train); !spare.empty())
     log(LogLevel::warning, spare);
   // 4. Make the loaders, whose threads begin to read.
   Session& session = setup.run.session();
-  const LoaderOptions evaluation = loader_options(config, false, session.device());
-  setup.loader =
-      std::make_unique<Loader>(setup.run.data().train, setup.run.training_loader(session.device()),
-                               session.staging_memory());
-  setup.evaluator = std::make_unique<Evaluator>(session, setup.run.data().test, evaluation,
-                                                config.model.classes, run.exchange());
-  if (setup.run.data().validation != nullptr)
-    setup.validation = std::make_unique<Evaluator>(session, setup.run.data().validation, evaluation,
-                                                   config.model.classes, run.exchange());
+  setup.loader = std::make_unique<Loader>(data.train, setup.run.training_loader(session.device()),
+                                          session.staging_memory());
+  setup.evaluator = std::make_unique<Evaluator>(setup.run, data.test);
+  if (data.validation != nullptr)
+    setup.validation = std::make_unique<Evaluator>(setup.run, data.validation);
   setup.total_steps = config.train.total_steps(setup.loader->batches());
   // 5. Allocate the memory of the steps and of the checkpoints. If that fails, the folder is still
   //    as it was.
-  setup.run.session().bind();
+  session.bind();
   setup.checkpoints->reserve(setup.persistent(), setup.loader->batches(),
                              padded_inference(setup.inference, config));
   // 6. Set the initial values. Fails if the checkpoint is of other data.
@@ -292,7 +284,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
   setup.state.images = setup.loader->samples();
   setup.state.seed = static_cast<int64_t>(config.seed);
   if (setup.checkpoints->beginning() == nullptr)
-    whiten(session.store(), *setup.run.data().train, setup.run.normalization());
+    whiten(session.store(), *data.train, setup.run.normalization());
   if (pretrained != nullptr) pretrained->load(session.store());
   setup.checkpoints->restore(setup.persistent(), setup.state);
   if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);

@@ -1,14 +1,13 @@
-// TrainingSetup: a training before its first step; and the training loop.
+// TrainingSetup: a training before its first step.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tessera/engine/tensor.h"
 #include "tessera/models/run/checkpoint.h"
+#include "tessera/models/run/run_folder.h"
+#include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/text/json.h"
@@ -19,8 +18,6 @@ struct Graph;
 class Checkpointing;  // checkpointing.h
 class Evaluator;      // evaluator.h
 class Loader;         // models/data/loader.h
-class RunFolder;      // models/run/run_folder.h
-class RunLock;        // models/run/run_lock.h
 
 // A training that is ready for its first step. Members are destroyed in reverse order, so the
 // folder stays locked until everything else has been freed.
@@ -69,10 +66,5 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
 // fit into lines of `columns` characters (0: any).
 std::string model_summary(const Graph& graph, const Tensors& parameters, int depth = 100,
                           int columns = 0);
-
-// Runs the loop of a training (batches, steps, evaluations, checkpoints) until its end or until it
-// is stopped (training_loop.cc). Call it once per setup, whose state it updates. Reads `stop` and
-// `save` of the options. Throws what train() throws from its first step on.
-TrainResult run_training(TrainingSetup& setup, const TrainOptions& options);
 
 }  // namespace tessera

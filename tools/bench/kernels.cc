@@ -20,7 +20,7 @@
 #include "tessera/engine/prepare.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config.h"
-#include "tessera/models/study/algorithm_times.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/session.h"
 
 namespace tessera {

@@ -1,6 +1,4 @@
 // Times and scratch sizes of the algorithms of a step's ops.
-#include "tessera/models/study/algorithm_times.h"
-
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include "tessera/engine/op.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"

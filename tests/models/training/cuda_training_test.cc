@@ -5,7 +5,7 @@
 
 #include "tessera/memory/plan.h"
 #include "tessera/models/study/evaluate_run.h"
-#include "tessera/models/study/verify_plan.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/error.h"

@@ -1,5 +1,4 @@
 // memory.budget, as programs that use the library see it.
-#include "tessera/models/training/memory_budget.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,10 +6,8 @@
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/plan_report.h"
 #include "tessera/graph/program.h"
-#include "tessera/models/study/bench.h"
 #include "tessera/models/study/plan.h"
-#include "tessera/models/study/verify_plan.h"
-#include "tessera/models/training/batch_search.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/run.h"

@@ -12,10 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/study/bench.h"
-#include "tessera/models/training/batch_search.h"
+#include "tessera/models/study/profile.h"
 #include "tessera/models/training/memory_need.h"
-#include "tessera/models/training/remedies.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 
