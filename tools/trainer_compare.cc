@@ -37,10 +37,10 @@ struct Sweeping {
 
 int run_sweep(const Sweeping& arguments, TrainOptions options, bool quiet) {
   require_one_process("sweep");
-  const Sweep sweep(arguments.config, arguments.words);
   const bool silent = quiet || arguments.shown.json;
   options.quiet = true;  // no progress of the single runs
-  const Sweep::Outcome outcome = sweep.run(silent ? print_nothing : print_line, options);
+  const SweepOutcome outcome =
+      sweep(arguments.config, arguments.words, silent ? print_nothing : print_line, options);
   if (outcome.stopped_by != 0) {
     print_error("sweep: stopped; the same command continues it");
     return 128 + outcome.stopped_by;

@@ -46,11 +46,6 @@ PlanReport plan(const Run& run) {
 
 namespace {
 
-// Treats auto as the CPU: planning does not load a driver to resolve it.
-Device parse_or_cpu(const std::string& device) {
-  return device == "auto" ? Device{} : parse_device(device);
-}
-
 // Returns a remark on the source of a described GPU's scratch sizes.
 std::string scratch_text(Device device) {
   const DeviceProperties* properties = context(device).properties();
@@ -156,6 +151,25 @@ class Variant {
   std::unique_ptr<Session> session_;
 };
 
+PlanPicture eager_picture(const Run& run, const std::string& title) {
+  const int64_t batch = run.steps().train.front();
+  const Run eager = run.as(Purpose::timing, run.data_need()).with([&](Config& config) {
+    config.data.batch = batch;
+  });
+  Session& session = eager.session();
+  CompiledStep& step = session.train_step(batch);
+  session.bind();
+  const GeneratedBatches batches(eager.config(), session);
+  const auto step_once = [&](int64_t index) {
+    batches.fill(session, step, index, batch);
+    step.submit();
+  };
+  step_once(0);  // fills the allocator's cache, as for every step but the first
+  const AllocationTrace trace;
+  step_once(1);
+  return trace.picture(title);
+}
+
 }  // namespace
 
 PlanDevice::PlanDevice(Config& config, int64_t memory) : memory_(memory) {
@@ -166,7 +180,11 @@ PlanDevice::PlanDevice(Config& config, int64_t memory) : memory_(memory) {
       memory_name_ = properties->name;
     }
     described_ = std::make_unique<DescribedDevice>(parse_device(config.device), properties);
-  } else if (const Device device = parse_or_cpu(config.device); !device.is_cpu()) {
+    return;
+  }
+  // Treats auto as the CPU: planning does not load a driver to resolve it.
+  const Device device = config.device == "auto" ? Device{} : parse_device(config.device);
+  if (!device.is_cpu()) {
     // Without a GPU, do not load the driver.
     const std::vector<DeviceInfo> all =
         nvidia_gpu_is_here() ? logical_devices() : std::vector<DeviceInfo>();
@@ -275,26 +293,6 @@ std::string problem_csv(const Run& run) {
     for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}.{}", id, n);
   }
   return write_plan_csv(report.problem);
-}
-
-PlanPicture eager_picture(const Run& run, const std::string& title) {
-  const int64_t batch = run.steps().train.front();
-  const Run eager = run.as(Purpose::timing, run.data_need()).with([&](Config& config) {
-    config.mode = Mode::kEager;
-    config.data.batch = batch;
-  });
-  Session& session = eager.session();
-  CompiledStep& step = session.train_step(batch);
-  session.bind();
-  const GeneratedBatches batches(eager.config(), session);
-  const auto step_once = [&](int64_t index) {
-    batches.fill(session, step, index, batch);
-    step.submit();
-  };
-  step_once(0);  // fills the allocator's cache, as for every step but the first
-  const AllocationTrace trace;
-  step_once(1);
-  return trace.picture(title);
 }
 
 BudgetCurve budget_curve(const Run& training, int count) {

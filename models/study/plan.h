@@ -59,17 +59,14 @@ struct LargestBatch {
 LargestBatch largest_batch_report(const Run& run, const PlanDevice& device, int64_t limit,
                                   double slowdown);
 
-// Returns the picture of plan(), or in eager mode, which has no plan, eager_picture().
+// Returns the picture of plan(). In eager mode, which has no plan, returns a recording of the
+// allocations of a training step: they cannot be predicted, so two steps run on generated batches,
+// and the second is recorded (engine/allocation_trace.h).
 PlanPicture plan_picture(const Run& run);
 
 // Returns the planning problem as CSV (memory/plan_csv.h). Each block is named after its tensor, op
 // and module: "%12.conv2d.layer1.0.conv1".
 std::string problem_csv(const Run& run);
-
-// Returns a recording of the allocations of a training step in eager mode, whatever config.mode
-// says. Eager allocations cannot be predicted, so two steps run on generated batches, and the
-// second is recorded (engine/allocation_trace.h).
-PlanPicture eager_picture(const Run& run, const std::string& title);
 
 // The Pareto curve of memory and time: the least time of a training for each memory.budget. All
 // sizes in bytes, of the memory that memory.budget limits.

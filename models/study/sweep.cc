@@ -56,9 +56,14 @@ std::set<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace
+struct SweptRuns {
+  std::string dir, text;  // run.dir, sweep.txt
+  std::vector<std::string> names;
+  std::vector<Config> configs;
+};
 
-Sweep::Sweep(const std::string& config, const std::vector<std::string>& words) {
+SweptRuns swept_runs(const std::string& config, const std::vector<std::string>& words) {
+  SweptRuns runs;
   std::vector<std::string> fixed, swept;
   std::vector<std::vector<std::string>> combinations(1);
   for (const std::string& word : words) {
@@ -85,60 +90,65 @@ Sweep::Sweep(const std::string& config, const std::vector<std::string>& words) {
         "sweep: no key has several values; write them with commas, such as "
         "optimizer.lr=0.01,0.1");
   for (const std::vector<std::string>& combination : combinations) {
-    names_.push_back(folder_name(combination));
+    runs.names.push_back(folder_name(combination));
     std::vector<std::string> settings = fixed;
     settings.insert(settings.end(), combination.begin(), combination.end());
-    configs_.push_back(load_config(config, settings));
+    runs.configs.push_back(load_config(config, settings));
   }
-  const Config base = configs_.front();
-  dir_ = base.run.dir;
+  const Config base = runs.configs.front();
+  runs.dir = base.run.dir;
   std::string all;
-  for (size_t k = 0; k < configs_.size(); ++k) {
-    configs_[k].run.dir = dir_ + "/" + names_[k];
-    all += print_config(configs_[k]);
+  for (size_t k = 0; k < runs.configs.size(); ++k) {
+    runs.configs[k].run.dir = runs.dir + "/" + runs.names[k];
+    all += print_config(runs.configs[k]);
   }
-  text_ = fmt::format("{}\n\n{}\n# digest of the configurations: {:016x}\n", fmt::join(swept, "\n"),
-                      print_config(base), random_key(0, all));
-  if (std::set<std::string>(names_.begin(), names_.end()).size() < names_.size())
+  runs.text = fmt::format("{}\n\n{}\n# digest of the configurations: {:016x}\n",
+                          fmt::join(swept, "\n"), print_config(base), random_key(0, all));
+  if (std::set<std::string>(runs.names.begin(), runs.names.end()).size() < runs.names.size())
     throw ConfigError("sweep: two runs are the same; give each value once");
+  return runs;
 }
 
-Sweep::Outcome Sweep::run(const Print& print, const TrainOptions& options) const {
-  require_run_folder(dir_);
+}  // namespace
+
+SweepOutcome sweep(const std::string& config, const std::vector<std::string>& words,
+                   const Print& print, const TrainOptions& options) {
+  const auto [dir, text, names, configs] = swept_runs(config, words);
+  require_run_folder(dir);
   std::error_code error;
-  std::filesystem::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "create", error.value());
-  if (const std::string before = run_file(dir_, kSweep); before.empty()) {
-    const std::string path = dir_ + "/" + kSweep;
-    const auto bytes = std::as_bytes(std::span(text_));
+  std::filesystem::create_directories(dir, error);
+  if (error) refuse_run_file(dir, "create", error.value());
+  if (const std::string before = run_file(dir, kSweep); before.empty()) {
+    const std::string path = dir + "/" + kSweep;
+    const auto bytes = std::as_bytes(std::span(text));
     if (const FileError fault = write_durably(file_system(), path.c_str(), std::span(&bytes, 1)))
       refuse_run_file(path, fault.operation, fault.error);
-  } else if (before != text_) {
+  } else if (before != text) {
     throw ConfigError(fmt::format(
         "sweep: '{}' contains another sweep ({} says which); set another run.dir, or give the same "
         "settings to continue it",
-        dir_, dir_ + "/" + kSweep));
+        dir, dir + "/" + kSweep));
   }
-  std::string earlier = run_file(dir_, kDone);
+  std::string earlier = run_file(dir, kDone);
   earlier.resize(earlier.rfind('\n') + 1);  // the last line may be incomplete
   const std::set<std::string> ended = lines_of(earlier);
-  RecordFile done(file_system(), dir_ + "/" + kDone, "", std::ssize(earlier));
-  Outcome outcome;
-  for (size_t k = 0; k < configs_.size(); ++k) {
-    const Config& config = configs_[k];
-    const std::string place = fmt::format("run {} of {}: {}", k + 1, configs_.size(), names_[k]);
-    const bool has_weights = std::filesystem::exists(weights_path(config.run.dir), error);
+  RecordFile done(file_system(), dir + "/" + kDone, "", std::ssize(earlier));
+  SweepOutcome outcome;
+  for (size_t k = 0; k < configs.size(); ++k) {
+    const Config& run = configs[k];
+    const std::string place = fmt::format("run {} of {}: {}", k + 1, configs.size(), names[k]);
+    const bool has_weights = std::filesystem::exists(weights_path(run.run.dir), error);
     // Without checkpoints a run that has weights cannot go on.
-    const bool is_done = has_weights && (ended.contains(names_[k]) || config.checkpoint.keep == 0);
+    const bool is_done = has_weights && (ended.contains(names[k]) || run.checkpoint.keep == 0);
     if (!is_done) try {
         TrainOptions own = options;
         own.resume = "auto";
         print(place);
         const TrainResult result = train(
-            config, [](const std::string&) {}, own);
+            run, [](const std::string&) {}, own);
         outcome.stopped_by = result.stopped_by;
         if (result.stopped_by != 0) return outcome;
-        done.append(names_[k] + "\n");
+        done.append(names[k] + "\n");
         print(fmt::format("  test accuracy {:.2f} %, {:.1f} s", 100 * result.test_accuracy,
                           result.seconds));
       } catch (const Error& fault) {
@@ -147,7 +157,7 @@ Sweep::Outcome Sweep::run(const Print& print, const TrainOptions& options) const
         print("  " + std::string(fault.what()));
         continue;
       }
-    outcome.done.push_back(config.run.dir);
+    outcome.done.push_back(run.run.dir);
   }
   return outcome;
 }

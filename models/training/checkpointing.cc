@@ -20,6 +20,7 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
@@ -198,11 +199,6 @@ void Checkpointing::try_candidates(const CheckpointFolder& folder) {
         fmt::format("resume: none of the checkpoints in '{}' can be used:{}", folder.dir(), wrong));
 }
 
-std::optional<int64_t> Checkpointing::metrics_kept() const {
-  if (!resumes_here()) return {};
-  return beginning_->state().step;
-}
-
 void Checkpointing::check_data(int64_t batches, int64_t images) const {
   if (beginning_ == nullptr) return;
   const TrainingState& saved = beginning_->state();
@@ -314,9 +310,7 @@ bool Checkpointing::due(const TrainingState& state) const {
   if (const auto report = writer_->finished()) print_report(*report);
   if (new_best_) return true;
   const Duration& every = config_.checkpoint.every;
-  if (every.is_time())
-    return every.count > 0 &&
-           std::chrono::duration<double>(Clock::now() - last_).count() >= every.seconds();
+  if (every.is_time()) return every.count > 0 && seconds_since(last_) >= every.seconds();
   return every_steps_ > 0 && state.step % every_steps_ == 0;
 }
 
@@ -392,10 +386,6 @@ bool Checkpointing::take_best(const Tensors& tensors, const TrainingState& state
   }
   if (saved) load(tensors, state.step);
   return false;
-}
-
-void Checkpointing::load(const Tensors& tensors, int64_t step) const {
-  CheckpointFile(path(step), folder_.files()).load(tensors);
 }
 
 std::vector<MemoryItem> Checkpointing::planned_buffers(const Config& config,

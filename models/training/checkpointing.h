@@ -29,7 +29,9 @@ class Checkpointing {
   // Returns the checkpoint to begin from; nullptr: from the start.
   const CheckpointFile* beginning() const { return beginning_.get(); }
   // Returns the number of steps whose metrics are in the run folder already.
-  std::optional<int64_t> metrics_kept() const;
+  std::optional<int64_t> metrics_kept() const {
+    return resumes_here() ? std::optional(beginning_->state().step) : std::nullopt;
+  }
 
   // Throws the constructor's ConfigError if the folder holds a training that would be lost.
   void refuse_to_overwrite() const;
@@ -67,7 +69,9 @@ class Checkpointing {
   bool take_best(const Tensors& tensors, const TrainingState& state);
   // Loads the checkpoint of a step into the tensors: the best, or that which take_best() saved.
   // Throws CheckpointError.
-  void load(const Tensors& tensors, int64_t step) const;
+  void load(const Tensors& tensors, int64_t step) const {
+    CheckpointFile(path(step), folder_.files()).load(tensors);
+  }
 
   // The memory that reserve() allocates for a configuration and its tensors; host_buffers() is the
   // memory that it has allocated.

@@ -13,29 +13,11 @@
 #include "tessera/models/training/runs_ahead.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/exchange/exchange.h"
-#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
 void RunningMetrics::add(CompiledStep& step, int64_t count) {
   add(step.host_output(0).item<double>(), step.host_output(1).item<double>(), count);
-}
-
-void RunningMetrics::add(double mean, double right, int64_t count) {
-  loss += mean * static_cast<double>(count);
-  correct += right;
-  images += count;
-}
-
-void RunningMetrics::resume(double loss_sum, double correct_sum, int64_t image_count) {
-  loss = loss_sum;
-  correct = correct_sum;
-  images = before = image_count;
-}
-
-double RunningMetrics::rate() const {
-  const double seconds = seconds_since(start);
-  return static_cast<double>(images - before) / seconds;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include "tessera/models/data/loader.h"
 #include "tessera/models/run/metrics.h"
+#include "tessera/runtime/text/clock.h"
 
 namespace tessera {
 
@@ -28,13 +29,21 @@ struct RunningMetrics {
 
   // Adds the results of a collected step for `count` images.
   void add(CompiledStep& step, int64_t count);
-  void add(double mean_loss, double correct_count, int64_t count);
+  void add(double mean_loss, double correct_count, int64_t count) {
+    loss += mean_loss * static_cast<double>(count);
+    correct += correct_count;
+    images += count;
+  }
   // Continues from the sums of another process.
-  void resume(double loss_sum, double correct_sum, int64_t image_count);
-  // Return NaN without images.
+  void resume(double loss_sum, double correct_sum, int64_t image_count) {
+    loss = loss_sum;
+    correct = correct_sum;
+    images = before = image_count;
+  }
+  // Return NaN without images; rate() images per second.
   double mean_loss() const { return mean_of(loss, images); }
   double accuracy() const { return mean_of(correct, images); }
-  double rate() const;  // images per second
+  double rate() const { return static_cast<double>(images - before) / seconds_since(start); }
 };
 
 struct Evaluation : RunningMetrics {

@@ -4,11 +4,6 @@
 #include "tessera/runtime/random.h"
 
 namespace tessera {
-namespace {
-
-constexpr size_t kBatches = 4;
-
-}  // namespace
 
 GeneratedBatches::GeneratedBatches(const Config& config, const Session& session)
     : batch_(static_cast<size_t>(config.data.batch)),

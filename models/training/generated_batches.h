@@ -30,6 +30,7 @@ class GeneratedBatches {
   void fill_images(CompiledStep& step, int64_t index, int64_t count, int64_t first = 0) const;
 
  private:
+  static constexpr size_t kBatches = 4;
   size_t first_image(int64_t index) const;
 
   size_t batch_, image_bytes_;

@@ -19,11 +19,14 @@ namespace tessera {
 
 namespace {
 
+std::string size_line(const std::string& name, int64_t bytes) {
+  return fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
+}
+
 std::string by_class(const MemoryNeed& need, bool on_gpu) {
   std::string text;
   if (on_gpu || need.gpu_blocks.empty())  // the step runs on the device of `need`
-    for (const auto& [name, bytes] : need.report.classes)
-      text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
+    for (const auto& [name, bytes] : need.report.classes) text += size_line(name, bytes);
   for (const MemoryItem& block : on_gpu ? need.gpu_blocks : need.blocks) {
     auto bytes = static_cast<int64_t>(block.bytes);
     std::string name = block.name;
@@ -33,7 +36,7 @@ std::string by_class(const MemoryNeed& need, bool on_gpu) {
       name = "optimizer, not used by this step";
       if (bytes == 0) continue;
     }
-    text += fmt::format("  {:<34} {:>12}\n", name, byte_text(bytes));
+    text += size_line(name, bytes);
   }
   return text;
 }
@@ -160,9 +163,7 @@ void limit_eager_memory(const Run& run, Session& session) {
   if (left > 0 && reserve <= left) return session.use_eager_memory(left);
   std::string text;
   for (const MemoryItem& block : blocks)
-    if (block.bytes > 0)
-      text += fmt::format("  {:<34} {:>12}\n", block.name,
-                          byte_text(static_cast<int64_t>(block.bytes)));
+    if (block.bytes > 0) text += size_line(block.name, static_cast<int64_t>(block.bytes));
   throw PlanInfeasible(fmt::format(
       "{}: this {} needs {} ({} bytes) before its first eager step{}, {}, over by {}\n"
       "by class:\n{}what would fit:\n{}",

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tessera/engine/tensor.h"
 #include "tessera/models/training/run.h"
 
 namespace tessera {

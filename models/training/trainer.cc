@@ -73,8 +73,7 @@ class TrainingLoop {
   TrainingLoop(TrainingSetup& setup, const TrainOptions& options)
       : setup_(setup),
         state_(setup.state),
-        stop_(options.stop),
-        save_(options.save),
+        options_(options),
         shared_stop_(setup.run.exchange(), options.stop),
         scaling_(loss_scaling(setup.config())),
         schedule_(check_epochs(setup.config(), setup.loader->samples())),
@@ -269,7 +268,7 @@ class TrainingLoop {
 
   void save_if_due() {
     if (!setup_.run.leads()) return;
-    bool asked = save_ != nullptr && save_->exchange(false);
+    bool asked = options_.save != nullptr && options_.save->exchange(false);
     if (asked && !setup_.checkpoints->writer()) {
       setup_.print("a signal requested a checkpoint, but checkpoint.keep is 0: none is written");
       asked = false;
@@ -288,7 +287,7 @@ class TrainingLoop {
     std::optional<Evaluation>& result = validates ? validated_ : tested_;
     const char* phase = validates ? "validation" : "test";
     const Clock::time_point began = Clock::now();
-    result = (validates ? setup_.validation : setup_.evaluator)->run(stop_);
+    result = (validates ? setup_.validation : setup_.evaluator)->run(options_.stop);
     if (!result) return false;
     const bool end = state_.step == setup_.total_steps;
     state_.evaluation_due = validates && end ? kTestDue : kNoneDue;
@@ -311,7 +310,7 @@ class TrainingLoop {
   // Evaluates the test images once, at the end of a training with validation images. Returns false
   // if aborted.
   bool test() {
-    tested_ = setup_.evaluator->run(stop_);
+    tested_ = setup_.evaluator->run(options_.stop);
     if (!tested_) return false;
     require_finite("test", *tested_);
     if (std::exchange(state_.evaluation_due, kNoneDue) == kTestDue)
@@ -357,7 +356,7 @@ class TrainingLoop {
     const bool evaluated = state_.evaluation_due != kEvaluationDue;
     const bool complete = state_.step == setup_.total_steps && evaluated;
     if (complete && setup_.validation != nullptr && !validated_)  // resumed at the end
-      validated_ = setup_.validation->run(stop_);
+      validated_ = setup_.validation->run(options_.stop);
     best_kept_ = complete && take_best();
     if (complete && !tested_) test();
     console_.clear_progress();
@@ -486,8 +485,7 @@ class TrainingLoop {
   using Clock = std::chrono::steady_clock;
   TrainingSetup& setup_;
   TrainingState& state_;  // the state of setup_
-  const std::atomic<int>* stop_;
-  std::atomic<bool>* save_;
+  const TrainOptions& options_;
   SharedStop shared_stop_;
   const LossScaling scaling_;
   const Schedule schedule_;

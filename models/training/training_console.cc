@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -202,7 +203,7 @@ void Progress::update(const ProgressState& state) {
   }
   if (drawn_ && now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double seconds = seconds_since(start_);
   const auto done = static_cast<double>(first_left_ - state.steps_left);
   const double left = done > 0 ? seconds / done * static_cast<double>(state.steps_left) : NAN;
   constexpr int kInFiles = 100;
@@ -317,9 +318,7 @@ void TrainingConsole::print_memory() const {
       byte_text(now.process), byte_text(now.free), byte_text(now.total)));
 }
 
-WaitMonitor::WaitMonitor(const Loader& loader) : loader_(loader) {
-  begin_ = end_ = running_ = now();
-}
+WaitMonitor::WaitMonitor(const Loader& loader) : loader_(loader), end_(now()) {}
 
 WaitMonitor::Mark WaitMonitor::now() const {
   auto time = std::chrono::steady_clock::now().time_since_epoch();
@@ -327,20 +326,12 @@ WaitMonitor::Mark WaitMonitor::now() const {
 }
 
 bool WaitMonitor::step() {
-  constexpr int64_t kWindow = 100;  // steps per window
-  constexpr double kMax = 0.1;      // acceptable fraction of their time spent waiting
-  end_ = now();
-  ++steps_;
-  if (!whole_) shown_ = steps_;
-  if (steps_ % kWindow != 0) return false;
-  begin_ = running_;
-  running_ = end_;
-  shown_ = kWindow;
+  constexpr double kMax = 0.1;  // acceptable fraction of the time of a window spent waiting
+  if (++steps_ % kWindow != 0) return false;
   // The first window includes filling the loader; it is checked like any other.
-  whole_ = true;
+  begin_ = std::exchange(end_, now());
   if (warned_ || share() <= kMax) return false;
-  warned_ = true;
-  return true;
+  return warned_ = true;
 }
 
 double WaitMonitor::share() const {
@@ -375,7 +366,7 @@ std::string WaitMonitor::warning() const {
       "data: {:.0f} % of the time of the last {} steps was spent waiting for data; the slowest "
       "stage is {} (reading {:.0f} %, decoding {:.0f} %, augmentation {:.0f} %, mixing {:.0f} % of "
       "the workers' time); {}",
-      100 * share(), shown_, slowest, percent(0), percent(1), percent(2), percent(3), help);
+      100 * share(), kWindow, slowest, percent(0), percent(1), percent(2), percent(3), help);
 }
 
 }  // namespace tessera

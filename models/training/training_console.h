@@ -115,16 +115,15 @@ class WaitMonitor {
     double seconds = 0;  // since some start
     LoaderTimes times;
   };
+  static constexpr int64_t kWindow = 100;  // steps
   Mark now() const;
-  // Returns the fraction, in [0, 1], of the last whole window, or of the steps so far, that next()
-  // waited.
+  // Returns the fraction, in [0, 1], of the last window that next() waited.
   double share() const;
 
   const Loader& loader_;
-  Mark begin_, end_;  // the window that share() describes
-  Mark running_;      // the beginning of the current window
-  int64_t steps_ = 0, shown_ = 0;
-  bool whole_ = false, warned_ = false;
+  Mark begin_, end_;  // the last window
+  int64_t steps_ = 0;
+  bool warned_ = false;
 };
 
 }  // namespace tessera

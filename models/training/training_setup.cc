@@ -206,10 +206,6 @@ TrainingSetup::TrainingSetup(Run own) : run(std::move(own)) {}
 TrainingSetup::TrainingSetup(TrainingSetup&&) noexcept = default;
 TrainingSetup::~TrainingSetup() = default;
 
-double TrainingSetup::epochs(int64_t steps) const {
-  return static_cast<double>(steps) / static_cast<double>(state.batches);
-}
-
 Tensors TrainingSetup::persistent() const { return run.session().store().persistent(); }
 
 std::vector<MemoryItem> TrainingSetup::blocks() const {

@@ -45,7 +45,9 @@ struct TrainingSetup {
 
   const Config& config() const { return run.config(); }
   // Returns `steps` in epochs.
-  double epochs(int64_t steps) const;
+  double epochs(int64_t steps) const {
+    return static_cast<double>(steps) / static_cast<double>(state.batches);
+  }
   Tensors persistent() const;
   // Returns all memory of notable size that training allocates, one entry per allocation: like
   // memory_need(), but with the loaders and the data split into their parts.

@@ -1,4 +1,5 @@
-// eager_picture(): the recorded allocations of an eager step, compared with the plan of that step.
+// plan_picture() in eager mode: the recorded allocations of an eager step, compared with the plan
+// of that step.
 #include <set>
 
 #include <gtest/gtest.h>
@@ -14,8 +15,9 @@ TEST(EagerPicture, IsOneStepWithAllItsClassesAndNeverBelowThePlan) {
   config.model.name = "lenet5";
   config.data.name = "synthetic";
   config.data.batch = 16;
-  const PlanPicture eager = eager_picture(config, "eager");
   const PlanReport planned = plan(config);
+  config.mode = Mode::kEager;
+  const PlanPicture eager = plan_picture(config);
 
   EXPECT_EQ(check(eager.problem, eager.plan), std::nullopt);
   EXPECT_GE(lower_bound(eager.problem), planned.lower_bound);
