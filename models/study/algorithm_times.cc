@@ -18,7 +18,6 @@
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/clock.h"
-#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 

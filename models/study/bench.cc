@@ -2,7 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <ranges>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,13 +80,18 @@ Json bytes_json(const Classifier::Bytes& bytes) {
   return Json::object({{"weights", bytes.weights}, {"slots", bytes.slots}, {"arena", bytes.arena}});
 }
 
-Json op_json(const ProfiledOp& op) {
-  return Json::object({{"op", op.op},
-                       {"module_path", op.module_path},
-                       {"phase", op.phase},
-                       {"us_median", rounded(op.us.median, 3)},
-                       {"us_min", rounded(op.us.min, 3)},
-                       {"us_max", rounded(op.us.max, 3)}});
+Table table_of(std::span<const ProfiledOp> ops) {
+  Table table({{"op", nullptr},
+               {"module_path", nullptr},
+               {"phase", nullptr},
+               {"us_median", "median us"},
+               {"us_min", "min"},
+               {"us_max", "max"},
+               {nullptr, "", true}});
+  for (const ProfiledOp& op : ops)
+    table.add({op.op, op.module_path, op.phase, number(op.us.median, 1, 3), number(op.us.min, 1, 3),
+               number(op.us.max, 1, 3), op_title(op.op, op.module_path)});
+  return table;
 }
 
 }  // namespace
@@ -144,19 +149,13 @@ Report bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
   std::vector<double> step_ms;
   for (int64_t i = 0; i < repetitions; ++i)
     step_ms.push_back((last = bench(run, steps, options)).step_ms_p50);
-  std::vector<double> sorted = step_ms;
-  const Spread step = spread_of(sorted);
+  const Spread step = spread_of(step_ms);
   const auto range = [](const ProfiledOp& op) { return op.us.max - op.us.min; };
   std::vector<ProfiledOp> varying;
   if (run.config().mode != Mode::kEager)
     varying = profile(run, {.steps = repetitions, .compile = options}).ops;
   std::erase_if(varying, [&](const auto& op) { return range(op) < 0.1 * op.us.median; });
   std::ranges::stable_sort(varying, std::greater(), range);
-  constexpr size_t kShown = 10;
-  Table slowest({{nullptr, "median us"}, {nullptr, "min"}, {nullptr, "max"}, {nullptr, "", true}});
-  for (const ProfiledOp& op : varying | std::views::take(kShown))
-    slowest.add({number(op.us.median, 1), number(op.us.min, 1), number(op.us.max, 1),
-                 op_title(op.op, op.module_path)});
   Report report;
   report
       .add(nullptr, "speed",
@@ -165,15 +164,15 @@ Report bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
       .add("step_ms_median", "step", number(step.median, 2, 4, "ms"),
            fmt::format("median of {}; {:.2f} to {:.2f} ms", step_ms.size(), step.min, step.max))
       .add("spread", "spread", percent(step.max / step.min - 1, 1, 4))
-      .add("varying_ops", Json::list_of(varying, op_json))
+      .add("varying_ops", table_of(varying).json())
       .add("last", last.report.json())
       .add(nullptr, "threads", cpu_context().threads())
       .add(nullptr, "kernels", cpu_context().kernels_name());
-  if (!varying.empty())
-    report.add(nullptr,
-               fmt::format("{} of the {} ops whose time varies", slowest.rows(), varying.size()),
-               slowest);
-  return report;
+  if (varying.empty()) return report;
+  const auto shown = std::span(varying).first(std::min<size_t>(varying.size(), 10));
+  return report.add(nullptr,
+                    fmt::format("{} of the {} ops whose time varies", shown.size(), varying.size()),
+                    table_of(shown));
 }
 
 Report bench_inference(const Run& run, int64_t calls) {

@@ -4,14 +4,11 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/config/config.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/diagnostics.h"
 #include "tessera/models/config/schedule.h"

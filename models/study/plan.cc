@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -31,7 +26,6 @@
 #include "tessera/runtime/host_memory.h"
 #include "tessera/runtime/text/bytes.h"
 #include "tessera/runtime/text/clock.h"
-#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 

@@ -23,7 +23,6 @@
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/runtime/text/clock.h"
-#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 
@@ -275,7 +274,7 @@ std::string table(const TimesByOp& a, const TimesByOp& b, size_t most, const cha
 
 }  // namespace
 
-Spread spread_of(std::vector<double>& values) {
+Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
   const double median = (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
   return {values.front(), median, values.back()};

@@ -32,7 +32,7 @@ struct ProfileOptions {
 struct Spread {
   double min = 0, median = 0, max = 0;
 };
-Spread spread_of(std::vector<double>& values);  // sorts `values`; requires at least one
+Spread spread_of(std::vector<double> values);  // requires at least one
 
 // A node of the program, except views. Includes the ops that were fused into it.
 struct ProfiledOp {

@@ -8,7 +8,6 @@
 
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/profile_costs.h"
-#include "tessera/runtime/text/json.h"
 
 namespace tessera {
 namespace {

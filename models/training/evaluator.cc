@@ -27,26 +27,29 @@ struct Evaluated {
   Batch batch;
 };
 
-// The results of a batch.
+// The results of a batch, as processes send them.
 struct BatchRecord {
-  double loss, correct, correct5;
+  struct Sums {
+    double loss, correct, correct5;
+    size_t images;
+  };
   struct Image {
     int64_t sample;
     int32_t label, predicted;
     float share;
   };
+  Sums sums;
   std::vector<Image> images;
 };
 
 BatchRecord record_of(const Evaluated& run) {
   CompiledStep& step = *run.step;
   const Batch& batch = run.batch;
-  BatchRecord all{step.host_output(0).item<double>(),
-                  step.host_output(1).item<double>(),
-                  step.host_output(2).item<double>(),
-                  {}};
   const std::vector<int64_t> predicted = step.host_output(3).to_vector<int64_t>();
   const std::vector<float> shares = step.host_output(4).to_vector<float>();
+  BatchRecord all{{step.host_output(0).item<double>(), step.host_output(1).item<double>(),
+                   step.host_output(2).item<double>(), predicted.size()},
+                  {}};
   for (size_t k = 0; k < predicted.size(); ++k)
     all.images.push_back(
         {batch.samples[k], batch.labels[k], static_cast<int32_t>(predicted[k]), shares[k]});
@@ -54,8 +57,8 @@ BatchRecord record_of(const Evaluated& run) {
 }
 
 void add(Evaluation& result, const BatchRecord& batch) {
-  result.add(batch.loss, batch.correct, std::ssize(batch.images));
-  result.correct5 += batch.correct5;
+  result.add(batch.sums.loss, batch.sums.correct, std::ssize(batch.images));
+  result.correct5 += batch.sums.correct5;
   for (const BatchRecord::Image& image : batch.images) {
     const bool right = image.label == image.predicted;
     result.confusion.add(image.label, image.predicted);
@@ -64,29 +67,20 @@ void add(Evaluation& result, const BatchRecord& batch) {
   }
 }
 
-template <class T>
-void put(std::string& text, const T& value) {
-  text.append(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-template <class T>
-T take(std::string_view& text) {
-  T value;
-  std::memcpy(&value, text.data(), sizeof(T));
-  text.remove_prefix(sizeof(T));
-  return value;
-}
-
 void put(std::string& text, const BatchRecord& batch) {
-  for (const double number : {batch.loss, batch.correct, batch.correct5}) put(text, number);
-  put(text, batch.images.size());
-  for (const BatchRecord::Image& image : batch.images) put(text, image);
+  const auto bytes = std::as_bytes(std::span(batch.images));
+  text.append(reinterpret_cast<const char*>(&batch.sums), sizeof batch.sums);
+  text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-BatchRecord take_batch(std::string_view& text) {
-  const auto loss = take<double>(text), correct = take<double>(text), correct5 = take<double>(text);
-  BatchRecord batch{loss, correct, correct5, {}};
-  batch.images.resize(take<size_t>(text));
-  for (BatchRecord::Image& image : batch.images) image = take<BatchRecord::Image>(text);
+BatchRecord take(std::string_view& text) {
+  BatchRecord batch;
+  std::memcpy(&batch.sums, text.data(), sizeof batch.sums);
+  text.remove_prefix(sizeof batch.sums);
+  batch.images.resize(batch.sums.images);
+  const auto bytes = std::as_writable_bytes(std::span(batch.images));
+  std::memcpy(bytes.data(), text.data(), bytes.size());
+  text.remove_prefix(bytes.size());
   return batch;
 }
 
@@ -127,7 +121,7 @@ std::optional<Evaluation> Evaluator::run(const std::atomic<int>* stop) {
   if (done < mine.last) return {};
   if (exchange_)
     for (const std::string& text : exchange_->gather(own))
-      for (std::string_view rest = text; !rest.empty();) add(result, take_batch(rest));
+      for (std::string_view rest = text; !rest.empty();) add(result, take(rest));
   return result;
 }
 

@@ -8,8 +8,6 @@
 #include "tessera/graph/arena_budget.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/graph/program.h"
-#include "tessera/memory/plan.h"
-#include "tessera/memory/recompute/recompute.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/data/loader.h"
 #include "tessera/models/run/weights.h"

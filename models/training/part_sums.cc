@@ -1,5 +1,3 @@
-#include "tessera/models/training/part_sums.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -7,6 +5,7 @@
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/concat.h"
+#include "tessera/models/training/session.h"
 
 namespace tessera {
 

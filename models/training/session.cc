@@ -5,9 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/graph/arena.h"
 #include "tessera/graph/program.h"

@@ -229,10 +229,10 @@ void TrainingConsole::introduce() {
   for (const std::string& line : config_notes(setup_.run)) setup_.print(line);
   if (setup_.run.exchange()) setup_.print(processes_line(setup_.run));
   setup_.print(device_line(setup_.run));
-  setup_.print(setup_.run.data().train->describe());
-  if (setup_.run.data().validation != nullptr)
-    setup_.print(setup_.run.data().validation->describe());
-  if (setup_.run.data().cut) setup_.print(setup_.run.data().test->describe());
+  const DataSplit& data = setup_.run.data();
+  setup_.print(data.train->describe());
+  if (data.validation != nullptr) setup_.print(data.validation->describe());
+  if (data.cut) setup_.print(data.test->describe());
   if (!setup_.overview.empty()) setup_.print(setup_.overview);
   const size_t arena = session.arena_bytes();
   const size_t rest =

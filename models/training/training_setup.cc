@@ -166,11 +166,11 @@ std::string place_of(const std::string& parameter) {
 }
 
 // Returns the first `depth` names of a module path.
-std::string_view shortened(std::string_view module_path, int depth) {
+std::string shortened(std::string_view module_path, int depth) {
   size_t end = 0;
   for (int i = 0; i < depth && end != module_path.npos; ++i)
     end = module_path.find('.', end == 0 ? 0 : end + 1);
-  return module_path.substr(0, end);
+  return std::string(module_path.substr(0, end));
 }
 
 // Cuts the ops of rows so that the table has lines of `columns` characters, but not below a dozen.
@@ -306,21 +306,19 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
   int64_t total = 0, bytes = 0;
   for (const Tensor& parameter : parameters) {
     const std::string module_path = place_of(parameter.impl()->storage->name);
-    counts[std::string(shortened(module_path, depth))] += parameter.shape().elements();
+    counts[shortened(module_path, depth)] += parameter.shape().elements();
     total += parameter.shape().elements();
     bytes += static_cast<int64_t>(parameter.spec().bytes());
   }
   std::vector<Row> rows;
   std::map<std::string, int> recomputed;
   for (const Node& s : graph.nodes)
-    if (s.recomputed) ++recomputed[std::string(shortened(s.module_path, depth))];
+    if (s.recomputed) ++recomputed[shortened(s.module_path, depth)];
   for (const Node& s : graph.nodes) {
     if (s.phase != Phase::forward || s.recomputed) continue;
-    const std::string at(shortened(s.module_path, depth));
+    const std::string at = shortened(s.module_path, depth);
     if (rows.empty() || rows.back().module_path != at) {
-      rows.push_back({at, "", "", 0});
-      const auto count = counts.find(at);
-      if (count != counts.end()) rows.back().parameters = std::exchange(count->second, 0);
+      rows.push_back({at, "", "", std::exchange(counts[at], 0)});
     }
     add_op(rows.back(), std::string(s.op->name()));
     for (ValueId id : s.outputs) {  // updates and statistics have no output to show
