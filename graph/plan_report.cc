@@ -123,58 +123,6 @@ double part(int64_t of, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(of) / static_cast<double>(whole);
 }
 
-<<<<<<< HEAD
-=======
-}  // namespace
-
-double BudgetRecord::overhead() const { return part(extra, time); }
-double BudgetRecord::min_overhead() const { return part(bound, time); }
-
-std::string BudgetRecord::text() const {
-  if (strategy.empty()) return "no node is recomputed";
-  return fmt::format("{} nodes recomputed, {:.2f} % of a step by estimate (at least {:.2f} %)",
-                     recomputed, 100 * overhead(), 100 * min_overhead());
-}
-
-std::vector<PlannedTensor> PlanReport::largest(size_t count) const {
-  std::vector<const PlannedTensor*> order;
-  for (const PlannedTensor& block : blocks) order.push_back(&block);
-  count = std::min(count, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<long>(count), order.end(),
-                    [](const PlannedTensor* a, const PlannedTensor* b) {
-                      return std::pair(-a->bytes, a->lower) < std::pair(-b->bytes, b->lower);
-                    });
-  std::vector<PlannedTensor> top;
-  for (size_t i = 0; i < count; ++i) top.push_back(*order[i]);
-  return top;
-}
-
-std::string PlanReport::peak_tensors_text(size_t count) const {
-  std::vector<const PlannedTensor*> there;
-  for (const PlannedTensor& t : blocks)
-    if (t.lower <= peak_time && peak_time < t.upper) there.push_back(&t);
-  std::stable_sort(there.begin(), there.end(), [](const PlannedTensor* a, const PlannedTensor* b) {
-    return a->bytes > b->bytes;
-  });
-  std::string text;
-  for (size_t i = 0; i < std::min(count, there.size()); ++i)
-    text += fmt::format("  {:>12}  {} {}  {}\n", byte_text(there[i]->bytes), there[i]->title(),
-                        there[i]->spec, there[i]->module_path);
-  return text;
-}
-
-void PlanReport::add_parts(const std::vector<MemoryItem>& blocks, bool on_gpu) {
-  auto& list = on_gpu ? gpu_parts : parts;
-  for (const MemoryItem& block : blocks) {
-    auto known = std::ranges::find(list, block.name, &std::pair<std::string, int64_t>::first);
-    if (known == list.end()) known = list.emplace(known, block.name, 0);
-    known->second += static_cast<int64_t>(block.bytes);
-  }
-}
-
-namespace {
-
->>>>>>> fc597110 (Training and study: a class in one place, reports without a struct behind them, one header a noun)
 int64_t sum_of(const std::vector<std::pair<std::string, int64_t>>& parts) {
   int64_t sum = 0;
   for (const auto& part : parts) sum += part.second;
@@ -308,13 +256,13 @@ std::string PlanReport::peak_tensors_text(size_t count) const {
   return text;
 }
 
-void PlanReport::add_part(const std::string& name, int64_t bytes, bool on_gpu) {
+void PlanReport::add_parts(const std::vector<MemoryItem>& blocks, bool on_gpu) {
   auto& list = on_gpu ? gpu_parts : parts;
-  const auto known = std::ranges::find(list, name, &std::pair<std::string, int64_t>::first);
-  if (known != list.end())
-    known->second += bytes;
-  else
-    list.emplace_back(name, bytes);
+  for (const MemoryItem& block : blocks) {
+    auto known = std::ranges::find(list, block.name, &std::pair<std::string, int64_t>::first);
+    if (known == list.end()) known = list.emplace(known, block.name, 0);
+    known->second += static_cast<int64_t>(block.bytes);
+  }
 }
 
 int64_t PlanReport::need() const {

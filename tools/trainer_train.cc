@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "tessera/models/run/environment.h"
-#include "tessera/models/study/verify_plan.h"
+#include "tessera/models/study/plan.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
