@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "tessera/graph/lower.h"
-#include "tessera/models/config/config_docs.h"
+#include "tessera/models/config/config.h"
 #include "tessera/models/study/doctor.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
@@ -89,9 +89,8 @@ void add_config_commands(CLI::App& app, Command& command) {
 bool look_at_config(const ConfigLook& look, const std::string& path,
                     const std::vector<std::string>& overrides, const TrainOptions& options) {
   if (!look.print && !look.dry_run) return false;
-  ConfigOrigins origins;
-  const Config config = load_config(path, overrides, &origins);
-  if (look.print) write_out(print_config(config, &origins));
+  const Config config = load_config(path, overrides);
+  if (look.print) write_out(print_config(config, /*with_origins=*/true));
   if (look.dry_run) dry_run(config, print_line, options);
   return true;
 }

@@ -11,6 +11,7 @@
 // which they have an effect. Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,7 +21,6 @@
 #include <vector>
 
 #include "tessera/models/config/diagnostics.h"
-#include "tessera/models/config/named.h"
 #include "tessera/models/data/augment/augment.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/runtime/context.h"
@@ -117,6 +117,62 @@ class Workers {
   bool automatic_ = false;
 };
 
+// The names of the values of E, in order. The values count from 0.
+template <class E>
+inline constexpr auto kEnumNames = nullptr;
+
+// Returns the names for kEnumNames<E>: one for each value up to kLast.
+template <auto kLast, class... Texts>
+constexpr auto enum_names(Texts... texts) {
+  static_assert(sizeof...(Texts) == static_cast<size_t>(kLast) + 1, "a name for each value");
+  return std::array<const char*, sizeof...(Texts)>{texts...};
+}
+
+template <class E>
+requires requires { kEnumNames<E>.size(); }
+constexpr const char* name_of(E value) { return kEnumNames<E>.at(static_cast<size_t>(value)); }
+
+template <class E>
+const std::vector<std::string>& names_of() {
+  static const std::vector<std::string> all(kEnumNames<E>.begin(), kEnumNames<E>.end());
+  return all;
+}
+
+// A value of any enumeration, for code that uses only names.
+class NamedEnumValue {
+ public:
+  const std::string& text() const { return names_->at(static_cast<size_t>(index_)); }
+  // Does nothing for an unknown name.
+  void set(const std::string& name) {
+    for (size_t i = 0; i < names_->size(); ++i)
+      if ((*names_)[i] == name) index_ = static_cast<int>(i);
+  }
+
+ protected:
+  NamedEnumValue(int index, const std::vector<std::string>& names)
+      : index_(index), names_(&names) {}
+  int index_;
+
+ private:
+  const std::vector<std::string>* names_;
+};
+
+// An enumeration value that a configuration gives by name. The name is checked when it is read.
+// Later code switches over the enumeration, so that compilers report a missing case.
+//
+//   enum class Mode { kGraph, kEager };
+//   template <>
+//   inline constexpr auto kEnumNames<Mode> = enum_names<Mode::kEager>("graph", "eager");
+//   NamedEnum<Mode> mode = Mode::kGraph;
+template <class E>
+class NamedEnum : public NamedEnumValue {
+ public:
+  NamedEnum(E value) : NamedEnumValue(static_cast<int>(value), names_of<E>()) {}
+  operator E() const { return static_cast<E>(index_); }
+  friend bool operator==(const NamedEnum& a, const NamedEnum& b) { return a.index_ == b.index_; }
+  friend bool operator==(const NamedEnum& a, E b) { return E(a) == b; }
+};
+
 // Enumerations whose values are given by name.
 enum class Mode { kGraph, kEager };
 enum class Precision { float32, bf16, f16 };
@@ -189,7 +245,6 @@ struct AugmentConfig {
   double erase_probability = 0.5;
   int erase_level = 0;
   double alpha = 1, probability = 1;
-  bool operator==(const AugmentConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -243,7 +298,6 @@ struct GroupConfig {
   std::string kind = "vectors";     // vectors (parameters of rank <= 1) | named
   std::string part = {};            // named: a part of the network
   double lr = 1, weight_decay = 1;  // factors
-  bool operator==(const GroupConfig&) const = default;
 };
 
 struct OptimizerConfig {
@@ -400,29 +454,33 @@ inline LossScaling loss_scaling(const Config& config) {
                                             : LossScaling::off;
 }
 
-// The last source of each given key: "resnet.yaml:10", or "command line".
-using ConfigOrigins = std::map<std::string, std::string>;
-
 // Loads a configuration file and applies the overrides. An override is "group.key=value", the value
 // in YAML, or "~group.key", which resets a key or a whole group to the default. The file may give
 // train.epochs or train.steps, not both; an override of one resets the other. Throws ConfigErrors,
 // and ConfigError if the file cannot be read.
-Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
-                   ConfigOrigins* origins = nullptr);
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
 // Loads the resolved configuration of a run folder. An earlier version may have written it: keys
 // and values are read by their earlier names too, and settings without effect are reset.
 Config load_resolved_config(const std::string& path,
                             const std::vector<std::string>& overrides = {});
 // Parses a configuration; `name` is the name of the text in errors.
 Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<std::string>& overrides = {},
-                    ConfigOrigins* origins = nullptr);
+                    const std::vector<std::string>& overrides = {});
 
 // Returns YAML of every key that has an effect; parsing the YAML gives a configuration that trains
-// identically. If origins is given, each line ends in a comment with the origin of its value.
-std::string print_config(const Config& config, const ConfigOrigins* origins = nullptr);
+// identically. If with_origins, each line ends in a comment with the origin of its value:
+// "resnet.yaml:10", "command line" or "default".
+std::string print_config(const Config& config, bool with_origins = false);
 // Returns the value of each key in a text of print_config(), which may come from another version or
 // from an attacker.
 std::map<std::string, std::string> config_values(std::string_view text);
+
+// Documentation of the keys for people and editors. Returns the JSON Schema (draft 2020-12),
+// without the rules between several keys; and the reference page, docs/config.md.
+std::string config_schema();
+std::string config_reference();
+// Returns a configuration for this model, with the default of every key and a comment. Enlarges the
+// images if the model needs larger ones. Throws ConfigError for an unknown model.
+std::string config_template(const std::string& model);
 
 }  // namespace tessera

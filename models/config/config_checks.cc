@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -48,8 +47,11 @@ class Checks {
 
  private:
   // Reports an error at the first given key of `keys`.
-  void add(std::initializer_list<const char*> keys, const std::string& text) {
-    errors_.add(place_of(first_given({keys.begin(), keys.size()})), text);
+  template <class... Args>
+  void add(std::initializer_list<const char*> keys, fmt::format_string<Args...> text,
+           Args&&... args) {
+    errors_.add(place_of(first_given({keys.begin(), keys.size()})),
+                fmt::format(text, std::forward<Args>(args)...));
   }
 
   const SourceRange& place_of(const std::string& key) const {
@@ -70,11 +72,12 @@ class Checks {
       const Device device = parse_device(config_.device);
       const size_t parts = wrong_.count("devices") ? 0 : config_.devices.cpu.size();
       if (device.is_cpu() && parts > 0 && static_cast<size_t>(device.index) >= parts)
-        add({"device"}, fmt::format("device: must be one of the logical devices of devices.cpu, "
-                                    "cpu:0 to cpu:{}, but is '{}'",
-                                    parts - 1, config_.device));
+        add({"device"},
+            "device: must be one of the logical devices of devices.cpu, cpu:0 to cpu:{}, but is "
+            "'{}'",
+            parts - 1, config_.device);
     } catch (const Error& error) {
-      add({"device"}, error.what());
+      add({"device"}, "{}", error.what());
     }
   }
 
@@ -131,9 +134,9 @@ class Checks {
     const auto classes = static_cast<size_t>(known_classes());
     if (!weights.empty() && classes > 0 && weights.size() != classes)
       add({"loss.class_weights"},
-          fmt::format("loss.class_weights: must have one entry for each of the {} classes of the "
-                      "model, but has {}",
-                      classes, weights.size()));
+          "loss.class_weights: must have one entry for each of the {} classes of the model, but "
+          "has {}",
+          classes, weights.size());
     else if (!weights.empty() &&
              std::count(weights.begin(), weights.end(), 0.0) == std::ssize(weights))
       add({"loss.class_weights"}, "loss.class_weights: at least one weight must be above 0");
@@ -143,8 +146,8 @@ class Checks {
     const TrainConfig& train = config_.train;
     if (train.accumulate > config_.data.batch)
       add({"train.accumulate", "data.batch"},
-          fmt::format("train.accumulate: a batch of {} images cannot be split into {} parts",
-                      config_.data.batch, train.accumulate));
+          "train.accumulate: a batch of {} images cannot be split into {} parts",
+          config_.data.batch, train.accumulate);
     if (train.patience > 0 && config_.checkpoint.best == BestBy::kNone)
       add({"train.patience"},
           "train.patience: counts evaluations without a new best, but checkpoint.best is none; set "
@@ -169,9 +172,8 @@ class Checks {
     for (size_t i = 1; i < schedule.milestones.size(); ++i) {
       const Duration &before = schedule.milestones[i - 1], &now = schedule.milestones[i];
       if (before.unit == now.unit && before.count >= now.count)
-        add({"schedule.milestones"},
-            fmt::format("schedule.milestones: must increase, but {} follows {}", now.text(),
-                        before.text()));
+        add({"schedule.milestones"}, "schedule.milestones: must increase, but {} follows {}",
+            now.text(), before.text());
     }
   }
 
@@ -179,13 +181,13 @@ class Checks {
     const size_t mean = config_.data.mean.size(), std = config_.data.std.size();
     if (mean != std)
       add({"data.mean", "data.std"},
-          fmt::format(
-              "data.mean and data.std: must each have one entry per channel, but have {} and {}",
-              mean, std));
+          "data.mean and data.std: must each have one entry per channel, but have {} and {}", mean,
+          std);
     else if (channels_ > 0 && mean > 0 && mean != channels_)
-      add({"data.mean"}, fmt::format("data.mean and data.std: must each have one entry per "
-                                     "channel, but have {} and the images of {} have {}",
-                                     mean, config_.data.name, channels_));
+      add({"data.mean"},
+          "data.mean and data.std: must each have one entry per channel, but have {} and the "
+          "images of {} have {}",
+          mean, config_.data.name, channels_);
   }
 
   void check_labels() {
@@ -198,7 +200,7 @@ class Checks {
                   nearest_spelling(data.labels, {"fine", "coarse"}));
     if (data.name != "hdf5" || data.images.empty()) return;
     if (const auto problem = find_problem(data_source(config_).hdf5))
-      add({problem->key, "data.images"}, problem->text);
+      add({problem->key, "data.images"}, "{}", problem->text);
   }
 
   // Checks the counts that follow from the name of the data set; opens no file.
@@ -207,9 +209,9 @@ class Checks {
     if (config_.data.name == "image_folder") return;
     if (!validation.folder.empty())
       add({"data.validation"},
-          fmt::format("data.validation: '{}' is read as a folder, which only image_folder can "
-                      "have; for {} set a part such as 10%, or a number of images",
-                      validation.folder, config_.data.name));
+          "data.validation: '{}' is read as a folder, which only image_folder can have; for {} set "
+          "a part such as 10%, or a number of images",
+          validation.folder, config_.data.name);
     if (config_.data.name == "hdf5") return;
     DataSource source = data_source(config_);
     source.train_count = source.test_count = 0;
@@ -217,17 +219,17 @@ class Checks {
     const DataNeed all = data_need(source);
     if (config_.model.classes > 0 && config_.model.classes < all.classes && !wrong_.count("model"))
       add({"model.classes", "data.name", "model.name"},
-          fmt::format("model.classes: {} has {} classes, but the model has only {}",
-                      config_.data.name, all.classes, config_.model.classes));
+          "model.classes: {} has {} classes, but the model has only {}", config_.data.name,
+          all.classes, config_.model.classes);
     const int64_t train = config_.data.train_count > 0 ? config_.data.train_count : all.train_count;
     if (validation.any() && validation.folder.empty())
       if (const std::string problem = held_out_problem(validation, train); !problem.empty())
-        add({"data.validation"}, "data.validation: " + problem);
+        add({"data.validation"}, "data.validation: {}", problem);
     if (config_.data.name == "synthetic") return;  // makes any number of images
     const auto check = [&](const char* key, int64_t asked, int64_t there) {
       if (there > 0 && asked > there)
-        add({key}, fmt::format("{}: is {}, but {} has only {} images; 0 means all", key, asked,
-                               config_.data.name, there));
+        add({key}, "{}: is {}, but {} has only {} images; 0 means all", key, asked,
+            config_.data.name, there);
     };
     check("data.train_count", config_.data.train_count, all.train_count);
     check("data.test_count", config_.data.test_count, all.test_count);
@@ -241,34 +243,28 @@ class Checks {
           "memory.reserve: the direct allocator reserves no memory; remove memory.reserve, or set "
           "memory.allocator: caching");
     if (memory.limit && memory.reserve->bytes > memory.limit->bytes)
-      add({"memory.reserve"},
-          fmt::format("memory.reserve: {} is more than memory.limit, which is {}",
-                      memory.reserve->text(), memory.limit->text()));
+      add({"memory.reserve"}, "memory.reserve: {} is more than memory.limit, which is {}",
+          memory.reserve->text(), memory.limit->text());
   }
 
-  // Checks that the budget is not above the limit.
   void check_budget() {
     const MemoryConfig& memory = config_.memory;
     if (!memory.budget || memory.budget->is_automatic()) return;
     const bool on_gpu = !names_cpu(config_) && config_.device != "auto";
     const auto& limit = on_gpu ? memory.gpu_limit : memory.limit;
     if (limit && memory.budget->bytes > limit->bytes)
-      add({"memory.budget"},
-          fmt::format("memory.budget: {} is more than memory.{}, which is {}",
-                      memory.budget->text(), on_gpu ? "gpu_limit" : "limit", limit->text()));
+      add({"memory.budget"}, "memory.budget: {} is more than memory.{}, which is {}",
+          memory.budget->text(), on_gpu ? "gpu_limit" : "limit", limit->text());
   }
 
   bool is_put_aside(const ConfigKey& key, const SourceRange& range) const {
     const std::string choice = choice_that_puts_aside(key);
     if (choice.empty()) return false;
-    const size_t dot = choice.find('.');
-    if (wrong_.count(dot == std::string::npos ? "" : choice.substr(0, dot)) != 0)
-      return true;  // the choice is unknown
+    if (wrong_.count(group_of(choice)) != 0) return true;  // the choice is unknown
     const auto chosen = given_.find(choice);
-    return chosen != given_.end() && chosen->second.source->order > 0 && range.source->order == 0;
+    return chosen != given_.end() && chosen->second.is_override() && !range.is_override();
   }
 
-  // Reports given keys that have no effect.
   void check_effects() {
     Config copy = config_;
     for (const ConfigKey& key : config_keys(copy)) {
@@ -296,11 +292,11 @@ class Checks {
       if (size_is_right && made == plain) image_ = made;
       if (made != plain)
         add({"data.augment"},
-            fmt::format("data.augment: training images would be {}x{}, but test images are {}x{}; "
-                        "remove the size of resize_crop, or set the size of the test images",
-                        made.height, made.width, plain.height, plain.width));
+            "data.augment: training images would be {}x{}, but test images are {}x{}; remove the "
+            "size of resize_crop, or set the size of the test images",
+            made.height, made.width, plain.height, plain.width);
     } catch (const ConfigError& error) {
-      add({"data.augment"}, std::string("data.augment: ") + error.what());
+      add({"data.augment"}, "data.augment: {}", error.what());
     }
   }
 
@@ -309,9 +305,10 @@ class Checks {
     for (const char* kind : {"mixup", "cutmix"}) {
       const auto is_kind = [&](const AugmentConfig& step) { return step.kind == kind; };
       if (std::ranges::count_if(config_.data.augment, is_kind) > 1)
-        add({"data.augment"}, fmt::format("data.augment: {0} is listed more than once, but each "
-                                          "kind mixes a batch only once; remove all but one {0}",
-                                          kind));
+        add({"data.augment"},
+            "data.augment: {0} is listed more than once, but each kind mixes a batch only once; "
+            "remove all but one {0}",
+            kind);
     }
   }
 
@@ -325,14 +322,14 @@ class Checks {
     else if (name == "synthetic" && size != 0 &&
              (size < kSmallestSynthetic || size > kLargestSynthetic))
       add({"data.image_size"},
-          fmt::format("data.image_size: must be {} to {} pixels per side for synthetic, but is {}",
-                      kSmallestSynthetic, kLargestSynthetic, size));
+          "data.image_size: must be {} to {} pixels per side for synthetic, but is {}",
+          kSmallestSynthetic, kLargestSynthetic, size);
     else if (const int resize = config_.data.resize;
              name == "image_folder" && resize != 0 && resize < size)
       add({"data.resize", "data.image_size"},
-          fmt::format("data.resize: the short side of a picture becomes {} pixels, of which "
-                      "data.image_size crops {}; set {} or more, or 0 for data.image_size",
-                      resize, size, size));
+          "data.resize: the short side of a picture becomes {} pixels, of which data.image_size "
+          "crops {}; set {} or more, or 0 for data.image_size",
+          resize, size, size);
     else
       return true;
     return false;

@@ -15,15 +15,13 @@ namespace tessera {
 namespace {
 
 Hdf5Source hdf5_source(const DataConfig& data) {
-  Hdf5Source source;
-  source.images = data.images;
-  if (data.labels != DataConfig().labels) source.labels = data.labels;
-  source.class_names = data.class_names;
-  source.layout = data.layout;
-  source.range = data.range;
-  source.test_fraction = data.test_fraction;
-  source.cache = data.cache.bytes;
-  return source;
+  return {.images = data.images,
+          .labels = data.labels != DataConfig().labels ? data.labels : "",
+          .class_names = data.class_names,
+          .layout = data.layout,
+          .range = data.range,
+          .test_fraction = data.test_fraction,
+          .cache = data.cache.bytes};
 }
 
 void check_pairs(const AugmentConfig& step, const std::vector<double>& scale,
@@ -78,23 +76,22 @@ Settings settings_of(const Config& config) {
 }
 
 DataSource data_source(const Config& config) {
-  DataSource source;
-  source.name = config.data.name;
-  source.root = config.data.root;
-  source.seed = config.seed;
-  source.train_count = config.data.train_count;
-  source.test_count = config.data.test_count;
-  source.image_size = config.data.image_size;
-  source.resize = config.data.resize;
-  source.coarse = config.data.labels == "coarse";
-  source.damaged = config.data.damaged;
-  source.validation = config.data.validation;
-  source.channels = config.data.channels;
-  source.follow_links = config.data.follow_links;
-  source.test_fraction = config.data.test_fraction;
-  source.readers = std::clamp<int>(config.data.workers, 1, 256);
-  source.hdf5 = hdf5_source(config.data);
-  return source;
+  const DataConfig& data = config.data;
+  return {.name = data.name,
+          .root = data.root,
+          .seed = config.seed,
+          .train_count = data.train_count,
+          .test_count = data.test_count,
+          .image_size = data.image_size,
+          .resize = data.resize,
+          .coarse = data.labels == "coarse",
+          .damaged = data.damaged,
+          .channels = data.channels,
+          .follow_links = data.follow_links,
+          .readers = std::clamp<int>(data.workers, 1, 256),
+          .hdf5 = hdf5_source(data),
+          .test_fraction = data.test_fraction,
+          .validation = data.validation};
 }
 
 Config with_classes(Config config) try {

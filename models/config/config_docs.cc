@@ -1,6 +1,4 @@
 // Prints config_keys() as a page, as a commented configuration and as JSON Schema.
-#include "tessera/models/config/config_docs.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -57,7 +55,6 @@ train: {epochs: 15}
 
 )";
 
-// Escapes the text of a table cell.
 std::string cell(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -256,7 +253,7 @@ std::string config_reference() {
 
 std::string config_template(const std::string& model) {
   const std::vector<std::string>& names = model_names();
-  if (std::find(names.begin(), names.end(), model) == names.end())
+  if (std::ranges::count(names, model) == 0)
     throw ConfigError("model: " + unknown_name(model, names));
   constexpr size_t kCommentColumn = 30;
   Config config;
@@ -268,8 +265,7 @@ std::string config_template(const std::string& model) {
   if (size != 0) out += fmt::format("# Only data.image_size differs: {} needs it.\n", model);
   for (const ConfigKey& key : config_keys(config)) {
     const bool is_option = key.group() == "model" && key.leaf() != "name";
-    if (is_option && std::find(options.begin(), options.end(), key.leaf()) == options.end())
-      continue;
+    if (is_option && std::ranges::count(options, key.leaf()) == 0) continue;
     if (key.group() != group) out += fmt::format("\n{}:\n", group = key.group());
     const std::string line =
         fmt::format("{}{}: {}", group.empty() ? "" : "  ", key.leaf(), value_text(key));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,53 +25,33 @@ namespace tessera {
 
 namespace {
 
-// The type of a value for errors and help, with an example if one is needed.
-struct TypeText {
-  using Text = std::pair<const char*, const char*>;
-  Text operator()(const bool*) const { return {"true or false", ""}; }
-  Text operator()(const int*) const { return {"an integer", ""}; }
-  Text operator()(const int64_t*) const { return {"an integer", ""}; }
-  Text operator()(const uint64_t*) const { return {"an integer", ""}; }
-  Text operator()(const double*) const { return {"a number", ""}; }
-  Text operator()(const std::string*) const { return {"a string", ""}; }
-  Text operator()(const NamedEnumValue*) const { return {"a name", ""}; }
-  Text operator()(const Duration*) const {
-    return {"a duration in epochs or steps", " (such as 2ep or 500st)"};
-  }
-  Text operator()(const ByteSize*) const {
-    return {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
-  }
-  Text operator()(const Workers*) const { return {"auto or an integer", ""}; }
-  Text operator()(const ValidationSource*) const {
-    return {"none, a percentage or number of training images, or a folder of image_folder",
-            " (such as 10%, 5000 or val)"};
-  }
-  Text operator()(const std::optional<int64_t>*) const { return {"none or an integer", ""}; }
-  Text operator()(const std::optional<double>*) const { return {"none or a number", ""}; }
-  Text operator()(const std::optional<ByteSize>*) const {
-    return {"none or a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"};
-  }
-  Text operator()(const std::vector<int64_t>*) const { return {"a list of integers", ""}; }
-  Text operator()(const std::vector<double>*) const { return {"a list of numbers", ""}; }
-  Text operator()(const std::vector<Duration>*) const {
-    return {"a list of durations in epochs or steps", " (such as [30ep, 500st])"};
-  }
-  Text operator()(const std::vector<ByteSize>*) const {
-    return {"a list of sizes in B, KiB, MiB, GiB or TiB", " (such as [2GiB, 512MiB])"};
-  }
-  Text operator()(const std::vector<std::string>*) const {
-    return {"a list of names", " (such as [conv1, layer1])"};
-  }
-  Text operator()(const std::vector<GroupConfig>*) const {
-    return {"a list", " (such as [{vectors: {weight_decay: 0}}, {named: {part: fc, lr: 10}}])"};
-  }
-  Text operator()(const std::vector<LayerConfig>*) const {
-    return {"a list of layers", " (such as [{conv: {filters: 32, kernel: 3}}, relu])"};
-  }
-  Text operator()(const std::vector<AugmentConfig>*) const {
-    return {"a list", " (such as [{crop: {padding: 4}}, {flip: horizontal}])"};
-  }
+// The types of ConfigKey::Target in order, for errors and help, with an example if one is needed.
+constexpr std::pair<const char*, const char*> kTypeTexts[] = {
+    {"true or false", ""},
+    {"an integer", ""},
+    {"an integer", ""},
+    {"an integer", ""},
+    {"a number", ""},
+    {"a string", ""},
+    {"a duration in epochs or steps", " (such as 2ep or 500st)"},
+    {"a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"},
+    {"a name", ""},
+    {"none, a percentage or number of training images, or a folder of image_folder",
+     " (such as 10%, 5000 or val)"},
+    {"auto or an integer", ""},
+    {"none or an integer", ""},
+    {"none or a size in B, KiB, MiB, GiB or TiB", " (such as 512MiB)"},
+    {"none or a number", ""},
+    {"a list of integers", ""},
+    {"a list of numbers", ""},
+    {"a list of durations in epochs or steps", " (such as [30ep, 500st])"},
+    {"a list of sizes in B, KiB, MiB, GiB or TiB", " (such as [2GiB, 512MiB])"},
+    {"a list of names", " (such as [conv1, layer1])"},
+    {"a list", " (such as [{crop: {padding: 4}}, {flip: horizontal}])"},
+    {"a list of layers", " (such as [{conv: {filters: 32, kernel: 3}}, relu])"},
+    {"a list", " (such as [{vectors: {weight_decay: 0}}, {named: {part: fc, lr: 10}}])"},
 };
+static_assert(std::size(kTypeTexts) == std::variant_size_v<ConfigKey::Target>);
 
 std::string range_text(const KeyRule& rule) {
   std::string text;
@@ -84,16 +65,9 @@ std::string range_text(const KeyRule& rule) {
          fmt::format("{} {} {}", rule.below_max && !text.empty() ? " and" : "", word, rule.max);
 }
 
-std::vector<std::string> known_planners() {
+std::vector<std::string> registered_names(const auto& registered) {
   std::vector<std::string> names;
-  for (const Planner* planner : planners()) names.emplace_back(planner->name());
-  return names;
-}
-
-std::vector<std::string> known_recompute_strategies() {
-  std::vector<std::string> names;
-  for (const RecomputeStrategy* strategy : recompute_strategies())
-    names.emplace_back(strategy->name());
+  for (const auto* one : registered) names.emplace_back(one->name());
   return names;
 }
 
@@ -168,7 +142,6 @@ std::vector<std::string> sets_with_labels() {
   return names;
 }
 
-// Returns the data sets that are read from files.
 std::vector<std::string> sets_with_files() {
   std::vector<std::string> names = data_names();
   std::erase(names, "synthetic");
@@ -215,6 +188,24 @@ std::string with_current_options(std::string line) {
     }
   }
   return line;
+}
+
+// Short forms of rules that only keys have.
+KeyRule between(double min, double max) {  // (min, max)
+  return {.min = min, .max = max, .above_min = true, .below_max = true};
+}
+KeyRule or_auto(KeyRule rule) {
+  rule.automatic = true;
+  return rule;
+}
+KeyRule or_time(KeyRule rule) {
+  rule.time = true;
+  return rule;
+}
+KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list) {
+  rule.lists.emplace_back(name, std::vector<double>());
+  for (float value : list) rule.lists.back().second.push_back(shortest(value));
+  return rule;
 }
 
 // One line per key.
@@ -347,11 +338,11 @@ std::vector<ConfigKey> keys_of_the_machine(Config& c) {
     {"gpu.plans", &c.gpu.plans, one_of<GpuPlans>(), gpu, "selection of cuDNN's plans for convolutions: cuDNN's heuristic, with the same bits on every GPU of a kind, or the fastest plan that trainer tune measured on this computer"},
     {"devices.cpu", &c.devices.cpu, above(0), "divides the CPU into logical devices cpu:0, cpu:1 and so on, each with this memory limit; they share the threads; []: one device"},
     {"devices.gpu", &c.devices.gpu, above(0), gpu, "divides gpu:0 in the same way; other GPUs are not divided and are listed first"},
-    {"memory.planner", &c.memory.planner, one_of(known_planners()), graph, "the planner that assigns offsets in the arena"},
+    {"memory.planner", &c.memory.planner, one_of(registered_names(planners())), graph, "the planner that assigns offsets in the arena"},
     {"memory.limit", &c.memory.limit, above(0), "limit of the host memory of the engine: a training that needs more is refused"},
     {"memory.gpu_limit", &c.memory.gpu_limit, above(0), gpu, "limit of the GPU memory of the engine: a training that needs more is refused"},
     {"memory.budget", &c.memory.budget, or_auto(above(0)), strictly(graph), "activation checkpointing: recomputes activations until the memory that memory.limit counts (on a GPU: memory.gpu_limit) fits; same bits; auto: the free memory"},
-    {"memory.recompute", &c.memory.recompute, one_of(known_recompute_strategies()), graph, "with a budget: the strategy that chooses what is recomputed"},
+    {"memory.recompute", &c.memory.recompute, one_of(registered_names(recompute_strategies())), graph, "with a budget: the strategy that chooses what is recomputed"},
     {"memory.cost_model", &c.memory.cost_model, any(), graph, "costs of ops for budgets and estimates: roofline, computed from their sizes, or a file of trainer profile --machine or --json with measured times"},
     {"memory.allocator", &c.memory.allocator, one_of(known_allocators()), eager, "allocator of tensors; caching keeps released blocks, direct allocates each tensor from the system"},
     {"memory.reserve", &c.memory.reserve, above(0), eager, "bytes that caching allocates before the first step; it allocates more if needed, up to the limit"},
@@ -380,10 +371,8 @@ std::string meant_name(std::string_view scope, std::string_view word,
 
 std::string with_current_names(std::string_view printed) {
   std::string text, group;
-  while (!printed.empty()) {
-    const size_t end = std::min(printed.find('\n'), printed.size());
-    std::string line(printed.substr(0, end));
-    printed.remove_prefix(std::min(end + 1, printed.size()));
+  std::istringstream lines{std::string(printed)};
+  for (std::string line; std::getline(lines, line);) {
     const size_t colon = line.find(':');
     if (line.starts_with("    - ")) {
       line = with_current_options(line);
@@ -403,44 +392,9 @@ std::string with_current_names(std::string_view printed) {
   return text;
 }
 
-KeyRule any() { return {}; }
-
-KeyRule at_least(double min, double max) { return {.min = min, .max = max}; }
-
-KeyRule above(double min, double max) { return {.min = min, .max = max, .above_min = true}; }
-
-KeyRule from_below(double min, double max) { return {.min = min, .max = max, .below_max = true}; }
-
-KeyRule between(double min, double max) {
-  return {.min = min, .max = max, .above_min = true, .below_max = true};
-}
-
-KeyRule or_auto(KeyRule rule) {
-  rule.automatic = true;
-  return rule;
-}
-
-KeyRule or_time(KeyRule rule) {
-  rule.time = true;
-  return rule;
-}
-
-KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list) {
-  std::vector<double> values;
-  for (float value : list) values.push_back(shortest(value));
-  rule.lists.emplace_back(name, values);
-  return rule;
-}
-
-KeyRule one_of(std::vector<std::string> names) {
-  KeyRule rule;
-  rule.names = std::move(names);
-  return rule;
-}
-
-KeyRule required(KeyRule rule) {
-  rule.required = true;
-  return rule;
+std::string group_of(const std::string& path) {
+  const size_t dot = path.find('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
 ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, std::string help)
@@ -453,16 +407,10 @@ ConfigKey::ConfigKey(std::string path, Target target, KeyRule rule, When when,
   this->when = std::move(when);
 }
 
-std::string ConfigKey::group() const {
-  const size_t dot = path.find('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
-}
-
-std::string ConfigKey::leaf() const { return path.substr(path.find('.') + 1); }
-
 std::string expected(const ConfigKey& key) {
   if (!key.rule.names.empty()) return fmt::format("one of {}", fmt::join(key.rule.names, ", "));
-  auto [type, example] = std::visit(TypeText(), key.target);
+  std::string type = kTypeTexts[key.target.index()].first;
+  const char* example = kTypeTexts[key.target.index()].second;
   if (key.rule.automatic) type = "none, auto or a size in B, KiB, MiB, GiB or TiB";
   if (key.rule.time) {
     type = "a duration in epochs, steps, minutes or hours";

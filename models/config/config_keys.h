@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -41,20 +42,31 @@ inline constexpr double kMaxSteps = 1e15, kMaxEpochs = 1e9;
 inline constexpr double kMinFloat = 1e-37, kMaxFloat = 1e37;
 
 // Short forms of rules, for the tables of keys, optimizers, layers and augmentations.
-KeyRule any();
-KeyRule at_least(double min, double max = std::numeric_limits<double>::infinity());
-KeyRule above(double min, double max = std::numeric_limits<double>::infinity());
-KeyRule from_below(double min, double max);  // [min, max)
-KeyRule between(double min, double max);     // (min, max)
-KeyRule one_of(std::vector<std::string> names);
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+inline KeyRule any() { return {}; }
+inline KeyRule at_least(double min, double max = kNoLimit) { return {.min = min, .max = max}; }
+inline KeyRule above(double min, double max = kNoLimit) {
+  return {.min = min, .max = max, .above_min = true};
+}
+// [min, max)
+inline KeyRule from_below(double min, double max) {
+  return {.min = min, .max = max, .below_max = true};
+}
+inline KeyRule one_of(std::vector<std::string> names) { return {.names = std::move(names)}; }
 template <class E>
 KeyRule one_of() {
   return one_of(names_of<E>());
 }
-KeyRule or_time(KeyRule rule);  // also allows minutes and hours
-KeyRule or_auto(KeyRule rule);  // also allows auto
-KeyRule or_list(KeyRule rule, const std::string& name, const std::vector<float>& list);
-KeyRule required(KeyRule rule);
+inline KeyRule required(KeyRule rule) {
+  rule.required = true;
+  return rule;
+}
+
+// Returns the group of a key, "data" for "data.batch"; "" for a top-level key.
+std::string group_of(const std::string& path);
+
+// Returns the text with lower-case ASCII letters.
+std::string lower(std::string_view text);
 
 // A key whose value decides which other keys have an effect.
 struct Choice {
@@ -91,8 +103,8 @@ struct ConfigKey {
   std::optional<When> when;  // none: always has an effect
   std::string help;
 
-  std::string group() const;  // "data"; "" for a top-level key
-  std::string leaf() const;   // "batch"
+  std::string group() const { return group_of(path); }                  // "data"
+  std::string leaf() const { return path.substr(path.find('.') + 1); }  // "batch"
 };
 
 // Returns all keys in printing order: top-level keys first, then group by group.

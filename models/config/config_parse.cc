@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,7 +52,7 @@ class Parser {
     if (value.complete)
       read_entry(path, value.root, {source, 0, equals});
     else
-      wrong_groups_.insert(group_of(path));
+      wrong_groups_.insert(outer_group(path));
   }
 
   // Applies the rules between several keys, then throws all errors.
@@ -68,19 +67,9 @@ class Parser {
     config_.given = std::make_shared<const GivenKeys>(given_);
   }
 
-  ConfigOrigins origins() const {
-    ConfigOrigins origins;
-    for (const auto& [path, range] : given_)
-      origins[path] = is_override(range) ? range.source->name
-                                         : fmt::format("{}:{}", range.source->name, range.line());
-    return origins;
-  }
-
  private:
-  static bool is_override(const SourceRange& range) { return range.source->order > 0; }
-
   // Returns the group of a key; a group is its own group.
-  std::string group_of(const std::string& path) const {
+  std::string outer_group(const std::string& path) const {
     const size_t dot = path.find('.');
     return dot != std::string::npos || !children(path).empty() ? path.substr(0, dot) : "";
   }
@@ -95,7 +84,7 @@ class Parser {
   void read_map(const YamlNode& map, const std::string& prefix) {
     for (size_t i = 0; i < map.keys.size(); ++i) {
       const YamlNode& key = map.keys[i];
-      if (key.repeated) wrong_groups_.insert(group_of(prefix + key.text));
+      if (key.repeated) wrong_groups_.insert(outer_group(prefix + key.text));
       if (key.text.find('.') == std::string::npos)
         read_entry(prefix + key.text, map.items[i], key.range);
       else
@@ -106,7 +95,7 @@ class Parser {
 
   void read_entry(const std::string& path, const YamlNode& value, const SourceRange& where) {
     const auto key = std::ranges::find(keys_, path, &ConfigKey::path);
-    if (!is_whole(value)) wrong_groups_.insert(group_of(path));
+    if (!is_whole(value)) wrong_groups_.insert(outer_group(path));
     if (key != keys_.end()) {
       given_[path] = where;
       const size_t before = errors_.size();
@@ -123,21 +112,20 @@ class Parser {
     }
   }
 
-  static void put_back(const ConfigKey& key, const ConfigKey& fresh) {
-    std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh.target); },
-               key.target);
+  // Gives keys_[i] its default.
+  void put_back(size_t i) {
+    std::visit([&](auto* target) { *target = *std::get<decltype(target)>(fresh_[i].target); },
+               keys_[i].target);
   }
 
   // Handles ~key: discards the values that the file and earlier overrides gave the key.
   void put_back(const std::string& path, const SourceRange& where) {
-    Config defaults;
-    const std::vector<ConfigKey> fresh = config_keys(defaults);
     bool found = false;
     for (size_t i = 0; i < keys_.size(); ++i) {
       if (keys_[i].path != path && !keys_[i].path.starts_with(path + ".")) continue;
       found = true;
       given_.erase(keys_[i].path);
-      put_back(keys_[i], fresh[i]);
+      put_back(i);
     }
     if (found) return;
     if (path.find('=') != std::string::npos)
@@ -163,7 +151,7 @@ class Parser {
     std::string group = dot == std::string::npos ? "" : path.substr(0, dot);
     std::vector<std::string> known = children(group);
     std::string name = path.substr(dot + 1);
-    const bool dotted = is_override(where) && dot != std::string::npos;
+    const bool dotted = where.is_override() && dot != std::string::npos;
     if (known.empty()) {  // an override whose group is also unknown
       known = children(group = "");
       name = path;
@@ -200,8 +188,8 @@ class Parser {
     const auto steps = given_.find("train.steps"), epochs = given_.find("train.epochs");
     if (!config_.train.steps) return;
     if (steps != given_.end() && epochs != given_.end()) {
-      const bool steps_last = is_override(steps->second);
-      if (steps_last == is_override(epochs->second)) {
+      const bool steps_last = steps->second.is_override();
+      if (steps_last == epochs->second.is_override()) {
         errors_.add(std::max(steps, epochs,
                              [](auto a, auto b) { return a->second.begin < b->second.begin; })
                         ->second,
@@ -220,7 +208,7 @@ class Parser {
 
   bool is_overridden(const std::string& path) const {
     const auto given = given_.find(path);
-    return given != given_.end() && is_override(given->second);
+    return given != given_.end() && given->second.is_override();
   }
 
   // Resets and lists the keys that the file gives for one model, optimizer or data set if an
@@ -236,17 +224,14 @@ class Parser {
     // A learning rate fits only the optimizer for which it was given.
     if (usual_lr(config_.optimizer.name) != usual_lr(optimizer_of_file_)) drop("optimizer.lr");
     const bool other_model = is_overridden("model.name") || is_overridden("model.layers");
-    const std::vector<ConfigKey> keys = keys_;
-    for (const ConfigKey& key : keys) {
+    for (const ConfigKey& key : keys_) {
       const std::string choice = choice_that_puts_aside(key);
-      const size_t dot = choice.find('.');
-      const std::string group = dot == std::string::npos ? "" : choice.substr(0, dot);
       if (key.group() == "model") {
-        if (other_model && !known.empty() &&
-            std::find(known.begin(), known.end(), key.leaf()) == known.end())
+        if (other_model && !known.empty() && std::ranges::count(known, key.leaf()) == 0)
           drop(key.path);
       } else if (!choice.empty() && (resolved || is_overridden(choice)) &&
-                 wrong_groups_.count(group) == 0 && wrong_groups_.count(key.group()) == 0 &&
+                 wrong_groups_.count(group_of(choice)) == 0 &&
+                 wrong_groups_.count(key.group()) == 0 &&
                  !why_without_effect(config_, key).empty()) {
         drop(key.path);
       }
@@ -256,17 +241,13 @@ class Parser {
   // Resets a key of the file; an override without effect is an error.
   void drop(const std::string& path) {
     const auto given = given_.find(path);
-    if (given == given_.end() || is_override(given->second)) return;
-    Config defaults;
-    const std::vector<ConfigKey> fresh = config_keys(defaults);
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_[i].path != path) continue;
-      const std::string value = value_text(keys_[i]), usual = value_text(fresh[i]);
-      if (value != usual || path == "model.name" || path == "optimizer.lr")
-        config_.ignored_keys.push_back(fmt::format(
-            "{}: {} ({}:{})", path, value, given->second.source->name, given->second.line()));
-      if (path != "model.name") put_back(keys_[i], fresh[i]);
-    }
+    if (given == given_.end() || given->second.is_override()) return;
+    const auto i =
+        static_cast<size_t>(std::ranges::find(keys_, path, &ConfigKey::path) - keys_.begin());
+    if (!is_default(keys_[i]) || path == "model.name" || path == "optimizer.lr")
+      config_.ignored_keys.push_back(fmt::format("{}: {} ({}:{})", path, value_text(keys_[i]),
+                                                 given->second.source->name, given->second.line()));
+    if (path != "model.name") put_back(i);
     given_.erase(path);
   }
 
@@ -288,7 +269,9 @@ class Parser {
   static constexpr const char* kNested = "`data: {batch: 128}`";
 
   Config& config_;
-  std::vector<ConfigKey> keys_;
+  const std::vector<ConfigKey> keys_;
+  Config defaults_;
+  const std::vector<ConfigKey> fresh_ = config_keys(defaults_);
   Diagnostics errors_;
   SourcePtr file_;
   std::set<std::string> wrong_groups_;  // groups with errors
@@ -298,14 +281,13 @@ class Parser {
 };
 
 Config parse(std::string_view text, const std::string& name,
-             const std::vector<std::string>& overrides, ConfigOrigins* origins, bool resolved) {
+             const std::vector<std::string>& overrides, bool resolved) {
   Config config;
   Parser parser(config);
   parser.file(text, name);
   int index = 0;
   for (const std::string& override_text : overrides) parser.override_key(override_text, ++index);
   parser.finish(resolved);
-  if (origins != nullptr) *origins = parser.origins();
   return config;
 }
 
@@ -324,17 +306,16 @@ std::string contents_of(const std::string& path) {
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<std::string>& overrides, ConfigOrigins* origins) {
-  return parse(text, name, overrides, origins, false);
+                    const std::vector<std::string>& overrides) {
+  return parse(text, name, overrides, false);
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                   ConfigOrigins* origins) {
-  return parse(contents_of(path), path, overrides, origins, false);
+Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse(contents_of(path), path, overrides, false);
 }
 
 Config load_resolved_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse(with_current_names(contents_of(path)), path, overrides, nullptr, true);
+  return parse(with_current_names(contents_of(path)), path, overrides, true);
 }
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -30,12 +29,6 @@ using MaybeProblem = std::optional<ValueProblem>;
 bool in_range(double value, const KeyRule& rule) {
   if (rule.above_min ? value <= rule.min : value < rule.min) return false;
   return rule.below_max ? value < rule.max : value <= rule.max;
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return result;
 }
 
 // Returns the problem of a string that should be a number.
@@ -213,7 +206,7 @@ class Reader {
       if (utf8_at(node.text, at).is_control() || utf8_at(node.text, at).code < 0)
         return refuse(node, "which has a control character");
     const std::vector<std::string>& names = key_.rule.names;
-    if (!names.empty() && std::find(names.begin(), names.end(), node.text) == names.end()) {
+    if (!names.empty() && std::ranges::count(names, node.text) == 0) {
       errors_.add(node.range,
                   fmt::format("{}: '{}' is not one of {}", key_.path, shown(node.text),
                               fmt::join(names, ", ")),
@@ -394,6 +387,12 @@ class Reader {
 };
 
 }  // namespace
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return result;
+}
 
 void read_value(const ConfigKey& key, const YamlNode& value, const SourceRange& where,
                 Diagnostics& errors) {

@@ -87,18 +87,15 @@ void Diagnostics::add(const SourceRange& range, const std::string& text,
     ++more_;
 }
 
-void Diagnostics::throw_if_any() const {
+void Diagnostics::throw_if_any() {
   if (entries_.empty()) return;
-  std::vector<const Entry*> sorted;
-  for (const Entry& entry : entries_) sorted.push_back(&entry);
-  std::ranges::stable_sort(sorted, [](const Entry* a, const Entry* b) {
-    return std::pair(a->range.source->order, a->range.begin) <
-           std::pair(b->range.source->order, b->range.begin);
+  std::ranges::stable_sort(entries_, {}, [](const Entry& entry) {
+    return std::pair(entry.range.source->order, entry.range.begin);
   });
   std::string all;
-  for (const Entry* entry : sorted) {
+  for (const Entry& entry : entries_) {
     if (!all.empty()) all += '\n';
-    all += entry->range.error(entry->text, entry->instead);
+    all += entry.range.error(entry.text, entry.instead);
   }
   if (more_ > 0) all += fmt::format("\nand {} more errors", more_);
   throw ConfigErrors(all);

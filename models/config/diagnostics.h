@@ -34,6 +34,7 @@ struct SourceRange {
   std::shared_ptr<const SourceText> source;
   size_t begin = 0, length = 1;
 
+  bool is_override() const { return source->order > 0; }
   int line() const;
   int column() const;
   std::string name() const;  // "resnet.yaml:3:7"
@@ -58,7 +59,7 @@ class Diagnostics {
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size() + more_; }
   bool full() const { return entries_.size() == kMax; }
-  void throw_if_any() const;
+  void throw_if_any();
 
  private:
   struct Entry {

@@ -1,5 +1,4 @@
-#include "tessera/models/config/layer_network.h"
-
+// Builds the network that a list of layers describes (models/config/config.h).
 #include <functional>
 #include <map>
 
@@ -15,6 +14,7 @@
 #include "tessera/layers/ops/pool2d.h"
 #include "tessera/layers/ops/softmax.h"
 #include "tessera/models/config/config_keys.h"
+#include "tessera/models/config/network.h"
 #include "tessera/models/zoo/parts.h"
 
 namespace tessera {
@@ -38,35 +38,6 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
-class Residual final : public Module {
- public:
-  Residual(std::string name, BuiltLayer layers, BuiltLayer shortcut)
-      : Module(std::move(name)), layers_(std::move(layers)), shortcut_(std::move(shortcut)) {}
-
- private:
-  Tensor forward(const Tensor& x) const override {
-    const Tensor y = (*layers_)(x);
-    return y + (*shortcut_)(x);
-  }
-
-  BuiltLayer layers_, shortcut_;
-};
-
-class Concat final : public Module {
- public:
-  Concat(std::string name, std::vector<BuiltLayer> branches)
-      : Module(std::move(name)), branches_(std::move(branches)) {}
-
- private:
-  Tensor forward(const Tensor& x) const override {
-    Tensors results;
-    for (const BuiltLayer& branch : branches_) results.push_back((*branch)(x));
-    return concat(results);
-  }
-
-  std::vector<BuiltLayer> branches_;
-};
-
 // A tensor that a save keeps until its last load.
 struct Saved {
   LayerShape shape;
@@ -76,6 +47,10 @@ struct Saved {
   Tensor tensor;
 };
 using SavedByName = std::map<std::string, std::shared_ptr<Saved>>;
+
+BuiltLayer function_layer(std::string name, std::function<Tensor(const Tensor&)> function) {
+  return std::make_unique<FunctionModule>(std::move(name), std::move(function));
+}
 
 // Builds layers in order and tracks the current shape.
 class Builder {
@@ -95,7 +70,7 @@ class Builder {
   // The builders of each kind of layer; they read and update the current shape.
   BuiltLayer flat(const LayerConfig&, std::string name) {
     if (at_.is_image()) at_ = {0, 0, at_.height * at_.width * at_.features};
-    return std::make_unique<FunctionModule>(std::move(name), flatten);
+    return function_layer(std::move(name), flatten);
   }
 
   BuiltLayer dropout(const LayerConfig& layer, std::string name) {
@@ -105,25 +80,23 @@ class Builder {
   BuiltLayer conv(const LayerConfig& layer, std::string name) {
     need_image(layer);
     if (at_.features % layer.groups != 0 || layer.filters % layer.groups != 0)
-      refuse(layer, fmt::format("{} groups do not divide {} channels and {} filters", layer.groups,
-                                at_.features, layer.filters));
+      refuse(layer, "{} groups do not divide {} channels and {} filters", layer.groups,
+             at_.features, layer.filters);
     const int64_t reach = layer.dilation * (layer.kernel - 1) + 1;
     const LayerShape next{windows(layer, at_.height, reach, layer.stride),
                           windows(layer, at_.width, reach, layer.stride), layer.filters};
     limit(layer, static_cast<double>(layer.filters) * static_cast<double>(at_.features) *
                      static_cast<double>(layer.kernel * layer.kernel));
-    auto made = std::make_unique<Conv2d>(store_, std::move(name),
-                                         Conv2d::Settings{.in = at_.features,
-                                                          .out = layer.filters,
-                                                          .kernel = layer.kernel,
-                                                          .stride = layer.stride,
-                                                          .padding = layer.padding,
-                                                          .dilation = layer.dilation,
-                                                          .groups = layer.groups,
-                                                          .bias = layer.bias,
-                                                          .identity = layer.identity});
-    at_ = next;
-    return made;
+    const int64_t in = std::exchange(at_, next).features;
+    return make<Conv2d>(std::move(name), {.in = in,
+                                          .out = layer.filters,
+                                          .kernel = layer.kernel,
+                                          .stride = layer.stride,
+                                          .padding = layer.padding,
+                                          .dilation = layer.dilation,
+                                          .groups = layer.groups,
+                                          .bias = layer.bias,
+                                          .identity = layer.identity});
   }
 
   BuiltLayer whiten(const LayerConfig& layer, std::string name) {
@@ -132,44 +105,35 @@ class Builder {
     const LayerShape next{windows(layer, at_.height, layer.kernel, 1),
                           windows(layer, at_.width, layer.kernel, 1),
                           2 * layer.kernel * layer.kernel * at_.features};
-    auto made = std::make_unique<Whitening>(
-        store_, std::move(name), Whitening::Settings{.in = at_.features, .kernel = layer.kernel});
-    at_ = next;
-    return made;
+    const int64_t in = std::exchange(at_, next).features;
+    return make<Whitening>(std::move(name), {.in = in, .kernel = layer.kernel});
   }
 
   BuiltLayer linear(const LayerConfig& layer, std::string name) {
     if (at_.is_image())
       refuse(layer, "needs [n x features]; add flatten or global_average_pool before linear");
-    const int64_t in = at_.features;
-    limit(layer, static_cast<double>(in) * static_cast<double>(layer.units));
-    at_.features = layer.units;
-    return std::make_unique<Linear>(
-        store_, std::move(name),
-        Linear::Settings{.in = in, .out = layer.units, .bias = layer.bias});
+    limit(layer, static_cast<double>(at_.features) * static_cast<double>(layer.units));
+    const int64_t in = std::exchange(at_.features, layer.units);
+    return make<Linear>(std::move(name), {.in = in, .out = layer.units, .bias = layer.bias});
   }
 
   BuiltLayer batch_norm(const LayerConfig& layer, std::string name) {
     need_image(layer);
-    return std::make_unique<BatchNorm2d>(store_, std::move(name),
-                                         BatchNorm2d::Settings{.channels = at_.features,
-                                                               .eps = layer.eps,
-                                                               .momentum = layer.momentum,
-                                                               .scale = layer.scale});
+    return make<BatchNorm2d>(std::move(name), {.channels = at_.features,
+                                               .eps = layer.eps,
+                                               .momentum = layer.momentum,
+                                               .scale = layer.scale});
   }
 
   BuiltLayer layer_norm(const LayerConfig& layer, std::string name) {
-    return std::make_unique<LayerNorm>(
-        store_, std::move(name), LayerNorm::Settings{.features = at_.features, .eps = layer.eps});
+    return make<LayerNorm>(std::move(name), {.features = at_.features, .eps = layer.eps});
   }
 
   BuiltLayer group_norm(const LayerConfig& layer, std::string name) {
     need_image(layer);
-    if (at_.features % layer.groups != 0)
-      refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
-    return std::make_unique<GroupNorm>(
-        store_, std::move(name),
-        GroupNorm::Settings{.channels = at_.features, .groups = layer.groups, .eps = layer.eps});
+    check_groups(layer);
+    return make<GroupNorm>(std::move(name),
+                           {.channels = at_.features, .groups = layer.groups, .eps = layer.eps});
   }
 
   BuiltLayer pool(const LayerConfig& layer, std::string name) {
@@ -189,7 +153,7 @@ class Builder {
     };
     at_ = {height + more(at_.height, height), width + more(at_.width, width), at_.features};
     const bool is_max = layer.kind == "max_pool";
-    return std::make_unique<FunctionModule>(std::move(name), [=](const Tensor& x) {
+    return function_layer(std::move(name), [=](const Tensor& x) {
       return is_max ? max_pool2d(x, params) : average_pool2d(x, params);
     });
   }
@@ -197,59 +161,56 @@ class Builder {
   BuiltLayer global_pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     at_ = {0, 0, at_.features};
-    return std::make_unique<FunctionModule>(std::move(name), global_average_pool);
+    return function_layer(std::move(name), global_average_pool);
   }
 
   BuiltLayer adaptive_pool(const LayerConfig& layer, std::string name) {
     need_image(layer);
     at_ = {layer.size, layer.size, at_.features};
     const bool is_max = layer.kind == "adaptive_max_pool";
-    return std::make_unique<FunctionModule>(
-        std::move(name), [=, size = layer.size](const Tensor& x) {
-          return is_max ? adaptive_max_pool2d(x, size) : adaptive_average_pool2d(x, size);
-        });
+    return function_layer(std::move(name), [=, size = layer.size](const Tensor& x) {
+      return is_max ? adaptive_max_pool2d(x, size) : adaptive_average_pool2d(x, size);
+    });
   }
 
   BuiltLayer trained_slopes(const LayerConfig& layer, std::string name) {
-    return std::make_unique<PRelu>(
-        store_, std::move(name),
-        PRelu::Settings{.channels = at_.features, .slope = layer.first_slope});
+    return make<PRelu>(std::move(name), {.channels = at_.features, .slope = layer.first_slope});
   }
 
   BuiltLayer layer_scale(const LayerConfig& layer, std::string name) {
-    return std::make_unique<LayerScale>(
-        store_, std::move(name),
-        LayerScale::Settings{.channels = at_.features, .init_value = layer.init_value});
+    return make<LayerScale>(std::move(name),
+                            {.channels = at_.features, .init_value = layer.init_value});
   }
 
   BuiltLayer squeeze_excitation(const LayerConfig& layer, std::string name) {
     need_image(layer);
     limit(layer, static_cast<double>(layer.squeeze) * static_cast<double>(at_.features));
-    return std::make_unique<SqueezeExcitation>(
-        store_, std::move(name),
-        SqueezeExcitation::Settings{.channels = at_.features,
+    return make<SqueezeExcitation>(std::move(name),
+                                   {.channels = at_.features,
                                     .squeeze = layer.squeeze,
                                     .activation = layer.activation == "silu" ? silu : relu,
                                     .gate = layer.gate == "hard_sigmoid" ? hard_sigmoid : sigmoid});
   }
 
   BuiltLayer shuffle(const LayerConfig& layer, std::string name) {
-    if (at_.features % layer.groups != 0)
-      refuse(layer, fmt::format("{} groups do not divide {} channels", layer.groups, at_.features));
-    return std::make_unique<FunctionModule>(
-        std::move(name),
-        [groups = layer.groups](const Tensor& x) { return channel_shuffle(x, groups); });
+    check_groups(layer);
+    return function_layer(std::move(name), [groups = layer.groups](const Tensor& x) {
+      return channel_shuffle(x, groups);
+    });
   }
 
   BuiltLayer residual(const LayerConfig& layer, std::string name) {
     Builder main(store_, saved_, at_), side(store_, saved_, at_);
-    BuiltLayer layers = main.all(layer.layers, name + ".");
-    BuiltLayer shortcut = side.all(layer.shortcut, name + ".shortcut.");
+    const std::shared_ptr<Module> layers = main.all(layer.layers, name + ".");
+    const std::shared_ptr<Module> shortcut = side.all(layer.shortcut, name + ".shortcut.");
     if (main.at_ != side.at_)
-      refuse(layer, fmt::format("its layers and shortcut must return equal shapes, not {} and {}",
-                                main.at_.text(), side.at_.text()));
+      refuse(layer, "its layers and shortcut must return equal shapes, not {} and {}",
+             main.at_.text(), side.at_.text());
     at_ = main.at_;
-    return std::make_unique<Residual>(std::move(name), std::move(layers), std::move(shortcut));
+    return function_layer(std::move(name), [=](const Tensor& x) {
+      const Tensor y = (*layers)(x);
+      return y + (*shortcut)(x);
+    });
   }
 
   BuiltLayer sequence(const LayerConfig& layer, std::string name) {
@@ -259,8 +220,8 @@ class Builder {
   BuiltLayer concatenate(const LayerConfig& layer, std::string name) {
     constexpr size_t kMaxBranches = 32;
     if (layer.layers.empty() || layer.layers.size() > kMaxBranches)
-      refuse(layer, fmt::format("needs 1 to {} layers, each a branch", kMaxBranches));
-    std::vector<BuiltLayer> branches;
+      refuse(layer, "needs 1 to {} layers, each a branch", kMaxBranches);
+    std::vector<std::shared_ptr<Module>> branches;
     LayerShape sum;
     for (const LayerConfig& one : layer.layers) {
       Builder branch(store_, saved_, at_);
@@ -268,20 +229,24 @@ class Builder {
       const LayerShape& next = branch.at_;
       if (branches.size() == 1) sum = {next.height, next.width, 0};
       if (next.height != sum.height || next.width != sum.width)
-        refuse(layer, fmt::format("its branches must return images of one size, not {} and {}",
-                                  sum.text(), next.text()));
+        refuse(layer, "its branches must return images of one size, not {} and {}", sum.text(),
+               next.text());
       sum.features += next.features;
     }
     at_ = sum;
-    return std::make_unique<Concat>(std::move(name), std::move(branches));
+    return function_layer(std::move(name), [branches](const Tensor& x) {
+      Tensors results;
+      for (const auto& branch : branches) results.push_back((*branch)(x));
+      return concat(results);
+    });
   }
 
   BuiltLayer save(const LayerConfig& layer, std::string name) {
     auto [place, is_new] = saved_.emplace(layer.name, std::make_shared<Saved>());
-    if (!is_new) refuse(layer, fmt::format("'{}' is saved twice; use another name", layer.name));
+    if (!is_new) refuse(layer, "'{}' is saved twice; use another name", layer.name);
     const std::shared_ptr<Saved> saved = place->second;
     saved->shape = at_, saved->range = layer.range;
-    return std::make_unique<FunctionModule>(std::move(name), [saved](const Tensor& x) {
+    return function_layer(std::move(name), [saved](const Tensor& x) {
       saved->tensor = x, saved->remaining = saved->loads;
       return x;
     });
@@ -290,12 +255,12 @@ class Builder {
   BuiltLayer load(const LayerConfig& layer, std::string name) {
     const auto found = saved_.find(layer.name);
     if (found == saved_.end())
-      refuse(layer, fmt::format("no earlier layer saves '{}'; add {{save: {{name: {}}}}} before it",
-                                layer.name, layer.name));
+      refuse(layer, "no earlier layer saves '{}'; add {{save: {{name: {}}}}} before it", layer.name,
+             layer.name);
     const std::shared_ptr<Saved> saved = found->second;
     ++saved->loads;
     at_ = saved->shape;
-    return std::make_unique<FunctionModule>(std::move(name), [saved](const Tensor&) {
+    return function_layer(std::move(name), [saved](const Tensor&) {
       const Tensor loaded = saved->tensor;
       if (--saved->remaining == 0) saved->tensor = Tensor();
       return loaded;
@@ -303,27 +268,39 @@ class Builder {
   }
 
  private:
-  [[noreturn]] void refuse(const LayerConfig& layer, const std::string& text) const {
+  template <class... Args>
+  [[noreturn]] void refuse(const LayerConfig& layer, fmt::format_string<Args...> text,
+                           Args&&... args) const {
     throw LayerError(layer.range,
-                     fmt::format("{}: {}; the shape so far is {}", layer.kind, text, at_.text()));
+                     fmt::format("{}: {}; the shape so far is {}", layer.kind,
+                                 fmt::format(text, std::forward<Args>(args)...), at_.text()));
   }
 
   void need_image(const LayerConfig& layer) const {
     if (!at_.is_image()) refuse(layer, "needs images [n x height x width x channels]");
   }
 
+  void check_groups(const LayerConfig& layer) const {
+    if (at_.features % layer.groups != 0)
+      refuse(layer, "{} groups do not divide {} channels", layer.groups, at_.features);
+  }
+
+  template <class M>
+  BuiltLayer make(std::string name, const typename M::Settings& settings) {
+    return std::make_unique<M>(store_, std::move(name), settings);
+  }
+
   // Returns the number of windows of `reach` pixels along a side.
   int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
     const int64_t padded = side + 2 * layer.padding;
     if (reach > padded)
-      refuse(layer,
-             fmt::format("its window has {} pixels, but its padded input only {}", reach, padded));
+      refuse(layer, "its window has {} pixels, but its padded input only {}", reach, padded);
     return (padded - reach) / stride + 1;
   }
 
   // Throws LayerError for sizes that would overflow before an allocation fails.
   void limit(const LayerConfig& layer, double weights) const {
-    if (weights > kMaxWeights) refuse(layer, fmt::format("would have {:.3g} weights", weights));
+    if (weights > kMaxWeights) refuse(layer, "would have {:.3g} weights", weights);
   }
 
   BuiltLayer one(const LayerConfig& layer, std::string name);
@@ -341,7 +318,7 @@ struct LayerKind {
 
 auto plain(Tensor (*function)(const Tensor&)) {
   return [=](Builder&, const LayerConfig&, std::string name) -> BuiltLayer {
-    return std::make_unique<FunctionModule>(std::move(name), function);
+    return function_layer(std::move(name), function);
   };
 }
 
@@ -349,8 +326,7 @@ auto plain(Tensor (*function)(const Tensor&)) {
 template <class Function>
 auto set_by_layer(Function function) {
   return [=](Builder&, const LayerConfig& layer, std::string name) -> BuiltLayer {
-    return std::make_unique<FunctionModule>(std::move(name),
-                                            [=](const Tensor& x) { return function(x, layer); });
+    return function_layer(std::move(name), [=](const Tensor& x) { return function(x, layer); });
   };
 }
 
@@ -362,7 +338,7 @@ KeyRule count_rule() { return at_least(1, 1 << 24); }
 KeyRule padding_rule() { return at_least(0, 65536); }
 
 // clang-format off
-std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
+std::vector<LayerKind> kinds_of_weights_and_activations(LayerConfig& l) {
   const KeyRule pixels = at_least(1, 65536);
   const ConfigKey eps = {"eps", &l.eps, at_least(kMinFloat, kMaxFloat), "added to the variance"};
   const ConfigKey bias = {"bias", &l.bias, any(), "adds a bias"};
@@ -396,11 +372,6 @@ std::vector<LayerKind> weighted_kinds(LayerConfig& l) {
       &Builder::squeeze_excitation},
     {{"layer_scale", "scales every channel by a trained factor", {
       {"init_value", &l.init_value, any(), "initial value of the factors"}}}, &Builder::layer_scale},
-  };
-}
-
-std::vector<LayerKind> activation_kinds(LayerConfig& l) {
-  return {
     {{"relu", "max(x, 0)", {}}, plain(relu)},
     {{"relu6", "min(max(x, 0), 6)", {}}, plain(relu6)},
     {{"gelu", "x Phi(x)", {}}, plain(gelu)},
@@ -423,7 +394,7 @@ std::vector<LayerKind> activation_kinds(LayerConfig& l) {
   };
 }
 
-std::vector<LayerKind> pool_kinds(LayerConfig& l) {
+std::vector<LayerKind> kinds_of_pools_and_structure(LayerConfig& l) {
   const std::vector<ConfigKey> pool = {
     {"size", &l.size, required(at_least(1, 256)), "pixels per side of a window"},
     {"stride", &l.pool_stride, at_least(1, 65536), "pixels between windows; none: the size"},
@@ -438,11 +409,6 @@ std::vector<LayerKind> pool_kinds(LayerConfig& l) {
       {"size", &l.size, required(at_least(1, 256)), "windows per side"}}}, &Builder::adaptive_pool},
     {{"adaptive_average_pool", "mean of each window, for a given number of windows", {
       {"size", &l.size, required(at_least(1, 256)), "windows per side"}}}, &Builder::adaptive_pool},
-  };
-}
-
-std::vector<LayerKind> other_kinds(LayerConfig& l) {
-  return {
     {{"flatten", "images to features", {}}, &Builder::flat},
     {{"scale", "multiplies by a number", {
       {"factor", &l.factor, required(any()), "the number"}}},
@@ -477,7 +443,7 @@ std::vector<LayerKind> other_kinds(LayerConfig& l) {
 
 std::vector<LayerKind> layer_kinds(LayerConfig& l) {
   std::vector<LayerKind> all;
-  for (const auto of : {weighted_kinds, activation_kinds, pool_kinds, other_kinds})
+  for (const auto of : {kinds_of_weights_and_activations, kinds_of_pools_and_structure})
     for (LayerKind& kind : of(l)) all.push_back(std::move(kind));
   return all;
 }
@@ -497,11 +463,11 @@ std::vector<ItemKind> item_kinds(LayerConfig& layer) {
   return items;
 }
 
-LayerError::LayerError(const SourceRange& range, const std::string& text)
-    : ConfigErrors(range.source == nullptr ? "model.layers: " + text
-                                           : range.error("model.layers: " + text)),
-      place_(range),
-      text_("model.layers: " + text) {}
+LayerError::LayerError(const SourceRange& range, const std::string& problem)
+    : ConfigErrors(range.source == nullptr ? "model.layers: " + problem
+                                           : range.error("model.layers: " + problem)),
+      range(range),
+      text("model.layers: " + problem) {}
 
 std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
                                      const ImageShape& image, int64_t classes, Store& store) {

@@ -13,8 +13,7 @@
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/models/config/config_data.h"
-#include "tessera/models/config/layer_network.h"
-#include "tessera/models/config/parameter_names.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/models/zoo/parts.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
@@ -150,7 +149,7 @@ std::optional<NetworkProblem> find_network_problem(const Config& config,
       return too_large(fmt::format("the network's weights have {}", too_many_bytes(bytes)));
     return image ? follow(*network, config, *image) : std::nullopt;
   } catch (const LayerError& error) {
-    return NetworkProblem{{"model.layers"}, error.text(), error.range()};
+    return NetworkProblem{{"model.layers"}, error.text, error.range};
   } catch (const OptionError& error) {
     for (const char* key : {"model.depth", "model.widths"})
       if (key == "model." + error.option())

@@ -13,6 +13,18 @@
 
 namespace tessera {
 
+// An error in a layer of model.layers, with the layer's position.
+struct LayerError : ConfigErrors {
+  LayerError(const SourceRange& range, const std::string& problem);
+  const SourceRange range;
+  const std::string text;  // names the key
+};
+
+// Builds the network that a list of layers describes. Throws LayerError if a layer does not accept
+// its input, or if the last layer does not return [n, classes].
+std::unique_ptr<Module> make_layered(const std::vector<LayerConfig>& layers,
+                                     const ImageShape& image, int64_t classes, Store& store);
+
 // Builds the network for images of this shape. Throws ConfigError like make_model() and
 // make_layered().
 std::unique_ptr<Module> make_network(const Config& config, const ImageShape& image, Store& store);

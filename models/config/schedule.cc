@@ -25,29 +25,23 @@ int64_t batches_of_epoch(const Config& config, int64_t images) {
 
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch,
                    int64_t total_steps)
-    : kind_(config.name),
+    : config_(config),
       base_(base_lr),
-      final_(config.final_lr),
-      gamma_(config.gamma),
-      start_(config.start_factor * base_lr),
-      peak_at_(config.peak_at),
-      power_(config.power),
       warmup_(config.warmup.steps(steps_per_epoch)),
       total_(total_steps),
       period_(config.period.steps(steps_per_epoch)),
-      decay_(config.decay.steps(steps_per_epoch)),
-      period_factor_(config.period_factor) {
+      decay_(config.decay.steps(steps_per_epoch)) {
   if (steps_per_epoch < 1 || total_steps < 1) {
     throw ConfigError(fmt::format(
         "schedule: an epoch and the training must each have at least one step, but have {} and {}",
         steps_per_epoch, total_steps));
   }
-  if (kind_ == ScheduleKind::kOneCycle && warmup_ > 0) {
+  if (config_.name == ScheduleKind::kOneCycle && warmup_ > 0) {
     throw ConfigError(
         "schedule.warmup: one_cycle has its own warm-up; set start_factor and peak_at instead");
   }
   // A training cut short (train.steps=50) may end within its warm-up.
-  if (kind_ == ScheduleKind::kStep || kind_ == ScheduleKind::kExponential) {
+  if (config_.name == ScheduleKind::kStep || config_.name == ScheduleKind::kExponential) {
     every_ = config.every.steps(steps_per_epoch);
     if (every_ < 1) {
       throw ConfigError(
@@ -97,33 +91,33 @@ double Schedule::lr(int64_t step) const {
   if (step < warmup_) {
     return base_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);
   }
-  return kind_ == ScheduleKind::kOneCycle ? one_cycle(step) : decayed(step);
+  return config_.name == ScheduleKind::kOneCycle ? one_cycle(step) : decayed(step);
 }
 
 double Schedule::decayed(int64_t step) const {
   auto span = static_cast<double>(std::max<int64_t>(1, total_ - warmup_));
   double part = std::min(1.0, static_cast<double>(step - warmup_) / span);
-  switch (kind_) {
+  switch (config_.name) {
     case ScheduleKind::kStep:
-      return base_ * std::pow(gamma_, static_cast<double>(step / every_));
+      return base_ * std::pow(config_.gamma, static_cast<double>(step / every_));
     case ScheduleKind::kMultistep: {
       auto passed = std::upper_bound(milestones_.begin(), milestones_.end(), step);
-      return base_ * std::pow(gamma_, static_cast<double>(passed - milestones_.begin()));
+      return base_ * std::pow(config_.gamma, static_cast<double>(passed - milestones_.begin()));
     }
     case ScheduleKind::kCosine:
-      return half_cosine(base_, final_, part);
+      return half_cosine(base_, config_.final_lr, part);
     case ScheduleKind::kLinear:
-      return base_ + (final_ - base_) * part;
+      return base_ + (config_.final_lr - base_) * part;
     case ScheduleKind::kPolynomial:
-      return final_ + (base_ - final_) * std::pow(1 - part, power_);
+      return config_.final_lr + (base_ - config_.final_lr) * std::pow(1 - part, config_.power);
     case ScheduleKind::kExponential:
-      return base_ *
-             std::pow(gamma_, static_cast<double>(step - warmup_) / static_cast<double>(every_));
+      return base_ * std::pow(config_.gamma,
+                              static_cast<double>(step - warmup_) / static_cast<double>(every_));
     case ScheduleKind::kCosineRestarts:
       return restarted(step - warmup_);
     case ScheduleKind::kWsd: {
       const double left = static_cast<double>(total_ - step) / static_cast<double>(decay_);
-      return final_ + (base_ - final_) * std::clamp(left, 0.0, 1.0);
+      return config_.final_lr + (base_ - config_.final_lr) * std::clamp(left, 0.0, 1.0);
     }
     case ScheduleKind::kConstant:
     case ScheduleKind::kOneCycle:
@@ -137,10 +131,11 @@ double Schedule::decayed(int64_t step) const {
 double Schedule::restarted(int64_t step) const {
   int64_t length = std::max<int64_t>(1, period_);
   while (step >= length) {
-    step -= period_factor_ == 1 ? step / length * length : length;
-    if (period_factor_ > 1 && length <= total_) length *= period_factor_;
+    step -= config_.period_factor == 1 ? step / length * length : length;
+    if (config_.period_factor > 1 && length <= total_) length *= config_.period_factor;
   }
-  return half_cosine(base_, final_, static_cast<double>(step) / static_cast<double>(length));
+  return half_cosine(base_, config_.final_lr,
+                     static_cast<double>(step) / static_cast<double>(length));
 }
 
 void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, Plateau& state) {
@@ -162,9 +157,9 @@ void look_at_plateau(const ScheduleConfig& config, double base_lr, double loss, 
 
 double Schedule::one_cycle(int64_t step) const {
   const auto now = static_cast<double>(step), total = static_cast<double>(total_);
-  const double peak = peak_at_ * total - 1;
-  if (now < peak) return half_cosine(start_, base_, now / peak);
-  return half_cosine(base_, final_, std::min(1.0, (now - peak) / (total - 1 - peak)));
+  const double peak = config_.peak_at * total - 1;
+  if (now < peak) return half_cosine(config_.start_factor * base_, base_, now / peak);
+  return half_cosine(base_, config_.final_lr, std::min(1.0, (now - peak) / (total - 1 - peak)));
 }
 
 }  // namespace tessera

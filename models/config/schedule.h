@@ -45,11 +45,10 @@ class Schedule {
   double restarted(int64_t step) const;
   double one_cycle(int64_t step) const;
 
-  ScheduleKind kind_;
-  double base_, final_, gamma_, start_, peak_at_, power_;
-  int64_t warmup_, every_ = 1, total_, period_, decay_;
-  int period_factor_;
-  std::vector<int64_t> milestones_;
+  ScheduleConfig config_;
+  double base_;
+  int64_t warmup_, every_ = 1, total_, period_, decay_;  // steps
+  std::vector<int64_t> milestones_;                      // steps
 };
 
 // The state of PyTorch's ReduceLROnPlateau (mode min, relative threshold): after more than

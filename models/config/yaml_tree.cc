@@ -20,66 +20,54 @@ using SourcePtr = std::shared_ptr<const SourceText>;
 
 // The input of yaml-cpp. Each byte that yaml-cpp might reject is reported and replaced by one byte,
 // so that positions stay the same.
-struct Cleaned {
+class Cleaned {
+ public:
+  Cleaned(const SourcePtr& source, size_t begin, Diagnostics& errors)
+      : text(source->text), source_(source), errors_(errors) {
+    std::fill_n(text.begin(), begin, ' ');
+    const std::string& original = source->text;
+    if (begin == 0 && (original.starts_with("\xFF\xFE") || original.starts_with("\xFE\xFF"))) {
+      errors.add({source, 0, 2}, "a configuration must be UTF-8, but this file is UTF-16");
+      is_text = false;
+      return;
+    }
+    for (size_t at = begin; at < original.size() && bad.size() < kMaxBad;) {
+      const Utf8Character character = utf8_at(original, at);
+      check(at, character);
+      at += character.bytes;
+    }
+    is_text = bad.size() < kMaxBad;
+    check_tabs(begin);
+  }
+
   std::string text;
   bool is_text = true;      // false: too many bad bytes to be worth parsing
   std::vector<size_t> bad;  // positions of replaced bytes, increasing
   bool had_tabs = false;    // may cause a later syntax error
-};
-
-class Cleaner {
- public:
-  Cleaner(const SourcePtr& source, size_t begin, Diagnostics& errors)
-      : source_(source), errors_(errors), begin_(begin) {
-    cleaned_.text = source->text;
-    std::fill_n(cleaned_.text.begin(), begin, ' ');
-  }
-
-  Cleaned run() {
-    const std::string& text = source_->text;
-    if (begin_ == 0 && (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))) {
-      errors_.add({source_, 0, 2}, "a configuration must be UTF-8, but this file is UTF-16");
-      cleaned_.is_text = false;
-      return cleaned_;
-    }
-    size_t bad = 0;
-    for (size_t at = begin_; at < text.size() && bad < kMaxBad;) {
-      const Utf8Character character = utf8_at(text, at);
-      bad += !accept(at, character);
-      at += character.bytes;
-    }
-    cleaned_.is_text = bad < kMaxBad;
-    check_tabs();
-    return cleaned_;
-  }
 
  private:
   static constexpr size_t kMaxBad = 8;
 
-  void blank(size_t at, size_t bytes) { std::fill_n(cleaned_.text.begin() + at, bytes, ' '); }
-
-  bool accept(size_t at, const Utf8Character& character) {
-    const std::string& text = source_->text;
-    if (character.code == '\n' || character.code == '\t') return true;
-    if (character.code == '\r' && at + 1 < text.size() && text[at + 1] == '\n') {
-      blank(at, 1);
-      return true;
+  void check(size_t at, const Utf8Character& character) {
+    const std::string& original = source_->text;
+    if (character.code == '\n' || character.code == '\t') return;
+    if (character.code == '\r' && at + 1 < original.size() && original[at + 1] == '\n') {
+      text[at] = ' ';
+      return;
     }
-    if (character.code >= 0 && !character.is_control()) return true;
-    const auto byte = static_cast<unsigned char>(text[at]);
+    if (character.code >= 0 && !character.is_control()) return;
+    const auto byte = static_cast<unsigned char>(original[at]);
     errors_.add({source_, at, character.bytes},
                 character.code < 0 ? fmt::format("the byte 0x{:02X} is not UTF-8", byte)
                 : character.code == '\r'
                     ? "a carriage return without a line feed; end lines with a line feed"
                     : fmt::format("the control character U+{:04X} is not allowed", character.code));
-    std::fill_n(cleaned_.text.begin() + at, character.bytes, '_');
-    cleaned_.bad.push_back(at);
-    return false;
+    std::fill_n(text.begin() + at, character.bytes, '_');
+    bad.push_back(at);
   }
 
-  void check_tabs() {
-    std::string& text = cleaned_.text;
-    for (size_t at = begin_; at < text.size();) {
+  void check_tabs(size_t begin) {
+    for (size_t at = begin; at < text.size();) {
       const size_t end = std::min(text.find('\n', at), text.size());
       const std::string_view line = std::string_view(text).substr(at, end - at);
       const size_t word = at + std::min(line.find_first_not_of(" \t"), line.size());
@@ -87,7 +75,7 @@ class Cleaner {
       if (tab < word && word < end && text[word] != '#') {
         errors_.add({source_, tab, word - tab}, "a tab in the indentation; indent with spaces");
         std::replace(text.begin() + at, text.begin() + word, '\t', ' ');
-        cleaned_.had_tabs = true;
+        had_tabs = true;
       }
       at = end + 1;
     }
@@ -95,8 +83,6 @@ class Cleaner {
 
   const SourcePtr& source_;
   Diagnostics& errors_;
-  size_t begin_;
-  Cleaned cleaned_;
 };
 
 struct Stop {};  // thrown through the parser to abandon the text
@@ -332,7 +318,7 @@ YamlDocument read_yaml(const SourcePtr& source, size_t begin, Diagnostics& error
     errors.add({source, 0, 1}, "a configuration must not be larger than 1 MiB");
     return document;
   }
-  const Cleaned cleaned = Cleaner(source, begin, errors).run();
+  const Cleaned cleaned(source, begin, errors);
   if (!cleaned.is_text) return document;
   TreeBuilder builder(source, cleaned.bad, errors);
   try {

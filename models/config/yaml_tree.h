@@ -7,7 +7,6 @@
 // proportional to the text.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
-#include "tessera/models/config/parameter_names.h"
+#include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/schedule.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"

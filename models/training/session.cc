@@ -18,7 +18,6 @@
 #include "tessera/models/config/config_data.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
-#include "tessera/models/config/parameter_names.h"
 #include "tessera/models/data/augment/mix.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/training/profile_costs.h"

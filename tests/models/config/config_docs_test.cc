@@ -1,5 +1,3 @@
-#include "tessera/models/config/config_docs.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,3 @@
-#include "tessera/models/config/layer_network.h"
-
 #include <cmath>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/layers/ops/loss.h"
 #include "tessera/models/config/config.h"
+#include "tessera/models/config/network.h"
 #include "tessera/models/training/session.h"
 #include "tessera/tests/models/zoo/element_count.h"
 

@@ -15,7 +15,6 @@
 #include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
-#include "tessera/models/config/parameter_names.h"
 #include "tessera/models/study/evaluate_run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/models/training/trainer.h"

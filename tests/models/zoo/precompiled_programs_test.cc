@@ -7,7 +7,7 @@
 #include "tessera/graph/lower.h"
 #include "tessera/layers/shared/epilogue.h"
 #include "tessera/models/config/config.h"
-#include "tessera/models/config/layer_network.h"
+#include "tessera/models/config/network.h"
 #include "tessera/tests/engine/op_testing.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
 
