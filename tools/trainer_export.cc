@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tessera/models/run/export_weights.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tools/output.h"

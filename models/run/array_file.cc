@@ -1,3 +1,4 @@
+// Implements weights.h too.
 #include "tessera/models/run/array_file.h"
 
 #include <algorithm>
@@ -10,7 +11,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tessera/engine/storage.h"
+#include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/models/data/formats/sealed_file.h"
+#include "tessera/models/run/weights.h"
+#include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
@@ -138,10 +143,47 @@ void fail_weights(const std::string& path, const std::string& what) {
   throw CheckpointError(fmt::format("weights '{}': {}", path, what));
 }
 
-void write_weights(const std::string& path, std::span<const ConstArray> arrays,
+size_t weights_copy_bytes(const Tensors& persistent) {
+  size_t bytes = 0;
+  for (const Tensor& tensor : persistent)
+    if (!tensor.device().is_cpu() && tensor.impl()->storage->role != Role::optimizer_state)
+      bytes += round_to_alignment(tensor.spec().bytes());
+  return bytes;
+}
+
+HostWeights::HostWeights(const Store& store)
+    : copies_("weights", weights_copy_bytes(store.persistent()), cpu_memory()) {
+  std::byte* free = copies_.data();
+  for (const Tensors* list : {&store.parameters(), &store.buffers()})
+    for (const Tensor& tensor : *list) {
+      HostArray array;
+      array.name = persistent_name(tensor);
+      array.dtype = name_of(tensor.dtype());
+      array.shape.assign(tensor.shape().begin(), tensor.shape().end());
+      array.data = tensor.impl()->data();
+      if (!tensor.device().is_cpu()) {
+        array.data = free;
+        free += round_to_alignment(tensor.spec().bytes());
+        copied_.push_back({tensor, array.data});
+      }
+      arrays.push_back(std::move(array));
+    }
+}
+
+void HostWeights::fetch() const {
+  for (const auto& [tensor, host] : copied_)
+    context(tensor.device()).copy_to_host(host, tensor.impl()->data(), tensor.spec().bytes());
+}
+
+void HostWeights::put() const {
+  for (const auto& [tensor, host] : copied_)
+    context(tensor.device()).copy_from_host(tensor.impl()->data(), host, tensor.spec().bytes());
+}
+
+void write_weights(const std::string& path, std::span<const HostArray> arrays,
                    std::optional<int64_t> step, const std::string& inference) {
   std::vector<SafeTensor> tensors;
-  for (const ConstArray& array : arrays) tensors.push_back(tensor_of(path, array));
+  for (const HostArray& array : arrays) tensors.push_back(tensor_of(path, array));
   tensors.push_back(safe_tensor(kSealArray));
   SafetensorsMetadata metadata = own_metadata(kFormat);
   if (step && *step > 0) metadata.emplace_back("step", std::to_string(*step));
@@ -166,11 +208,11 @@ void write_weights(const std::string& path, std::span<const ConstArray> arrays,
                                    std::strerror(fault.error)));
 }
 
-void read_weights(const std::string& path, std::span<const MutableArray> arrays) {
+void read_weights(const std::string& path, std::span<const HostArray> arrays) {
   const ArrayFile file = open(path);
   const std::string wrong = differences({arrays.begin(), arrays.end()}, file.contents.tensors);
   if (!wrong.empty()) fail_weights(path, "does not fit the model:" + wrong);
-  for (const MutableArray& array : arrays) {
+  for (const HostArray& array : arrays) {
     const SafeTensor& found = *file.find(array.name);
     try {
       file.bytes->read(found.offset, array.data, static_cast<size_t>(found.bytes));
@@ -188,5 +230,18 @@ std::optional<int64_t> weights_step(const std::string& path) {
 }
 
 std::string weights_inference(const std::string& path) { return open(path).text(kInference); }
+
+void save_weights(Store& store, const std::string& path, std::optional<int64_t> step,
+                  const std::string& inference) {
+  const HostWeights weights(store);
+  weights.fetch();
+  write_weights(path, weights.arrays, step, inference);
+}
+
+void load_weights(Store& store, const std::string& path) {
+  const HostWeights weights(store);
+  read_weights(path, weights.arrays);
+  weights.put();
+}
 
 }  // namespace tessera

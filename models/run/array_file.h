@@ -13,11 +13,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tessera/memory/regions.h"
 #include "tessera/models/data/formats/safetensors.h"
 
 namespace tessera {
+
+class Store;   // engine/store.h
+class Tensor;  // engine/tensor.h
 
 // A safetensors file of Tessera or of another program. Its checksum is verified if it has one.
 struct ArrayFile {
@@ -56,17 +61,28 @@ bool is_hdf5(const ByteSource& file);
 // error, never a crash. Thread-safe.
 //
 // An array has dtype float32 or float64 and a name without '/'.
-struct ConstArray : ArraySpec {
-  const void* data = nullptr;  // dense, row-major
+struct HostArray : ArraySpec {
+  void* data = nullptr;  // dense, row-major
 };
 
-struct MutableArray : ArraySpec {
-  void* data = nullptr;
+// Parameters and running statistics of a store with their values on the host. Values on the CPU are
+// used in place, values on a GPU are copied.
+class HostWeights {
+ public:
+  explicit HostWeights(const Store& store);
+  void fetch() const;  // from the GPU
+  void put() const;    // to the GPU
+
+  std::vector<HostArray> arrays;
+
+ private:
+  Region copies_;
+  std::vector<std::pair<Tensor, void*>> copied_;
 };
 
 // Writes a weights file. `path` is the old or the complete new file at any time. Requires unique
 // names. `step` is the number of training steps done. An empty `inference` is not written.
-void write_weights(const std::string& path, std::span<const ConstArray> arrays,
+void write_weights(const std::string& path, std::span<const HostArray> arrays,
                    std::optional<int64_t> step = {}, const std::string& inference = "");
 // Return the arguments of write_weights(); empty if none was given or another program wrote the
 // file.
@@ -76,6 +92,6 @@ std::string weights_inference(const std::string& path);
 // Fills every array. Requires exactly these names, shapes and dtypes in the file; the error lists
 // each missing, extra or different array. After an error the arrays are unchanged, unless the disk
 // failed while values were read.
-void read_weights(const std::string& path, std::span<const MutableArray> arrays);
+void read_weights(const std::string& path, std::span<const HostArray> arrays);
 
 }  // namespace tessera

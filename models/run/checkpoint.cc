@@ -52,11 +52,6 @@ void each_field(State& s, Visit visit) {
 const char* dtype_of_field(int64_t) { return "int64"; }
 const char* dtype_of_field(double) { return "float64"; }
 
-ArraySpec spec_of(const Tensor& tensor, const std::string& name) {
-  return {
-      name, std::string(name_of(tensor.dtype())), {tensor.shape().begin(), tensor.shape().end()}};
-}
-
 struct NamedTensor {
   std::string name;
   Tensor tensor;
@@ -87,7 +82,10 @@ bool of_loss_scale(std::string_view name) { return name.starts_with("optimizer/l
 
 std::vector<ArraySpec> specs_of(const std::vector<NamedTensor>& tensors) {
   std::vector<ArraySpec> specs;
-  for (const NamedTensor& one : tensors) specs.push_back(spec_of(one.tensor, one.name));
+  for (const auto& [name, tensor] : tensors)
+    specs.push_back({name,
+                     std::string(name_of(tensor.dtype())),
+                     {tensor.shape().begin(), tensor.shape().end()}});
   TrainingState state;
   each_field(state, [&](const char* name, auto field) {
     specs.push_back({std::string("training/") + name, dtype_of_field(field), {}});
@@ -113,6 +111,10 @@ void check(const TrainingState& s) {
   need(s.schedule_version == kScheduleVersion,
        "its schedule is of another version of this program");
   need(s.best_step >= -1 && s.best_step <= s.step, "the best step is later than the last step");
+}
+
+[[noreturn]] void fail_checkpoint(const std::string& path, const std::string& what) {
+  throw CheckpointError(fmt::format("checkpoint '{}': {}", path, what));
 }
 
 // The offsets of all tensors in a file, and the bytes before them.
@@ -170,21 +172,17 @@ void CheckpointImage::take(const TrainingState& state) {
   }
 }
 
-CheckpointFile::CheckpointFile(const std::string& path, FileSystem& files) : path_(path) {
-  try {
-    read(std::make_unique<FileSource>(path, files));
-  } catch (const Error& error) {
-    throw CheckpointError(fmt::format("checkpoint '{}': {}", path_, error.what()));
-  }
+CheckpointFile::CheckpointFile(const std::string& path, FileSystem& files) try : path_(path) {
+  read(std::make_unique<FileSource>(path, files));
+} catch (const Error& error) {
+  fail_checkpoint(path, error.what());
 }
 
-CheckpointFile::CheckpointFile(std::unique_ptr<ByteSource> bytes, const std::string& name)
+CheckpointFile::CheckpointFile(std::unique_ptr<ByteSource> bytes, const std::string& name) try
     : path_(name) {
-  try {
-    read(std::move(bytes));
-  } catch (const Error& error) {
-    throw CheckpointError(fmt::format("checkpoint '{}': {}", path_, error.what()));
-  }
+  read(std::move(bytes));
+} catch (const Error& error) {
+  fail_checkpoint(name, error.what());
 }
 
 void CheckpointFile::read(std::unique_ptr<ByteSource> bytes) {
@@ -213,8 +211,7 @@ void CheckpointFile::load(const Tensors& tensors) const {
            std::ranges::find(all, one.name, &NamedTensor::name) == all.end();
   });
   const std::string wrong = differences(specs_of(all), saved);
-  if (!wrong.empty())
-    throw CheckpointError(fmt::format("checkpoint '{}': does not fit the model:{}", path_, wrong));
+  if (!wrong.empty()) fail_checkpoint(path_, "does not fit the model:" + wrong);
   std::byte piece[size_t{1} << 14];
   for (const NamedTensor& one : all) {
     const SafeTensor& found = *file_.find(one.name);
@@ -225,7 +222,7 @@ void CheckpointFile::load(const Tensors& tensors) const {
       try {
         file_.bytes->read(found.offset + at, piece, count);
       } catch (const Error& error) {
-        throw CheckpointError(fmt::format("checkpoint '{}': {}", path_, error.what()));
+        fail_checkpoint(path_, error.what());
       }
       where.copy_from_host(to + at, piece, count);
       at += count;

@@ -55,8 +55,6 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-std::string checkpoints_path(const std::string& run_dir) { return run_dir + "/checkpoints"; }
-
 std::string checkpoint_file(const std::string& path, FileSystem& files) {
   const std::filesystem::path whole = path;
   const std::string name = whole.filename().string();
@@ -67,17 +65,12 @@ std::string checkpoint_file(const std::string& path, FileSystem& files) {
   return step ? folder.path(*step) : path;
 }
 
-CheckpointFolder::CheckpointFolder(std::string dir, FileSystem& files)
-    : dir_(std::move(dir)), files_(files) {}
-
 std::string CheckpointFolder::path(int64_t step) const { return dir_ + "/" + Name(step).text; }
 
 std::vector<int64_t> CheckpointFolder::steps() const {
   std::vector<int64_t> steps;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(dir_, error), end; !error && at != end;
-       at.increment(error))
-    if (const auto step = step_of(at->path().filename().string())) steps.push_back(*step);
+  for (const std::string& name : names_in(dir_))
+    if (const auto step = step_of(name)) steps.push_back(*step);
   std::ranges::sort(steps);
   return steps;
 }
@@ -104,24 +97,12 @@ std::vector<int64_t> CheckpointFolder::candidates() const {
   return order;
 }
 
-void CheckpointFolder::make() const {
-  std::error_code error;
-  std::filesystem::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "create", error.value());
-}
-
 void CheckpointFolder::remove_partial_files() const {
   for (const char* name : {"latest.partial", "best.partial"}) files_.unlink(Path(dir_, name).text);
-  std::error_code error;
-  std::vector<std::string> found;
-  for (std::filesystem::directory_iterator at(dir_, error), end; !error && at != end;
-       at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  for (const std::string& name : names_in(dir_))
     if (name.ends_with(kPartial) &&
         step_of(std::string_view(name).substr(0, name.size() - kPartial.size())))
-      found.push_back(name);
-  }
-  for (const std::string& name : found) files_.unlink(Path(dir_, name.c_str()).text);
+      files_.unlink(Path(dir_, name.c_str()).text);
 }
 
 FileError CheckpointFolder::write(int64_t step, std::span<const std::byte> image) const noexcept {

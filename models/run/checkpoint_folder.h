@@ -27,7 +27,8 @@ namespace tessera {
 
 class CheckpointFolder {
  public:
-  explicit CheckpointFolder(std::string dir, FileSystem& files = file_system());
+  explicit CheckpointFolder(std::string dir, FileSystem& files = file_system())
+      : dir_(std::move(dir)), files_(files) {}
 
   const std::string& dir() const { return dir_; }
   FileSystem& files() const { return files_; }
@@ -40,8 +41,6 @@ class CheckpointFolder {
   // Returns the steps in the order to try: the latest, older ones, newest first, then newer ones.
   std::vector<int64_t> candidates() const;
 
-  // Creates the folder. Throws RunFolderError if that fails.
-  void make() const;
   void remove_partial_files() const;
 
   // For the writer; these functions do not allocate or throw.
@@ -55,7 +54,7 @@ class CheckpointFolder {
 };
 
 // Returns the checkpoint folder of a run.
-std::string checkpoints_path(const std::string& run_dir);
+inline std::string checkpoints_path(const std::string& run_dir) { return run_dir + "/checkpoints"; }
 // Returns the checkpoint that FOLDER/latest or FOLDER/best names; any other path is returned
 // unchanged.
 std::string checkpoint_file(const std::string& path, FileSystem& files = file_system());
@@ -73,7 +72,7 @@ struct CheckpointReport {
 // Allocates nothing after construction. Not thread-safe.
 class CheckpointWriter {
  public:
-  // Requires an existing `folder` that no other process uses (models/run/run_lock.h), and keep
+  // Requires an existing `folder` that no other process uses (models/run/run_folder.h), and keep
   // >= 1. The files `synchronise_first` are synchronised before each checkpoint, so that metrics
   // are not older than the checkpoint. The folder and these files must outlive the writer. At the
   // start no checkpoint is the best.

@@ -27,7 +27,7 @@
 namespace tessera {
 namespace {
 
-std::vector<std::string> names_in(const std::string& inference, int64_t classes) {
+std::vector<std::string> names_or_numbers(const std::string& inference, int64_t classes) {
   std::vector<std::string> names = class_names_in(inference);
   if (std::ssize(names) == classes) return names;
   names.clear();
@@ -54,17 +54,14 @@ size_t constant_bytes(const Graph& graph) {
 
 }  // namespace
 
-struct Classifier::Impl {
-  ImageShape image;
-  int resize = 0;  // data.resize
-  int64_t classes = 0, batch = 1;
-  Normalization normalization;
-  std::vector<std::string> names;
-  std::string weights, precision;
-  std::shared_ptr<const CompiledGraph> compiled;
-  std::mutex mutex;  // guards free and bytes
+// The compiled network, and a program for each concurrent call so far.
+struct Classifier::Programs {
+  explicit Programs(Graph graph)
+      : compiled(std::make_shared<const CompiledGraph>(std::move(graph), fresh_options())) {}
+
+  const std::shared_ptr<const CompiledGraph> compiled;
+  std::mutex mutex;  // guards free
   std::vector<std::unique_ptr<Program>> free;
-  Bytes bytes;
 
   std::unique_ptr<Program> make() {
     auto program = std::make_unique<Program>(compiled, fresh_options());
@@ -86,53 +83,38 @@ struct Classifier::Impl {
     const std::lock_guard lock(mutex);
     free.push_back(std::move(program));
   }
-
-  void run(Program& program, const uint8_t* images, int64_t count, float* logits) const {
-    const auto whole = static_cast<size_t>(image.bytes()), n = static_cast<size_t>(count);
-    char* in = program.input(0).impl()->data();
-    std::memcpy(in, images, n * whole);
-    std::memset(in + n * whole, 0, (static_cast<size_t>(batch) - n) * whole);
-    program.run();
-    std::memcpy(logits, program.output(0).impl()->data(),
-                n * static_cast<size_t>(classes) * sizeof(float));
-  }
 };
 
 Classifier::Classifier(const TrainedNetwork& trained, int64_t batch, int threads)
-    : impl_(std::make_unique<Impl>()) {
+    : image_(trained.image),
+      resize_(trained.config.data.resize),
+      classes_(trained.config.model.classes),
+      batch_(batch),
+      names_(names_or_numbers(trained.inference, classes_)),
+      weights_(trained.weights),
+      precision_(trained.config.precision.text()) {
   if (batch < 1) throw Error(fmt::format("load: batch must be at least 1, but is {}", batch));
-  impl_->image = trained.image;
-  impl_->resize = trained.config.data.resize;
-  impl_->classes = trained.config.model.classes;
-  impl_->batch = batch;
-  impl_->weights = trained.weights;
-  impl_->precision = trained.config.precision.text();
-  impl_->names = names_in(trained.inference, impl_->classes);
-  if (const auto told = normalization_in(trained.inference))
-    impl_->normalization = *told;
-  else
+  const auto told = normalization_in(trained.inference);
+  if (!told)
     throw CheckpointError(
         fmt::format("weights '{}': have no normalization (docs/inference.md); train with this "
                     "program, or with --resume, to add it",
                     trained.weights));
-  const Config& config = trained.config;
-  Settings wanted = settings_of(config);
+  normalization_ = *told;
+  Settings wanted = settings_of(trained.config);
   if (threads > 0) wanted.threads = threads;
   const SettingsScope settings(wanted);
   const DeviceScope device("cpu:0");
   const TrainingScope training(false);
   const NoGradScope no_grad;
-  const ImageShape& image = trained.image;
-  Graph graph = capture(
+  programs_ = std::make_unique<Programs>(capture(
       [&](const Tensors& x) {
-        return Tensors{
-            evaluated_logits(trained.config, *trained.network, impl_->normalization, x[0])};
+        return Tensors{evaluated_logits(trained.config, *trained.network, normalization_, x[0])};
       },
-      {{DType::u8, {batch, image.height, image.width, image.channels}, {}}});
-  impl_->compiled = std::make_shared<const CompiledGraph>(std::move(graph), fresh_options());
-  const CompiledGraph& compiled = *impl_->compiled;
-  impl_->bytes = {constant_bytes(compiled.graph), compiled.slot_bytes(), compiled.arena_bytes()};
-  impl_->give(impl_->make());
+      {{DType::u8, {batch, image_.height, image_.width, image_.channels}, {}}}));
+  const CompiledGraph& compiled = *programs_->compiled;
+  bytes_ = {constant_bytes(compiled.graph), compiled.slot_bytes(), compiled.arena_bytes()};
+  programs_->give(programs_->make());
 }
 
 Classifier::Classifier(Classifier&&) noexcept = default;
@@ -140,24 +122,30 @@ Classifier& Classifier::operator=(Classifier&&) noexcept = default;
 Classifier::~Classifier() = default;
 
 std::vector<float> Classifier::operator()(std::span<const uint8_t> images) const {
-  const auto whole = static_cast<size_t>(impl_->image.bytes());
+  const auto whole = static_cast<size_t>(image_.bytes()), most = static_cast<size_t>(batch_);
   if (images.size() % whole != 0)
     throw ShapeError(
         fmt::format("classifier: {} bytes are not a whole number of images of {} x {} x {}",
-                    images.size(), impl_->image.height, impl_->image.width, impl_->image.channels));
-  const auto count = static_cast<int64_t>(images.size() / whole);
-  std::vector<float> logits(static_cast<size_t>(count * impl_->classes));
-  std::unique_ptr<Program> program = impl_->take();
-  for (int64_t first = 0; first < count; first += impl_->batch)
-    impl_->run(*program, images.data() + static_cast<size_t>(first) * whole,
-               std::min(impl_->batch, count - first), logits.data() + first * impl_->classes);
-  impl_->give(std::move(program));
+                    images.size(), image_.height, image_.width, image_.channels));
+  const size_t count = images.size() / whole, classes = static_cast<size_t>(classes_);
+  std::vector<float> logits(count * classes);
+  std::unique_ptr<Program> program = programs_->take();
+  for (size_t first = 0; first < count; first += most) {
+    const size_t n = std::min(most, count - first);
+    char* in = program->input(0).impl()->data();
+    std::memcpy(in, images.data() + first * whole, n * whole);
+    std::memset(in + n * whole, 0, (most - n) * whole);
+    program->run();
+    std::memcpy(logits.data() + first * classes, program->output(0).impl()->data(),
+                n * classes * sizeof(float));
+  }
+  programs_->give(std::move(program));
   return logits;
 }
 
 std::vector<uint8_t> Classifier::read(const std::string& path) const {
-  std::vector<uint8_t> pixels(static_cast<size_t>(impl_->image.bytes()));
-  PictureReader().read_middle(path, impl_->image, impl_->resize, pixels.data());
+  std::vector<uint8_t> pixels(static_cast<size_t>(image_.bytes()));
+  PictureReader().read_middle(path, image_, resize_, pixels.data());
   return pixels;
 }
 
@@ -206,15 +194,6 @@ std::vector<size_t> Classifier::ranking(std::span<const float> logits) {
 size_t Classifier::best(std::span<const float> logits) {
   return static_cast<size_t>(std::ranges::max_element(logits, is_less) - logits.begin());
 }
-
-const ImageShape& Classifier::image() const { return impl_->image; }
-int64_t Classifier::classes() const { return impl_->classes; }
-int64_t Classifier::batch() const { return impl_->batch; }
-const std::vector<std::string>& Classifier::class_names() const { return impl_->names; }
-const Normalization& Classifier::normalization() const { return impl_->normalization; }
-const std::string& Classifier::weights() const { return impl_->weights; }
-const std::string& Classifier::precision() const { return impl_->precision; }
-Classifier::Bytes Classifier::bytes() const { return impl_->bytes; }
 
 Classifier load(const std::string& run_dir, const LoadOptions& options) {
   std::error_code error;

@@ -65,24 +65,33 @@ class Classifier {
   static std::vector<size_t> ranking(std::span<const float> logits);
   static size_t best(std::span<const float> logits);
 
-  const ImageShape& image() const;
-  int64_t classes() const;
-  int64_t batch() const;
-  const std::vector<std::string>& class_names() const;  // one per class; numbers if unnamed
-  const Normalization& normalization() const;           // for pixels / 255
-  const std::string& weights() const;                   // path of the weights file
-  const std::string& precision() const;  // dtype of activations, as configurations say it
+  const ImageShape& image() const { return image_; }
+  int64_t classes() const { return classes_; }
+  int64_t batch() const { return batch_; }
+  // One per class; numbers if unnamed.
+  const std::vector<std::string>& class_names() const { return names_; }
+  const Normalization& normalization() const { return normalization_; }  // for pixels / 255
+  const std::string& weights() const { return weights_; }                // path of the weights file
+  // The dtype of activations, as configurations say it.
+  const std::string& precision() const { return precision_; }
 
   // Planned memory: the shared weights; slots and arena of each concurrent call.
   struct Bytes {
     size_t weights = 0, slots = 0, arena = 0;
     size_t all() const { return weights + slots + arena; }
   };
-  Bytes bytes() const;
+  Bytes bytes() const { return bytes_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Programs;
+  ImageShape image_;
+  int resize_;  // data.resize
+  int64_t classes_, batch_;
+  std::vector<std::string> names_;
+  Normalization normalization_;
+  std::string weights_, precision_;
+  Bytes bytes_;
+  std::unique_ptr<Programs> programs_;
 };
 
 // Loads the network of a run folder, or of a file of weights whose metadata describe it, as those

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
 #include <string_view>
 #include <vector>
 
@@ -116,18 +115,9 @@ std::string shell_command(int argc, const char* const* argv) {
                                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                             "0123456789_-+./:,=@%") == word.npos;
     if (i > 0) line += ' ';
-    if (plain) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (char c : word) {
-      if (c == '\'')
-        line += "'\\''";
-      else
-        line += c;
-    }
-    line += '\'';
+    if (!plain) line += '\'';
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    if (!plain) line += '\'';
   }
   return line;
 }

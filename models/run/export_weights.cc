@@ -1,5 +1,4 @@
-#include "tessera/models/run/export_weights.h"
-
+// Exports the weights of a trained network.
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -11,41 +10,31 @@
 #include "tessera/models/data/formats/hdf5_writer.h"
 #include "tessera/models/data/formats/safetensors.h"
 #include "tessera/models/run/foreign_weights.h"
+#include "tessera/models/run/trained_network.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 
 namespace tessera {
 
-std::string export_safetensors(const TrainedNetwork& trained, const std::string& path) {
-  const Config& config = trained.config;
-  const ImageShape& image = trained.image;
-  const std::vector<WeightLayout> layouts =
-      weight_layouts(*trained.network, trained.store, image.height, image.width, image.channels,
-                     config.model.classes);
-  const std::vector<NameTable>& tables = name_tables(config.model.name);
-  const bool is_known = config.model.layers.empty() && !tables.empty();
-  const NameTable names = is_known ? tables[0] : NameTable{"", config.model.name};
-  std::vector<SafeTensor> tensors;
-  std::vector<std::vector<float>> values;
-  const std::vector<ForeignWeight> weights = foreign_weights(WeightForm::pytorch, layouts, names);
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    tensors.push_back(safe_tensor({weights[i].name, "float32", weights[i].shape}));
-    values.push_back(
-        weights[i].in_their_order(trained.store.find(layouts[i].name).to_vector<float>()));
-  }
-  // Readers for PyTorch require "format".
-  const std::string front = safetensors_front(
-      tensors, {{"format", "pt"}, {"model", config.model.name}, {"inference", trained.inference}});
-  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
-  for (const std::vector<float>& one : values) parts.push_back(std::as_bytes(std::span(one)));
-  if (const FileError fault = write_durably(file_system(), path.c_str(), parts))
-    throw CheckpointError(fmt::format("export '{}': cannot be written ({} failed: {})", path,
-                                      fault.operation, std::strerror(fault.error)));
-  return is_known ? fmt::format("{}'s {}", names.program, names.network) : "our own";
-}
-
 namespace {
+
+// The weights of a network with the names and in the dimension order of another program.
+struct Export {
+  Export(const TrainedNetwork& trained, WeightForm form, const NameTable& names)
+      : store(trained.store),
+        layouts(
+            weight_layouts(*trained.network, store, trained.image, trained.config.model.classes)),
+        weights(foreign_weights(form, layouts, names)) {}
+
+  std::vector<float> values(size_t i) const {
+    return weights[i].in_their_order(store.find(layouts[i].name).to_vector<float>());
+  }
+
+  const Store& store;
+  const std::vector<WeightLayout> layouts;
+  const std::vector<ForeignWeight> weights;  // one per layout
+};
 
 // The parts of "layers/conv2d_1/vars/0".
 struct KerasWeight {
@@ -92,22 +81,39 @@ std::vector<std::string> older_names(const std::vector<ForeignWeight>& weights, 
 
 }  // namespace
 
+std::string export_safetensors(const TrainedNetwork& trained, const std::string& path) {
+  const Config& config = trained.config;
+  const std::vector<NameTable>& tables = name_tables(config.model.name);
+  const bool is_known = config.model.layers.empty() && !tables.empty();
+  const NameTable names = is_known ? tables[0] : NameTable{"", config.model.name};
+  std::vector<SafeTensor> tensors;
+  std::vector<std::vector<float>> values;
+  const Export all(trained, WeightForm::pytorch, names);
+  for (size_t i = 0; i < all.weights.size(); ++i) {
+    tensors.push_back(safe_tensor({all.weights[i].name, "float32", all.weights[i].shape}));
+    values.push_back(all.values(i));
+  }
+  // Readers for PyTorch require "format".
+  const std::string front = safetensors_front(
+      tensors, {{"format", "pt"}, {"model", config.model.name}, {"inference", trained.inference}});
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(front))};
+  for (const std::vector<float>& one : values) parts.push_back(std::as_bytes(std::span(one)));
+  if (const FileError fault = write_durably(file_system(), path.c_str(), parts))
+    throw CheckpointError(fmt::format("export '{}': cannot be written ({} failed: {})", path,
+                                      fault.operation, std::strerror(fault.error)));
+  return is_known ? fmt::format("{}'s {}", names.program, names.network) : "our own";
+}
+
 void export_keras(const TrainedNetwork& trained, const std::string& path, KerasForm form) {
-  const ImageShape& image = trained.image;
-  const std::vector<WeightLayout> layouts =
-      weight_layouts(*trained.network, trained.store, image.height, image.width, image.channels,
-                     trained.config.model.classes);
-  const std::vector<ForeignWeight> weights = foreign_weights(WeightForm::keras, layouts, {});
+  const Export all(trained, WeightForm::keras, {});
   const std::string partial = path + ".partial";
   try {
     Hdf5Writer file(partial);
     std::vector<std::string> names;
-    if (form == KerasForm::before) names = older_names(weights, file);
-    for (size_t i = 0; i < layouts.size(); ++i) {
-      const std::vector<float> ours = trained.store.find(layouts[i].name).to_vector<float>();
-      const std::vector<float> theirs = weights[i].in_their_order(ours);
-      const std::string& name = names.empty() ? weights[i].name : names[i];
-      file.array({name, "float32", weights[i].shape}, theirs.data());
+    if (form == KerasForm::before) names = older_names(all.weights, file);
+    for (size_t i = 0; i < all.weights.size(); ++i) {
+      const std::string& name = names.empty() ? all.weights[i].name : names[i];
+      file.array({name, "float32", all.weights[i].shape}, all.values(i).data());
     }
     file.close();
     std::filesystem::rename(partial, path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -111,9 +112,16 @@ WeightLayout plain(const Tensor& tensor) {
   return layout;
 }
 
-std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+// Returns PyTorch's "layer1.0.bn1.weight" for "layer1.0.bn1.gamma". A gamma without a beta belongs
+// to no normalisation and keeps its name. `all` are the names of the network.
+std::string with_foreign_leaf(const std::string& name, const std::set<std::string>& all) {
+  const std::string module = name.substr(0, name.rfind('.') + 1), leaf = name.substr(module.size());
+  if (all.count(module + "gamma") == 0 || all.count(module + "beta") == 0) return name;
+  if (leaf == "gamma") return module + "weight";
+  return leaf == "beta" ? module + "bias" : name;
+}
 
-ForeignWeight as_ours(const WeightLayout& layout) { return {layout.name, layout.shape}; }
+std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
 ForeignWeight as_pytorchs(const WeightLayout& layout, const NameTable& table,
                           const std::set<std::string>& all) {
@@ -183,15 +191,7 @@ class KerasNames {
   std::map<std::string, int> counts_;
 };
 
-// Numbers of elements by name.
-using Elements = std::map<std::string, uint64_t>;
-
-Elements elements_in(const WeightSource& source) {
-  Elements elements;
-  for (const SourceTensor& tensor : source.tensors())
-    if (tensor.usable) elements[tensor.name] = tensor.elements();
-  return elements;
-}
+using Elements = std::map<std::string, uint64_t>;  // numbers of elements by name
 
 Tensors tensors_of(const Store& store) {
   Tensors all = store.parameters();
@@ -233,8 +233,8 @@ bool WeightLayout::takes(const std::vector<int64_t>& theirs) const {
          theirs[2] * theirs[3] == pixels;
 }
 
-std::vector<WeightLayout> weight_layouts(const Module& network, const Store& store, int64_t height,
-                                         int64_t width, int64_t channels, int64_t classes) {
+std::vector<WeightLayout> weight_layouts(const Module& network, const Store& store,
+                                         const ImageShape& image, int64_t classes) {
   std::vector<WeightLayout> layouts;
   for (const Tensors* list : {&store.parameters(), &store.buffers()})
     for (const Tensor& tensor : *list) layouts.push_back(plain(tensor));
@@ -242,20 +242,14 @@ std::vector<WeightLayout> weight_layouts(const Module& network, const Store& sto
   for (WeightLayout& layout : layouts) by_name[layout.name] = &layout;
   const TrainingScope evaluation(false);
   const NoGradScope no_grad;
-  const Graph graph = capture([&](const Tensors& x) { return Tensors{network(x[0])}; },
-                              {{store.dtype(), Shape{1, height, width, channels}, {}}});
+  const Graph graph =
+      capture([&](const Tensors& x) { return Tensors{network(x[0])}; },
+              {{store.dtype(), Shape{1, image.height, image.width, image.channels}, {}}});
   const Reading reading(graph, by_name);
   for (WeightLayout& layout : layouts)
     layout.head = module_of(layout.name) == reading.head && !layout.shape.empty() &&
                   layout.shape[0] == classes;
   return layouts;
-}
-
-std::string with_foreign_leaf(const std::string& name, const std::set<std::string>& all) {
-  const std::string module = name.substr(0, name.rfind('.') + 1), leaf = name.substr(module.size());
-  if (all.count(module + "gamma") == 0 || all.count(module + "beta") == 0) return name;
-  if (leaf == "gamma") return module + "weight";
-  return leaf == "beta" ? module + "bias" : name;
 }
 
 std::vector<float> ForeignWeight::in_their_order(const std::vector<float>& ours) const {
@@ -273,7 +267,7 @@ std::vector<ForeignWeight> foreign_weights(WeightForm form,
   for (const WeightLayout& layout : layouts) names.insert(layout.name);
   std::vector<ForeignWeight> all;
   for (const WeightLayout& layout : layouts)
-    all.push_back(form == WeightForm::own       ? as_ours(layout)
+    all.push_back(form == WeightForm::own       ? ForeignWeight{layout.name, layout.shape}
                   : form == WeightForm::pytorch ? as_pytorchs(layout, table, names)
                                                 : keras(layout));
   return all;
@@ -283,7 +277,9 @@ std::string what_weights_look_like(const WeightSource& source, const std::string
   constexpr double kAlike = 0.9;
   if (source.form() == WeightForm::keras) return "";  // Keras names fit any network
   const bool is_own = source.form() == WeightForm::own;
-  const Elements file = elements_in(source);
+  Elements file;
+  for (const SourceTensor& tensor : source.tensors())
+    if (tensor.usable) file[tensor.name] = tensor.elements();
   double best = kAlike;
   std::string text, best_network;
   for (const std::string& network : model_names()) {

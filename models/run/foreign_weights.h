@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "tessera/models/data/dataset.h"
 #include "tessera/models/run/weight_source.h"
 #include "tessera/models/zoo/names/name_tables.h"
 
@@ -40,15 +40,11 @@ struct WeightLayout {
 
 // Returns the layouts of all parameters and statistics, in the order of the store, for images of
 // this shape.
-std::vector<WeightLayout> weight_layouts(const Module& network, const Store& store, int64_t height,
-                                         int64_t width, int64_t channels, int64_t classes);
+std::vector<WeightLayout> weight_layouts(const Module& network, const Store& store,
+                                         const ImageShape& image, int64_t classes);
 
 // Returns "layer1.0.bn1" for "layer1.0.bn1.gamma"; the whole name if it has no dot.
 std::string module_of(const std::string& name);
-
-// Returns PyTorch's "layer1.0.bn1.weight" for "layer1.0.bn1.gamma". A gamma without a beta belongs
-// to no normalisation and keeps its name. `all` are the names of the network.
-std::string with_foreign_leaf(const std::string& name, const std::set<std::string>& all);
 
 struct ForeignWeight {
   std::string name;

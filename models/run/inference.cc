@@ -43,8 +43,11 @@ Json picture(const ImageShape& image, int resize) {
   });
 }
 
-Json made(const Config& config, const ImageShape& image, const Normalization& normalization,
-          const Json& class_names) {
+}  // namespace
+
+Json inference_json(const Config& config, const ImageShape& image,
+                    const Normalization& normalization,
+                    const std::vector<std::string>& class_names) {
   std::vector<Json::Member> weights{{"conv2d", "OHWI"}, {"linear", "OI"}, {"flatten", "HWC"}};
   if (config.ema.decay) weights.emplace_back("average", *config.ema.decay);
   return Json::object({
@@ -60,20 +63,12 @@ Json made(const Config& config, const ImageShape& image, const Normalization& no
       {"normalization", Json::object({{"formula", "(x / 255 - mean) / std"},
                                       {"mean", numbers(normalization.mean)},
                                       {"std", numbers(normalization.std)}})},
-      {"output", Json::object({{"values", "logits"},
-                               {"classes", config.model.classes},
-                               {"class_names", class_names}})},
+      {"output",
+       Json::object({{"values", "logits"},
+                     {"classes", config.model.classes},
+                     {"class_names", class_names.empty() ? Json() : Json::list_of(class_names)}})},
       {"weights", Json::object(weights)},
   });
-}
-
-}  // namespace
-
-Json inference_json(const Config& config, const ImageShape& image,
-                    const Normalization& normalization,
-                    const std::vector<std::string>& class_names) {
-  const Json names = class_names.empty() ? Json() : Json::list_of(class_names);
-  return made(config, image, normalization, names);
 }
 
 Json planned_inference(const Config& config, const ImageShape& image) {

@@ -1,13 +1,11 @@
 #include "tessera/models/run/metrics.h"
 
-#include <algorithm>
-#include <functional>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "tessera/runtime/text/report.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {

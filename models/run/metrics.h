@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -115,11 +115,10 @@ struct Misclassification {
 class TopErrors {
  public:
   void add(const Misclassification& mistake, size_t most = 24) {
-    const auto worse = [](const Misclassification& a, const Misclassification& b) {
-      return a.share > b.share;
-    };
-    if (all_.size() == most && !worse(mistake, all_.back())) return;
-    all_.insert(std::upper_bound(all_.begin(), all_.end(), mistake, worse), mistake);
+    if (all_.size() == most && !(mistake.share > all_.back().share)) return;
+    all_.insert(
+        std::ranges::upper_bound(all_, mistake.share, std::greater(), &Misclassification::share),
+        mistake);
     if (all_.size() > most) all_.pop_back();
   }
   const std::vector<Misclassification>& all() const { return all_; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,8 +10,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/layers/ops/batch_norm.h"
 #include "tessera/models/config/network.h"
-#include "tessera/models/run/foreign_weights.h"
-#include "tessera/models/run/host_weights.h"
+#include "tessera/models/run/array_file.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/spelling.h"
@@ -21,10 +19,6 @@
 namespace tessera {
 
 namespace {
-
-[[noreturn]] void fail(const WeightSource& source, const std::string& what) {
-  throw CheckpointError(fmt::format("weights '{}': {}", source.path(), what));
-}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, "x"));
@@ -58,10 +52,9 @@ class Comparison {
 
   // Returns true if the file has no logits layer, or one for another number of classes.
   bool head_is_new() const {
-    bool is_new = false;
     for (size_t i = 0; i < layouts_.size(); ++i)
-      is_new = is_new || (layouts_[i].head && (found_[i] == kNone || is_of_other_classes(i)));
-    return is_new;
+      if (layouts_[i].head && (found_[i] == kNone || is_of_other_classes(i))) return true;
+    return false;
   }
   int64_t head_classes() const {
     for (size_t i = 0; i < layouts_.size(); ++i)
@@ -70,17 +63,15 @@ class Comparison {
   }
   std::string head_text() const {
     for (size_t i = 0; i < layouts_.size(); ++i) {
-      const WeightLayout& layout = layouts_[i];
-      if (!layout.head) continue;
-      const std::string module = layout.name.substr(0, layout.name.rfind('.'));
+      if (!layouts_[i].head) continue;
+      const std::string module = module_of(layouts_[i].name);
       return found_[i] == kNone ? fmt::format("{} is new, because the file has none", module)
                                 : fmt::format("{} is new: {} classes, but the file has {}", module,
-                                              layout.shape[0], classes_in(tensor_of(i).shape));
+                                              layouts_[i].shape[0], classes_in(tensor_of(i).shape));
     }
     return "";
   }
 
-  // Returns one line per difference.
   std::string differences() const {
     std::vector<std::string> lines;
     const bool new_head = head_is_new();
@@ -187,7 +178,8 @@ template <class Put>
 void read_in_order(const WeightSource& source, size_t index, const ForeignWeight& weight,
                    bool is_variance, Put put) {
   const auto refuse = [&](double value, uint64_t element, const char* rule) {
-    fail(source, fmt::format("'{}' has the value {} at element {}, but {}; use another copy",
+    fail_weights(source.path(),
+                 fmt::format("'{}' has the value {} at element {}, but {}; use another copy",
                              source.tensors()[index].name, value, element, rule));
   };
   constexpr uint64_t kPart = 4096;
@@ -237,8 +229,7 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
   const DeviceScope cpu("cpu:0");
   Store store;
   const std::unique_ptr<Module> network = make_network(config, image, store);
-  layouts_ = weight_layouts(*network, store, image.height, image.width, image.channels,
-                            config.model.classes);
+  layouts_ = weight_layouts(*network, store, image, config.model.classes);
   const std::string application = match_application(config);
   const std::string wrappers = drop_wrappers(*source_, layouts_);
   std::vector<NameTable> tables;
@@ -251,11 +242,12 @@ std::string Pretrained::match(const Config& config, const ImageShape& image) {
     if (best == nullptr || comparison->count() > best->count()) best = std::move(comparison);
   }
   if (const std::string wrong = best->differences(); !wrong.empty())
-    fail(*source_,
-         fmt::format("does not fit {}.{}{}", config.model.name,
-                     application.empty() ? what_weights_look_like(*source_, config.model.name)
-                                         : fmt::format(" It is {}.", application),
-                     wrong));
+    fail_weights(
+        source_->path(),
+        fmt::format("does not fit {}.{}{}", config.model.name,
+                    application.empty() ? what_weights_look_like(*source_, config.model.name)
+                                        : fmt::format(" It is {}.", application),
+                    wrong));
   const bool new_head = best->head_is_new();
   classes_ = best->head_classes();
   weights_ = best->weights();
@@ -288,10 +280,10 @@ std::string Pretrained::match_application(const Config& config) {
   if (known == nullptr || !config.model.layers.empty()) return "";
   const std::string name = fmt::format("keras.applications' {}", known->network);
   if (!known->apart.empty())
-    fail(*source_,
-         fmt::format("is {}, which {}, and does not fit our networks; use the weights of a "
-                     "PyTorch network as .safetensors",
-                     name, known->apart));
+    fail_weights(source_->path(),
+                 fmt::format("is {}, which {}, and does not fit our networks; use the weights of a "
+                             "PyTorch network as .safetensors",
+                             name, known->apart));
   if (known->ours == config.model.name) more_variance_ = known->eps - BatchNormParams{}.eps;
   return name;
 }
@@ -305,10 +297,10 @@ void Pretrained::check() const {
 void Pretrained::load(const Store& store) const {
   const HostWeights weights(store);
   weights.fetch();  // values that the file lacks stay
-  std::map<std::string, const MutableArray*> arrays;
-  for (const MutableArray& array : weights.arrays) arrays[array.name] = &array;
+  std::map<std::string, const HostArray*> arrays;
+  for (const HostArray& array : weights.arrays) arrays[array.name] = &array;
   for (const auto& [layout, source] : pairs_) {
-    const MutableArray& array = *arrays.at(layouts_[layout].name);
+    const HostArray& array = *arrays.at(layouts_[layout].name);
     const bool single = array.dtype == "float32";
     const bool variance = is_variance(layouts_[layout]);
     const double more = variance ? more_variance_ : 0;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <span>
 
 #include <fcntl.h>
@@ -15,6 +16,21 @@ namespace tessera {
 void refuse_run_file(const std::string& path, const char* operation, int error) {
   throw RunFolderError(fmt::format("run folder: cannot {} '{}': {}; check run.dir", operation, path,
                                    std::strerror(error)));
+}
+
+void make_run_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) refuse_run_file(path, "create", error.value());
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    names.push_back(at->path().filename().string());
+  return names;
 }
 
 RecordFile::RecordFile(FileSystem& files, std::string path, std::string head, int64_t keep)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/runtime/files/file_system.h"
 
@@ -15,6 +16,11 @@ namespace tessera {
 // Throws RunFolderError: "run folder: cannot write 'runs/a/metrics.csv': No space left on device;
 // check run.dir". `error` is an errno value.
 [[noreturn]] void refuse_run_file(const std::string& path, const char* operation, int error);
+
+// Creates the folder and its parents. Throws RunFolderError.
+void make_run_folder(const std::string& path);
+// Returns the names of the entries of a folder, unsorted; none if it cannot be read.
+std::vector<std::string> names_in(const std::string& folder);
 
 // Not thread-safe.
 class RecordFile {

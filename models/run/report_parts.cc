@@ -96,74 +96,6 @@ std::string line_of(const Curve& curve, const X& x, const Y& y) {
                      curve.name.empty() ? " stroke-opacity=\"0.35\"" : "", hint);
 }
 
-}  // namespace
-
-std::string page_head(const std::string& title) {
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n<h1>{0}</h1>\n",
-      html_escaped(title), kReportStyle);
-}
-
-std::string chart_svg(const Chart& chart) {
-  Range range = range_of(chart.curves);
-  if (!(range.y0 <= range.y1)) return "";
-  const bool log = chart.log && range.y0 > 0;
-  const double size = std::max(std::abs(range.y0), std::abs(range.y1));
-  if (range.y1 - range.y0 <= 1e-9 * size) {  // one value: in the middle
-    const double margin = size > 0 ? size / 10 : 1;
-    range.y1 = log ? range.y1 * 1.1 : range.y1 + margin;
-    range.y0 = log ? range.y0 / 1.1 : range.y0 - margin;
-  }
-  const auto height_of = [&](double v) { return log ? std::log(v) : v; };
-  const double low = height_of(range.y0), high = height_of(range.y1);
-  const auto x = [&](double v) { return kLeft + v / range.x1 * (kWidth - kLeft - kRight); };
-  const auto y = [&](double v) {
-    return kHeight - kBottom - (height_of(v) - low) / (high - low) * (kHeight - kTop - kBottom);
-  };
-  std::string svg = fmt::format(
-      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">"
-      "<text x=\"{3}\" y=\"16\" class=\"title\">{2}</text>\n",
-      kWidth, kHeight, chart.title, kLeft);
-  const std::vector<double> ticks =
-      log ? log_ticks(range.y0, range.y1) : linear_ticks(range.y0, range.y1, 5);
-  for (double v : ticks)
-    svg += fmt::format(
-        "<line x1=\"{:.1f}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
-        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g}</text>\n",
-        kLeft, kWidth - kRight, y(v), y(v), kLeft - 6, y(v) + 4, v);
-  for (double v : linear_ticks(0, range.x1, 8))
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.4g}</text>\n", x(v),
-                       kHeight - kBottom + 16, v);
-  const double middle_x = (kLeft + kWidth - kRight) / 2, middle_y = (kTop + kHeight - kBottom) / 2;
-  svg += fmt::format(
-      "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" class=\"axis\">{}</text>"
-      "<text transform=\"translate(14,{:.1f}) rotate(-90)\" text-anchor=\"middle\" "
-      "class=\"axis\">{}{}</text>\n",
-      middle_x, kHeight - 6, chart.x_title, middle_y, chart.y_title, log ? " (log scale)" : "");
-  if (chart.best >= 0 && chart.best <= range.x1)
-    svg += fmt::format(
-        "<line class=\"best\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
-        "<text x=\"{3:.1f}\" y=\"{4}\" text-anchor=\"{5}\">best</text>\n",
-        x(chart.best), kTop, kHeight - kBottom, x(chart.best), kTop - 4,
-        chart.best > range.x1 / 2 ? "end" : "start");
-  for (const Curve& curve : chart.curves) {
-    if (curve.points.empty()) continue;
-    svg += line_of(curve, x, y);
-  }
-  double legend = kWidth - kRight;
-  for (auto at = chart.curves.rbegin(); at != chart.curves.rend(); ++at) {
-    const Curve& curve = *at;
-    if (curve.points.empty() || curve.name.empty()) continue;
-    svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
-                       legend, curve.colour, html_escaped(curve.name));
-    legend -= 12 + 6 * static_cast<double>(utf8_length(curve.name));
-  }
-  return svg + "</svg>\n";
-}
-
-namespace {
-
 constexpr int64_t kMaxDrawn = 100;  // classes
 constexpr size_t kMaxPairs = 12;
 
@@ -255,7 +187,6 @@ class MatrixPicture {
 
   int64_t label_of(int64_t place) const { return classes_[static_cast<size_t>(place)].label; }
 
-  // Returns the labels of a row and of a column.
   std::string labels(int64_t place) const {
     const int64_t at = left_ + place * cell_ + cell_ / 2 + font_ / 3;
     return fmt::format(
@@ -332,6 +263,70 @@ std::string reliability_svg(const Calibration& calibration) {
 }
 
 }  // namespace
+
+std::string page_head(const std::string& title) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style>\n<h1>{0}</h1>\n",
+      html_escaped(title), kReportStyle);
+}
+
+std::string chart_svg(const Chart& chart) {
+  Range range = range_of(chart.curves);
+  if (!(range.y0 <= range.y1)) return "";
+  const bool log = chart.log && range.y0 > 0;
+  const double size = std::max(std::abs(range.y0), std::abs(range.y1));
+  if (range.y1 - range.y0 <= 1e-9 * size) {  // one value: in the middle
+    const double margin = size > 0 ? size / 10 : 1;
+    range.y1 = log ? range.y1 * 1.1 : range.y1 + margin;
+    range.y0 = log ? range.y0 / 1.1 : range.y0 - margin;
+  }
+  const auto height_of = [&](double v) { return log ? std::log(v) : v; };
+  const double low = height_of(range.y0), high = height_of(range.y1);
+  const auto x = [&](double v) { return kLeft + v / range.x1 * (kWidth - kLeft - kRight); };
+  const auto y = [&](double v) {
+    return kHeight - kBottom - (height_of(v) - low) / (high - low) * (kHeight - kTop - kBottom);
+  };
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">"
+      "<text x=\"{3}\" y=\"16\" class=\"title\">{2}</text>\n",
+      kWidth, kHeight, chart.title, kLeft);
+  const std::vector<double> ticks =
+      log ? log_ticks(range.y0, range.y1) : linear_ticks(range.y0, range.y1, 5);
+  for (double v : ticks)
+    svg += fmt::format(
+        "<line x1=\"{:.1f}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
+        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g}</text>\n",
+        kLeft, kWidth - kRight, y(v), y(v), kLeft - 6, y(v) + 4, v);
+  for (double v : linear_ticks(0, range.x1, 8))
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.4g}</text>\n", x(v),
+                       kHeight - kBottom + 16, v);
+  const double middle_x = (kLeft + kWidth - kRight) / 2, middle_y = (kTop + kHeight - kBottom) / 2;
+  svg += fmt::format(
+      "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" class=\"axis\">{}</text>"
+      "<text transform=\"translate(14,{:.1f}) rotate(-90)\" text-anchor=\"middle\" "
+      "class=\"axis\">{}{}</text>\n",
+      middle_x, kHeight - 6, chart.x_title, middle_y, chart.y_title, log ? " (log scale)" : "");
+  if (chart.best >= 0 && chart.best <= range.x1)
+    svg += fmt::format(
+        "<line class=\"best\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
+        "<text x=\"{3:.1f}\" y=\"{4}\" text-anchor=\"{5}\">best</text>\n",
+        x(chart.best), kTop, kHeight - kBottom, x(chart.best), kTop - 4,
+        chart.best > range.x1 / 2 ? "end" : "start");
+  for (const Curve& curve : chart.curves) {
+    if (curve.points.empty()) continue;
+    svg += line_of(curve, x, y);
+  }
+  double legend = kWidth - kRight;
+  for (auto at = chart.curves.rbegin(); at != chart.curves.rend(); ++at) {
+    const Curve& curve = *at;
+    if (curve.points.empty() || curve.name.empty()) continue;
+    svg += fmt::format("<text x=\"{}\" y=\"16\" style=\"fill:{}\" text-anchor=\"end\">{}</text>\n",
+                       legend, curve.colour, html_escaped(curve.name));
+    legend -= 12 + 6 * static_cast<double>(utf8_length(curve.name));
+  }
+  return svg + "</svg>\n";
+}
 
 std::string classes_html(const ConfusionMatrix& confusion, const std::vector<std::string>& names) {
   if (is_empty(confusion)) return "";

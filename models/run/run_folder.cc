@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 #include <sstream>
-#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "tessera/models/config/config.h"
@@ -27,7 +25,8 @@ namespace tessera {
 
 namespace {
 
-// A line built on the stack.
+constexpr const char* kPhases[] = {"train", "validation", "test"};
+
 class Line {
  public:
   template <class... Args>
@@ -50,14 +49,30 @@ class Line {
   size_t size_ = 0;
 };
 
-constexpr const char* kColumns[] = {
-    "epoch",     "step",    "phase",     "loss", "accuracy", "lr", "images_per_second",
-    "data_wait", "skipped", "loss_scale"};
-constexpr size_t kEarlierColumns[] = {7, 8};  // earlier versions wrote fewer
+// The columns after epoch, step and phase.
+constexpr std::pair<const char*, double Metrics::*> kColumns[] = {
+    {"loss", &Metrics::loss},
+    {"accuracy", &Metrics::accuracy},
+    {"lr", &Metrics::lr},
+    {"images_per_second", &Metrics::images_per_second},
+    {"data_wait", &Metrics::data_wait},
+    {"skipped", &Metrics::skipped},
+    {"loss_scale", &Metrics::loss_scale},
+};
+constexpr size_t kEarlierColumns[] = {4, 5};  // earlier versions wrote fewer
 
 // Returns the first line of metrics.csv.
 std::string csv_names(size_t columns) {
-  return fmt::format("{}\n", fmt::join(std::span(kColumns, columns), ","));
+  std::string names = "epoch,step,phase";
+  for (const auto& [name, value] : std::span(kColumns, columns)) names += fmt::format(",{}", name);
+  return names + "\n";
+}
+
+// Returns the phase as a static string; nullptr for another word.
+const char* phase_of(std::string_view word) {
+  for (const char* phase : kPhases)
+    if (word == phase) return phase;
+  return nullptr;
 }
 
 // Returns the step of a line that write() wrote, in CSV or JSON.
@@ -83,12 +98,6 @@ std::filesystem::path nearest(const std::string& dir) {
 }
 
 }  // namespace
-
-std::string resolved_config_path(const std::string& run_dir) {
-  return run_dir + "/config.resolved.yaml";
-}
-
-std::string weights_path(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
 
 void require_run_folder(const std::string& dir) {
   const std::filesystem::path there = nearest(dir);
@@ -120,19 +129,16 @@ void require_room(const std::string& dir, int64_t bytes) {
 RunFolder::RunFolder(const Config& config, std::optional<int64_t> steps_done, FileSystem& files,
                      const std::string& remarks, std::vector<std::string_view> due)
     : files_(files), dir_(config.run.dir), due_(std::move(due)), csv_columns_(std::size(kColumns)) {
-  std::error_code error;
-  std::filesystem::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "create", error.value());
+  make_run_folder(dir_);
   put("config.resolved.yaml", print_config(config) + remarks);
-  const auto events = [&](const std::string& dir) {
-    std::filesystem::create_directories(dir, error);
-    if (error) refuse_run_file(dir, "create", error.value());
-    return std::make_unique<EventWriter>(dir, fmt::format("{}", getpid()),
-                                         steps_done ? *steps_done + 1 : 0, files_);
-  };
-  train_events_ = events(dir_ + "/train");
-  test_events_ = events(dir_ + "/test");
-  if (config.data.validation.any()) validation_events_ = events(dir_ + "/validation");
+  for (const char* phase : kPhases) {
+    if (std::string_view(phase) == "validation" && !config.data.validation.any()) continue;
+    const std::string dir = dir_ + "/" + phase;
+    make_run_folder(dir);
+    events_.emplace_back(phase,
+                         std::make_unique<EventWriter>(dir, fmt::format("{}", getpid()),
+                                                       steps_done ? *steps_done + 1 : 0, files_));
+  }
   for (const size_t columns : kEarlierColumns)
     if (bytes_up_to("metrics.csv", csv_names(columns), steps_done) > 0) csv_columns_ = columns;
   const std::string names = csv_names(csv_columns_);
@@ -146,12 +152,11 @@ std::vector<int> RunFolder::descriptors() const {
 
 std::vector<std::string> RunFolder::incomplete() const {
   std::vector<std::string> all;
-  for (const std::string& error_summary :
-       {csv_->error_summary("lines"), jsonl_->error_summary("lines"),
-        train_events_->error_summary(),
-        validation_events_ ? validation_events_->error_summary() : "",
-        test_events_->error_summary()})
-    if (!error_summary.empty()) all.push_back(error_summary);
+  const auto add = [&](const std::string& summary) {
+    if (!summary.empty()) all.push_back(summary);
+  };
+  for (const auto* file : {&csv_, &jsonl_}) add((*file)->error_summary("lines"));
+  for (const auto& [phase, events] : events_) add(events->error_summary());
   all.insert(all.end(), not_written_.begin(), not_written_.end());
   return all;
 }
@@ -210,6 +215,33 @@ void RunFolder::add_command(const std::string& command, bool goes_on) const {
   put("command.txt", (goes_on ? run_file(dir_, "command.txt") : "") + command + "\n");
 }
 
+std::vector<Metrics> read_metrics(const std::string& path) {
+  std::ifstream in(path);
+  std::error_code error;  // reading a device would never end
+  if (!in || !std::filesystem::is_regular_file(path, error))
+    throw DataError(fmt::format("{}: cannot be read", path));
+  std::vector<Metrics> metrics;
+  std::string line;
+  std::getline(in, line);  // column names
+  while (std::getline(in, line)) {
+    std::vector<std::string> fields;
+    for (const auto field : std::views::split(line, ','))
+      fields.emplace_back(field.begin(), field.end());
+    if (fields.size() < 3 + kEarlierColumns[0] || phase_of(fields[2]) == nullptr) continue;
+    const auto number = [&](size_t i) {
+      double value = NAN;  // an empty field
+      std::from_chars(fields[i].data(), fields[i].data() + fields[i].size(), value);
+      return value;
+    };
+    Metrics m{
+        .epoch = number(0), .step = static_cast<int64_t>(number(1)), .phase = phase_of(fields[2])};
+    for (size_t i = 0; i < std::min(std::size(kColumns), fields.size() - 3); ++i)
+      m.*kColumns[i].second = number(3 + i);
+    metrics.push_back(m);
+  }
+  return metrics;
+}
+
 std::string run_file(const std::string& run_dir, const char* name) {
   std::error_code error;  // reads only regular files: a device would never end
   const std::string path = run_dir + "/" + name;
@@ -239,33 +271,29 @@ void RunFolder::write_split(const DataSplit& data) const {
 }
 
 void RunFolder::write(const Metrics& metrics) {
-  const double values[] = {
-      metrics.loss,      metrics.accuracy, metrics.lr,        metrics.images_per_second,
-      metrics.data_wait, metrics.skipped,  metrics.loss_scale};
-  constexpr size_t kFirst = std::size(kColumns) - std::size(values);
   Line csv, json;  // not Json, which allocates: a training step must not
   csv.number(metrics.epoch, "");
   csv.add(",{},{}", metrics.step, metrics.phase);
   json.add("{{\"epoch\": ");
   json.number(metrics.epoch, "null");
   json.add(", \"step\": {}, \"phase\": \"{}\"", metrics.step, metrics.phase);
-  for (size_t i = 0; i < std::size(values); ++i) {
-    if (kFirst + i < csv_columns_) {
+  for (size_t i = 0; i < std::size(kColumns); ++i) {
+    const auto& [name, value] = kColumns[i];
+    if (i < csv_columns_) {
       csv.add(",");
-      csv.number(values[i], "");
+      csv.number(metrics.*value, "");
     }
-    json.add(", \"{}\": ", kColumns[kFirst + i]);
-    json.number(values[i], "null");
+    json.add(", \"{}\": ", name);
+    json.number(metrics.*value, "null");
   }
   csv.add("\n");
   json.add("}}\n");
   csv_->append(csv.text());
   jsonl_->append(json.text());
   const std::string_view phase = metrics.phase;
-  EventWriter* events = phase == "train" ? train_events_.get() : test_events_.get();
-  if (phase == "validation") events = validation_events_.get();
   const auto point = [&](const char* tag, double value) {
-    if (events != nullptr) events->scalar(tag, metrics.step, static_cast<float>(value));
+    for (const auto& [name, events] : events_)
+      if (name == phase) events->scalar(tag, metrics.step, static_cast<float>(value));
   };
   point(metrics.whole ? "loss" : "batches/loss", metrics.loss);
   point(metrics.whole ? "accuracy" : "batches/accuracy", metrics.accuracy);

@@ -1,4 +1,5 @@
-// RunFolder: the folder of files that a training writes while it runs.
+// RunFolder: the folder of files that a training writes while it runs; RunLock; and functions for
+// files of an earlier training in the folder.
 //
 //   config.resolved.yaml   every key of the configuration, with the normalization that is used
 //   inference.json         the inference description (models/run/inference.h)
@@ -17,7 +18,7 @@
 //   plan.json, plan.html   the plan of the training step, for machines and for people
 //   model.txt              the model as a table, and the memory of the step
 //   report.html            curves, confusion matrix, result; when training ends
-//   weights.safetensors    written by others, at weights_path()
+//   weights.safetensors    written by others, at weights_path(dir)
 //   checkpoints/           written by others (models/run/checkpoint_folder.h)
 //
 // A line is in the file when write() returns, so a killed run keeps its lines. While the disk is
@@ -33,6 +34,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/models/run/record_file.h"
@@ -78,11 +80,8 @@ class RunFolder {
   // Writes a long text in the pieces that `write` supplies; incomplete if the process is killed.
   using Piece = std::function<void(std::string_view)>;
   void put(const char* name, const std::function<void(const Piece&)>& write) const;
-  // Like put(), for a file that a training does not need: a failure is a warning and an entry of
+  // Writes a file that a training does not need, like put(): a failure is a warning and an entry of
   // incomplete().
-  void put_if_possible(const char* name, const std::string& text) {
-    put_if_possible(name, std::span(&text, 1));
-  }
   void put_if_possible(const char* name, std::span<const std::string> pieces);
   // Writes command.txt or, if the training resumes, appends a line.
   void add_command(const std::string& command, bool goes_on) const;
@@ -97,7 +96,6 @@ class RunFolder {
   void write(const Metrics& metrics);
 
   const std::string& dir() const { return dir_; }
-  std::string weights_path() const { return dir_ + "/weights.safetensors"; }
   // Returns the open metrics files, for fsync().
   std::vector<int> descriptors() const;
   // Returns a line for each file with failed writes.
@@ -115,12 +113,15 @@ class RunFolder {
   FileSystem& files_;
   std::string dir_;
   const std::vector<std::string_view> due_;
-  std::unique_ptr<EventWriter> train_events_, test_events_;
-  std::unique_ptr<EventWriter> validation_events_;  // nullptr without data.validation
+  std::vector<std::pair<std::string_view, std::unique_ptr<EventWriter>>> events_;  // by phase
   std::optional<RecordFile> csv_, jsonl_;
   size_t csv_columns_;  // fewer if an earlier version began the file
   std::vector<std::string> not_written_;
 };
+
+// Reads a metrics.csv. Skips incomplete lines. Throws DataError if the file cannot be read or is
+// not a regular file.
+std::vector<Metrics> read_metrics(const std::string& path);
 
 // Check the folder before a training starts; write nothing. Throw RunFolderError if the
 // folder is a file or cannot be created or written; require_room: if its disk has less than `bytes`
@@ -133,7 +134,44 @@ int64_t room_for(const std::string& dir);
 // Returns the text of a file of the folder; "" if it is no regular file or cannot be read.
 std::string run_file(const std::string& run_dir, const char* name);
 // Return the paths that trainer eval --run DIR reads.
-std::string resolved_config_path(const std::string& run_dir);
-std::string weights_path(const std::string& run_dir);
+inline std::string resolved_config_path(const std::string& run_dir) {
+  return run_dir + "/config.resolved.yaml";
+}
+inline std::string weights_path(const std::string& run_dir) {
+  return run_dir + "/weights.safetensors";
+}
+
+// Lets one process at a time train in a folder. Not thread-safe.
+class RunLock {
+ public:
+  // Locks the folder if it exists; does not create it. Throws ConfigError if another process trains
+  // in the folder, RunFolderError if the folder cannot be opened.
+  explicit RunLock(std::string dir);
+  // Creates and locks the folder unless it is locked already. Throws like the constructor.
+  void make();
+
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  void take();
+  std::string dir_;
+  int locked_ = -1;
+};
+
+// The traces of a training in a folder.
+struct EarlierTraining {
+  std::optional<int64_t> checkpoint;  // step of the last checkpoint
+  bool weights = false;               // final weights of a training
+  bool metrics = false;               // a line of metrics
+};
+EarlierTraining earlier_training(const std::string& dir, FileSystem& files = file_system());
+// Throws ConfigError, with a remedy, if an earlier version of the program trained in the folder,
+// whose weights and checkpoints were HDF5.
+void refuse_hdf5_run(const std::string& dir, FileSystem& files = file_system());
+// Removes every file that a training writes, and no other file. Throws RunFolderError naming the
+// file that cannot be removed.
+void remove_run_files(const std::string& dir, FileSystem& files = file_system());
 
 }  // namespace tessera

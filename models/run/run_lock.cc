@@ -1,8 +1,6 @@
-#include "tessera/models/run/run_lock.h"
-
+// RunLock, and the files of an earlier training in a run folder.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -55,11 +53,10 @@ std::vector<std::string> hdf5_files(const std::string& dir) {
            name.substr(5, digits).find_first_not_of("0123456789") == name.npos;
   };
   std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator at(checkpoints_path(dir), error), end; !error && at != end;
-       at.increment(error))
-    if (is_checkpoint(at->path().filename().string())) found.push_back(at->path().string());
+  for (const std::string& name : names_in(checkpoints_path(dir)))
+    if (is_checkpoint(name)) found.push_back(checkpoints_path(dir) + "/" + name);
   std::ranges::sort(found);
+  std::error_code error;
   if (fs::is_regular_file(dir + "/weights.h5", error)) found.push_back(dir + "/weights.h5");
   return found;
 }
@@ -77,9 +74,7 @@ RunLock::~RunLock() {
 
 void RunLock::make() {
   if (locked_ >= 0) return;
-  std::error_code error;
-  fs::create_directories(dir_, error);
-  if (error) refuse_run_file(dir_, "create", error.value());
+  make_run_folder(dir_);
   take();
 }
 
@@ -129,12 +124,9 @@ void remove_run_files(const std::string& dir, FileSystem& files) {
                                     "metrics.jsonl",       "memory.csv",     "env.json",
                                     "command.txt",         "plan.json",      "plan.html",
                                     "model.txt",           "inference.json", "split.csv"};
-  std::error_code error;
   for (const char* part : {"", "train/", "validation/", "test/"})
-    for (fs::directory_iterator at(dir + "/" + part, error), end; !error && at != end;
-         at.increment(error))
-      if (const std::string name = at->path().filename().string(); is_own_events(name))
-        names.push_back(part + name);
+    for (const std::string& name : names_in(dir + "/" + part))
+      if (is_own_events(name)) names.push_back(part + name);
   names.push_back("config.resolved.yaml");
   for (const std::string& name : names)
     for (const char* partial : {".partial", ""}) remove_file(dir + "/" + name + partial, files);

@@ -1,10 +1,7 @@
 #include "tessera/models/run/run_report.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <string_view>
 
@@ -20,23 +17,9 @@ namespace tessera {
 
 namespace {
 
-// Returns the phase as a static string; nullptr for another word.
-const char* phase_of(std::string_view word) {
-  for (const char* phase : {"train", "validation", "test"})
-    if (word == phase) return phase;
-  return nullptr;
-}
-
-// Returns true if the best epoch was chosen on validation images.
-bool validated(const std::vector<Metrics>& metrics) {
-  return std::ranges::any_of(
-      metrics, [](const Metrics& m) { return std::string_view(m.phase) == "validation"; });
-}
-
-// Returns the lines of a phase.
-Curve curve_of(const std::vector<Metrics>& metrics, std::string_view phase, const char* colour,
+Curve curve_of(const std::vector<Metrics>& metrics, const std::string& phase, const char* colour,
                double Metrics::*value, double scale) {
-  Curve curve{phase_of(phase), colour, {}};
+  Curve curve{phase, colour, {}};
   for (const Metrics& m : metrics)
     if (phase == m.phase && std::isfinite(m.*value))
       curve.points.push_back({m.epoch, scale * (m.*value)});
@@ -125,7 +108,8 @@ std::string config_html(const RunReport& report) {
 
 // Returns the phase on whose images the best checkpoint was chosen.
 std::string_view chosen_on(const RunReport& report) {
-  return validated(report.metrics) ? "validation" : "test";
+  const auto validates = [](const Metrics& m) { return std::string_view(m.phase) == "validation"; };
+  return std::ranges::any_of(report.metrics, validates) ? "validation" : "test";
 }
 
 // Returns the epoch after which the best checkpoint was written; -1 if there is none.
@@ -156,7 +140,7 @@ std::string epochs_html(const RunReport& report) {
         same ? fmt::format("{:.2f} %", 100 * trained->accuracy) : "", m.lr, best ? "best" : "");
   }
   html += "</table>\n";
-  if (validated(report.metrics)) return html;
+  if (chosen_on(report) == "validation") return html;
   return html +
          "<p>All evaluations are on the test images. The best was chosen on them, so its "
          "accuracy is not an independent test (set data.validation to choose on other "
@@ -175,93 +159,6 @@ void add_model(const RunReport& report, std::vector<std::string>& pieces) {
   }
   pieces.push_back("<pre>" + html_escaped(report.summary) + "</pre>\n");
 }
-
-}  // namespace
-
-std::vector<std::string> report_pieces(const RunReport& report) {
-  const std::vector<Metrics>& m = report.metrics;
-  const char *blue = "#2563c9", *orange = "#d9730d", *green = "#1d8a5a";
-  std::string result = fmt::format("<p class=\"big\">{:.2f} % of the {} images are correct",
-                                   100 * report.top1, report.phase);
-  if (report.top5 >= 0) result += fmt::format(", top-5 {:.2f} %", 100 * report.top5);
-  const double best = best_epoch(report);
-  const auto curves = [&](double Metrics::*value, double scale) {
-    std::vector<Curve> all = training_curves(curve_of(m, "train", blue, value, scale));
-    all.insert(all.begin(), {curve_of(m, "test", orange, value, scale),
-                             curve_of(m, "validation", green, value, scale)});
-    return all;
-  };
-  // A chart of the training, if the value varies and exceeds `least`.
-  const auto one = [&](const char* title, double Metrics::*value, double scale, double least = 0) {
-    const Curve curve = curve_of(m, "train", blue, value, scale);
-    if (curve.points.empty()) return std::string();
-    const auto [low, high] = std::ranges::minmax(curve.points, {}, &Curve::Point::y);
-    return high.y >= least && high.y - low.y > 1e-3 * std::abs(high.y)
-               ? chart_svg({title, title, {curve}, false, best})
-               : std::string();
-  };
-  const std::string charts =
-      chart_svg({"accuracy in %", "accuracy in %", curves(&Metrics::accuracy, 100), false, best}) +
-      chart_svg({"loss", "loss", curves(&Metrics::loss, 1), true, best}) +
-      one("learning rate", &Metrics::lr, 1) + one("images/s", &Metrics::images_per_second, 1) +
-      one("waiting for data in %", &Metrics::data_wait, 100, 1);
-  std::vector<std::string> pieces{
-      fmt::format("{}{}.</p>\n{}", page_head(report.title), result, facts_html(report))};
-  if (!charts.empty()) pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
-  pieces.push_back(epochs_html(report));
-  pieces.push_back(classes_html(report.confusion, report.classes));
-  pieces.push_back(confusion_html(report.confusion, report.classes));
-  pieces.push_back(calibration_html(report.calibration));
-  add_mistakes(report, pieces);
-  add_model(report, pieces);
-  pieces.push_back(config_html(report));
-  pieces.emplace_back(kPageEnd);
-  return pieces;
-}
-
-std::string report_html(const RunReport& report) {
-  std::string html;
-  for (const std::string& piece : report_pieces(report)) html += piece;
-  return html;
-}
-
-std::vector<Metrics> read_metrics(const std::string& path) {
-  std::ifstream in(path);
-  std::error_code error;  // reading a device would never end
-  if (!in || !std::filesystem::is_regular_file(path, error))
-    throw DataError(fmt::format("{}: cannot be read", path));
-  std::vector<Metrics> metrics;
-  std::string line;
-  std::getline(in, line);  // column names
-  while (std::getline(in, line)) {
-    std::vector<std::string> fields(1);
-    for (char c : line) {
-      if (c == ',')
-        fields.emplace_back();
-      else
-        fields.back() += c;
-    }
-    if (fields.size() < 7 || phase_of(fields[2]) == nullptr) continue;
-    const auto number = [&](size_t i) {
-      double value = NAN;  // an empty field
-      std::from_chars(fields[i].data(), fields[i].data() + fields[i].size(), value);
-      return value;
-    };
-    Metrics m;
-    m.epoch = number(0);
-    m.step = static_cast<int64_t>(number(1));
-    m.phase = phase_of(fields[2]);
-    m.loss = number(3);
-    m.accuracy = number(4);
-    m.lr = number(5);
-    m.images_per_second = number(6);
-    if (fields.size() > 7) m.data_wait = number(7);
-    metrics.push_back(m);
-  }
-  return metrics;
-}
-
-namespace {
 
 using Bytes = std::vector<uint8_t>;
 
@@ -317,6 +214,53 @@ std::string base64(const Bytes& bytes) {
 }
 
 }  // namespace
+
+std::vector<std::string> report_pieces(const RunReport& report) {
+  const std::vector<Metrics>& m = report.metrics;
+  const char *blue = "#2563c9", *orange = "#d9730d", *green = "#1d8a5a";
+  std::string result = fmt::format("<p class=\"big\">{:.2f} % of the {} images are correct",
+                                   100 * report.top1, report.phase);
+  if (report.top5 >= 0) result += fmt::format(", top-5 {:.2f} %", 100 * report.top5);
+  const double best = best_epoch(report);
+  const auto curves = [&](double Metrics::*value, double scale) {
+    std::vector<Curve> all = training_curves(curve_of(m, "train", blue, value, scale));
+    all.insert(all.begin(), {curve_of(m, "test", orange, value, scale),
+                             curve_of(m, "validation", green, value, scale)});
+    return all;
+  };
+  // A chart of the training, if the value varies and exceeds `least`.
+  const auto one = [&](const char* title, double Metrics::*value, double scale, double least = 0) {
+    const Curve curve = curve_of(m, "train", blue, value, scale);
+    if (curve.points.empty()) return std::string();
+    const auto [low, high] = std::ranges::minmax(curve.points, {}, &Curve::Point::y);
+    return high.y >= least && high.y - low.y > 1e-3 * std::abs(high.y)
+               ? chart_svg({title, title, {curve}, false, best})
+               : std::string();
+  };
+  const std::string charts =
+      chart_svg({"accuracy in %", "accuracy in %", curves(&Metrics::accuracy, 100), false, best}) +
+      chart_svg({"loss", "loss", curves(&Metrics::loss, 1), true, best}) +
+      one("learning rate", &Metrics::lr, 1) + one("images/s", &Metrics::images_per_second, 1) +
+      one("waiting for data in %", &Metrics::data_wait, 100, 1);
+  std::vector<std::string> pieces{
+      fmt::format("{}{}.</p>\n{}", page_head(report.title), result, facts_html(report))};
+  if (!charts.empty()) pieces.push_back("<div class=\"charts\">" + charts + "</div>\n");
+  pieces.push_back(epochs_html(report));
+  pieces.push_back(classes_html(report.confusion, report.classes));
+  pieces.push_back(confusion_html(report.confusion, report.classes));
+  pieces.push_back(calibration_html(report.calibration));
+  add_mistakes(report, pieces);
+  add_model(report, pieces);
+  pieces.push_back(config_html(report));
+  pieces.emplace_back(kPageEnd);
+  return pieces;
+}
+
+std::string report_html(const RunReport& report) {
+  std::string html;
+  for (const std::string& piece : report_pieces(report)) html += piece;
+  return html;
+}
 
 std::string thumbnail_uri(const uint8_t* image, const ImageShape& shape, int most) {
   const int channels = shape.channels;

@@ -35,10 +35,6 @@ std::string report_html(const RunReport& report);
 // of training should be.
 std::vector<std::string> report_pieces(const RunReport& report);
 
-// Reads metrics.csv of a run folder. Skips incomplete lines. Throws DataError if the file cannot be
-// read or is not a regular file.
-std::vector<Metrics> read_metrics(const std::string& path);
-
 // Returns "data:image/png;base64,..." for an image [H x W x C] of one or three channels, reduced by
 // an integer factor so that no side has more than `most` (up to 128) pixels. "" for other numbers
 // of channels.

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -38,10 +37,9 @@ uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc, 15) + 0xa282ead8u;
 }
 
-// A builder of a protobuf message, on the stack.
+// A builder of a protobuf message or of a record, on the stack.
 class Message {
  public:
-  static constexpr size_t kMax = 512;
   void varint(int field, uint64_t value) {
     put(static_cast<uint64_t>(field) << 3 | kVarint), put(value);
   }
@@ -52,25 +50,28 @@ class Message {
     put(value.size());
     append(value.data(), value.size());
   }
-  std::string_view text() const { return {data_, size_}; }
-
- private:
-  void put(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) byte(static_cast<char>(value | 0x80));
-    byte(static_cast<char>(value));
-  }
   template <class T>
-  void fixed(int field, Wire wire, T value) {
-    put(static_cast<uint64_t>(field) << 3 | wire);
+  void value(T value) {
     append(&value, sizeof value);
   }
-  void byte(char value) { append(&value, 1); }
   void append(const void* from, size_t count) {
     if (count > sizeof data_ - size_) throw Error("tensorboard: a tag is too long");
     std::memcpy(data_ + size_, from, count);
     size_ += count;
   }
-  char data_[kMax];
+  std::string_view text() const { return {data_, size_}; }
+
+ private:
+  void put(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) this->value(static_cast<char>(value | 0x80));
+    this->value(static_cast<char>(value));
+  }
+  template <class T>
+  void fixed(int field, Wire wire, T value) {
+    put(static_cast<uint64_t>(field) << 3 | wire);
+    this->value(value);
+  }
+  char data_[528];
   size_t size_ = 0;
 };
 
@@ -78,29 +79,16 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// A message as stored in the file.
-class Record {
- public:
-  explicit Record(const Message& message) {
-    const std::string_view event = message.text();
-    const uint64_t length = event.size();
-    add(length);
-    add(masked_crc({bytes_, sizeof length}));
-    std::memcpy(bytes_ + size_, event.data(), event.size());
-    size_ += event.size();
-    add(masked_crc(event));
-  }
-  std::string_view text() const { return {bytes_, size_}; }
-
- private:
-  template <class T>
-  void add(T value) {
-    std::memcpy(bytes_ + size_, &value, sizeof value);
-    size_ += sizeof value;
-  }
-  char bytes_[Message::kMax + 16];
-  size_t size_ = 0;
-};
+// Returns the message as stored in the file.
+Message record_of(const Message& message) {
+  const std::string_view event = message.text();
+  Message record;
+  record.value(static_cast<uint64_t>(event.size()));
+  record.value(masked_crc(record.text()));
+  record.append(event.data(), event.size());
+  record.value(masked_crc(event));
+  return record;
+}
 
 // Returns two records: the version, and the step from which points of earlier files are dropped.
 std::string head(int64_t first_step) {
@@ -111,7 +99,7 @@ std::string head(int64_t first_step) {
   start.number(kWallTime, now());
   start.varint(kStep, static_cast<uint64_t>(first_step));
   start.bytes(kSessionLog, log.text());
-  return std::string(Record(version).text()) + std::string(Record(start).text());
+  return std::string(record_of(version).text()).append(record_of(start).text());
 }
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
@@ -120,9 +108,7 @@ constexpr std::string_view kPrefix = "events.out.tfevents.";
 // files in the order of their names.
 int64_t next_second(const std::string& folder) {
   auto second = static_cast<int64_t>(now());
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(folder)) {
     int64_t taken = 0;
     if (!name.starts_with(kPrefix)) continue;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), taken);
@@ -152,7 +138,7 @@ void EventWriter::scalar(std::string_view tag, int64_t step, float value) {
   event.number(kWallTime, now());
   event.varint(kStep, static_cast<uint64_t>(step));
   event.bytes(kSummary, summary.text());
-  file_.append(Record(event).text());
+  file_.append(record_of(event).text());
 }
 
 }  // namespace tessera

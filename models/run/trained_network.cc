@@ -16,7 +16,6 @@
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
-#include "tessera/models/run/run_lock.h"
 #include "tessera/models/zoo/zoo.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"

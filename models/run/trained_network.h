@@ -1,8 +1,8 @@
-// TrainedNetwork: the network of a run folder or of a file of weights, without data.
+// TrainedNetwork: the network of a run folder or of a file of weights, without data; and its export
+// to PyTorch and Keras.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,5 +59,20 @@ struct TrainedNetwork {
 
 // Loads the weights. The network is on the CPU. Throws what NetworkOrigin throws.
 std::unique_ptr<TrainedNetwork> trained_network(const NetworkSource& source);
+
+// Writes parameters and running statistics as safetensors for PyTorch, in PyTorch's dimension
+// order. Names are torchvision's for a network of torchvision, else module paths with PyTorch's
+// last parts. `path` is the old or the complete new file at any time. Returns the origin of the
+// names: "torchvision's resnet50", "our own". Throws CheckpointError if `path` cannot be written.
+std::string export_safetensors(const TrainedNetwork& trained, const std::string& path);
+
+enum class KerasForm {
+  now,     // ".weights.h5"
+  before,  // ".h5", which Keras 2 and 3 read
+};
+
+// Writes weights as Keras's model.save_weights() does for the same layers in the same order. `path`
+// is the old or the complete new file. Throws CheckpointError if `path` cannot be written.
+void export_keras(const TrainedNetwork& trained, const std::string& path, KerasForm form);
 
 }  // namespace tessera

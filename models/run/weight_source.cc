@@ -28,8 +28,6 @@ namespace {
 
 using KerasArrays = std::vector<std::pair<std::string, Hdf5DataInfo>>;
 
-constexpr char kWhole[] = "/model_weights/";
-
 bool has_list(const Hdf5File& file, const std::string& group) {
   return file.has(group + "@layer_names") || file.has(group + "@layer_names0");
 }
@@ -45,8 +43,6 @@ std::vector<std::string> list_of(const Hdf5File& file, const std::string& group,
       all.push_back(std::move(text));
   return all;
 }
-
-std::string root_of(const Hdf5File& file) { return has_list(file, "/") ? "/" : kWhole; }
 
 // "conv1/kernel:0" is the weight "kernel" of "conv1".
 struct Weight {
@@ -87,23 +83,17 @@ std::string kind_of(const std::string& layer, const std::vector<Weight>& weights
   return layer;
 }
 
-bool is_older_keras(const Hdf5File& file) { return has_list(file, "/") || has_list(file, kWhole); }
-
-// Returns the layers in the order of the model, including those without weights.
-std::vector<std::string> older_keras_layers(const Hdf5File& file) {
-  return list_of(file, root_of(file), "layer_names");
-}
-
-// Returns `arrays`, which are named by paths in the file, with the names of Keras 3. Throws Error
-// if an array is missing, named twice, or in no layer.
-KerasArrays older_keras_arrays(const Hdf5File& file, const KerasArrays& arrays) {
-  const std::string root = root_of(file);
+// Returns `arrays`, which are named by paths in the file, with the names of Keras 3. `layers` are
+// those of the group `root` in the order of the model, including those without weights. Throws
+// Error if an array is missing, named twice, or in no layer.
+KerasArrays older_keras_arrays(const Hdf5File& file, const std::string& root,
+                               const std::vector<std::string>& layers, const KerasArrays& arrays) {
   std::map<std::string, Hdf5DataInfo> left;
   for (const auto& [name, array] : arrays)
     if (name.starts_with(root)) left[name] = array;
   std::map<std::string, int> counts;
   KerasArrays found;
-  for (const std::string& layer : older_keras_layers(file)) {
+  for (const std::string& layer : layers) {
     // A nested model has the weights of its layers in one list.
     std::vector<std::pair<std::string, std::vector<Weight>>> modules;
     std::map<std::string, size_t> known;
@@ -180,10 +170,11 @@ class Hdf5WeightSource final : public WeightSource {
     for (const std::string& array : file.list(kMax))
       if (file.has_floats(array)) arrays_.emplace_back(array, file.open(array)->info());
     const auto has_vars = [](const auto& array) { return array.first.find("/vars/") != npos; };
-    if (is_older_keras(file)) {
+    const std::string root = has_list(file, "/") ? "/" : "/model_weights/";
+    if (has_list(file, root)) {
       form_ = WeightForm::keras;
-      arrays_ = older_keras_arrays(file, arrays_);
-      layers_ = older_keras_layers(file);
+      layers_ = list_of(file, root, "layer_names");
+      arrays_ = older_keras_arrays(file, root, layers_, arrays_);
     } else {
       for (auto& [name, array] : arrays_) name.erase(0, 1);
       if (std::ranges::any_of(arrays_, has_vars)) form_ = WeightForm::keras;

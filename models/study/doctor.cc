@@ -16,7 +16,6 @@
 #include "tessera/models/data/moments.h"
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/run_folder.h"
-#include "tessera/models/run/run_lock.h"
 #include "tessera/models/study/plan.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/device_choice.h"

@@ -24,7 +24,6 @@
 #include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/record_file.h"
 #include "tessera/models/run/run_folder.h"
-#include "tessera/models/run/run_lock.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/evaluator.h"

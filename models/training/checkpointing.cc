@@ -15,7 +15,7 @@
 #include "tessera/models/data/moments.h"
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
-#include "tessera/models/run/run_lock.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/exchange.h"
@@ -251,7 +251,7 @@ void Checkpointing::restore(const Tensors& tensors, TrainingState& state) const 
 void Checkpointing::start(const Tensors& tensors, TrainingState& state, std::vector<int> metrics) {
   last_ = Clock::now();
   if (!image_) return;
-  folder_.make();
+  make_run_folder(folder_.dir());
   writer_ = std::make_unique<CheckpointWriter>(folder_, *std::exchange(image_, std::nullopt),
                                                config_.checkpoint.keep, std::move(metrics));
   if (beginning_ == nullptr) return;

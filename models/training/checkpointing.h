@@ -36,7 +36,7 @@ class Checkpointing {
   // Throws the constructor's ConfigError if the folder holds a training that would be lost.
   void refuse_to_overwrite() const;
   // Removes the files of an earlier training if TrainOptions::overwrite is set. Requires that the
-  // folder is locked (models/run/run_lock.h).
+  // folder is locked (models/run/run_folder.h).
   void clear() const;
 
   // The functions below are called in this order, the first three before anything is written.

@@ -405,7 +405,7 @@ class TrainingLoop {
   // Writes the weights first, so that no other failure can lose them. If they cannot be written,
   // the checkpoint from which they can be restored is still saved.
   void keep_result(bool complete) {
-    const std::string weights = setup_.folder->weights_path();
+    const std::string weights = weights_path(setup_.folder->dir());
     const int64_t step = best_kept_ ? state_.best_step : state_.step;
     std::string lost;
     try {

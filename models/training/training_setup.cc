@@ -21,6 +21,7 @@
 #include "tessera/models/run/environment.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/pretrained.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"

@@ -7,7 +7,6 @@
 
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/models/run/run_folder.h"
-#include "tessera/models/run/run_lock.h"
 #include "tessera/models/training/run.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/text/json.h"

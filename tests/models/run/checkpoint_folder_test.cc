@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tessera/models/run/run_lock.h"
+#include "tessera/models/run/run_folder.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 #include "tessera/tests/models/run/faulty_files.h"
@@ -19,7 +19,7 @@ constexpr char kConfig[] = "seed: 5\n";
 
 class Folder : public testing::Test {
  protected:
-  Folder() : folder_(temporary_.path("checkpoints"), files_) { folder_.make(); }
+  Folder() : folder_(temporary_.path("checkpoints"), files_) { make_run_folder(folder_.dir()); }
 
   std::unique_ptr<CheckpointWriter> writer(const Tensors4& tensors, int keep = 2) {
     return std::make_unique<CheckpointWriter>(folder_,

@@ -22,7 +22,7 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/data/formats/hdf5_writer.h"
 #include "tessera/models/data/formats/safetensors.h"
-#include "tessera/models/run/export_weights.h"
+#include "tessera/models/run/trained_network.h"
 #include "tessera/models/run/weights.h"
 #include "tessera/models/zoo/names/name_tables.h"
 #include "tessera/runtime/error.h"
@@ -239,7 +239,7 @@ TEST_F(PretrainedTest, EveryNetworkIsWrittenInTheShapesThatItsProgramPublished) 
     Store store(1);
     const auto net = make_network(config_of(model, 1000), {224, 224, 3}, store);
     for (const ForeignWeight& weight : foreign_weights(
-             WeightForm::pytorch, weight_layouts(*net, store, 224, 224, 3, 1000), table))
+             WeightForm::pytorch, weight_layouts(*net, store, {224, 224, 3}, 1000), table))
       written[weight.name] = weight.shape;
     EXPECT_EQ(written, wanted);
     ++count;

@@ -1,5 +1,4 @@
 // RunLock: the next training does not overwrite a run folder by accident, whatever it keeps there.
-#include "tessera/models/run/run_lock.h"
 
 #include <cmath>
 #include <functional>

@@ -50,15 +50,15 @@ class WeightsFile : public testing::Test {
 
   void save() {
     write_weights(path_,
-                  std::vector<ConstArray>{{{"layer1.0.conv.w", "float32", {2, 3, 4}}, w_.data()},
-                                          {{"fc.b", "float64", {5}}, b_.data()},
-                                          {{"scale", "float32", {}}, w_.data()}});
+                  std::vector<HostArray>{{{"layer1.0.conv.w", "float32", {2, 3, 4}}, w_.data()},
+                                         {{"fc.b", "float64", {5}}, b_.data()},
+                                         {{"scale", "float32", {}}, w_.data()}});
   }
   void load() {
-    read_weights(path_, std::vector<MutableArray>{
-                            {{"fc.b", "float64", {5}}, b_in_.data()},
-                            {{"scale", "float32", {}}, &scale_in_},
-                            {{"layer1.0.conv.w", "float32", {2, 3, 4}}, w_in_.data()}});
+    read_weights(path_,
+                 std::vector<HostArray>{{{"fc.b", "float64", {5}}, b_in_.data()},
+                                        {{"scale", "float32", {}}, &scale_in_},
+                                        {{"layer1.0.conv.w", "float32", {2, 3, 4}}, w_in_.data()}});
   }
   bool equal() const { return w_in_ == w_ && b_in_ == b_ && scale_in_ == w_[0]; }
   std::string error_of_load() {
@@ -90,21 +90,21 @@ TEST_F(WeightsFile, ComesBackBitForBit) {
 TEST_F(WeightsFile, TellsWhatInferenceNeeds) {
   save();
   EXPECT_EQ(weights_inference(path_), "");
-  const std::vector<ConstArray> arrays{{{"fc.b", "float64", {5}}, b_.data()}};
+  const std::vector<HostArray> arrays{{{"fc.b", "float64", {5}}, b_.data()}};
   write_weights(path_, arrays, 7, "{\"model\": \"mlp\"}");
   EXPECT_EQ(weights_inference(path_), "{\"model\": \"mlp\"}");
   EXPECT_EQ(weights_step(path_), 7);
   EXPECT_EQ(arrays_in(path_), (std::vector<ArraySpec>{{"fc.b", "float64", {5}}}));
-  read_weights(path_, std::vector<MutableArray>{{{"fc.b", "float64", {5}}, b_in_.data()}});
+  read_weights(path_, std::vector<HostArray>{{{"fc.b", "float64", {5}}, b_in_.data()}});
   EXPECT_EQ(b_in_, b_);
 }
 
 TEST_F(WeightsFile, NamesEveryDifference) {
   save();
   try {
-    read_weights(path_, std::vector<MutableArray>{{{"fc.w", "float32", {2}}, w_in_.data()},
-                                                  {{"fc.b", "float64", {4}}, b_in_.data()},
-                                                  {{"scale", "float64", {}}, b_in_.data()}});
+    read_weights(path_, std::vector<HostArray>{{{"fc.w", "float32", {2}}, w_in_.data()},
+                                               {{"fc.b", "float64", {4}}, b_in_.data()},
+                                               {{"scale", "float64", {}}, b_in_.data()}});
     FAIL();
   } catch (const CheckpointError& error) {
     EXPECT_EQ(error.what(),
@@ -179,7 +179,7 @@ TEST_F(WeightsFile, WhatIsNoWeightFileIsAnError) {
 }
 
 TEST_F(WeightsFile, RefusesNamesThatCannotBeStored) {
-  auto error_of = [&](std::vector<ConstArray> arrays) {
+  auto error_of = [&](std::vector<HostArray> arrays) {
     try {
       write_weights(path_, arrays);
     } catch (const CheckpointError& error) {
@@ -207,7 +207,7 @@ TEST_F(WeightsFile, AWriteThatFailsLeavesTheOldFile) {
   small.rlim_cur = 100000;  // simulates a full disk: writes beyond it fail
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  std::vector<ConstArray> arrays{{{"a", "float32", {1 << 20}}, large.data()}};
+  std::vector<HostArray> arrays{{{"a", "float32", {1 << 20}}, large.data()}};
   EXPECT_THROW(write_weights(path_, arrays), CheckpointError);
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, handler);

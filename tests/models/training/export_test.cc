@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/engine/storage.h"
-#include "tessera/models/run/export_weights.h"
 #include "tessera/models/run/pretrained.h"
+#include "tessera/models/run/trained_network.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/error.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
