@@ -321,7 +321,6 @@ std::vector<ConfigKey> keys_of_training(Config& c) {
     {"eval.batch", &c.eval.batch, at_least(0, kMaxBatch), "images per evaluation step; 0: data.batch, with train.accumulate its largest part"},
     {"eval.flip", &c.eval.flip, any(), "test-time augmentation: mean logits of each image and its flipped copy"},
     {"eval.shift", &c.eval.shift, at_least(0, 15), "test-time augmentation: mean logits of each image and two copies shifted by this number of pixels, up and left, and down and right"},
-
   };
 }
 

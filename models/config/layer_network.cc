@@ -83,8 +83,7 @@ class Builder {
       refuse(layer, "{} groups do not divide {} channels and {} filters", layer.groups,
              at_.features, layer.filters);
     const int64_t reach = layer.dilation * (layer.kernel - 1) + 1;
-    const LayerShape next{windows(layer, at_.height, reach, layer.stride),
-                          windows(layer, at_.width, reach, layer.stride), layer.filters};
+    const LayerShape next = windows(layer, reach, layer.stride, layer.filters);
     limit(layer, static_cast<double>(layer.filters) * static_cast<double>(at_.features) *
                      static_cast<double>(layer.kernel * layer.kernel));
     const int64_t in = std::exchange(at_, next).features;
@@ -102,9 +101,8 @@ class Builder {
   BuiltLayer whiten(const LayerConfig& layer, std::string name) {
     need_image(layer);
     if (name != "whiten0") refuse(layer, "must be first: its filters are computed from images");
-    const LayerShape next{windows(layer, at_.height, layer.kernel, 1),
-                          windows(layer, at_.width, layer.kernel, 1),
-                          2 * layer.kernel * layer.kernel * at_.features};
+    const LayerShape next =
+        windows(layer, layer.kernel, 1, 2 * layer.kernel * layer.kernel * at_.features);
     const int64_t in = std::exchange(at_, next).features;
     return make<Whitening>(std::move(name), {.in = in, .kernel = layer.kernel});
   }
@@ -140,18 +138,18 @@ class Builder {
     need_image(layer);
     if (layer.padding >= layer.size) refuse(layer, "its padding must be smaller than its size");
     const int64_t stride = layer.pool_stride.value_or(layer.size);
-    const int64_t height = windows(layer, at_.height, layer.size, stride);
-    const int64_t width = windows(layer, at_.width, layer.size, stride);
+    LayerShape next = windows(layer, layer.size, stride, at_.features);
     const Pool2dParams params{.kernel = layer.size,
                               .stride = Size2(stride),
                               .padding = layer.padding,
                               .ceil_mode = layer.ceil_mode};
     const auto more = [&](int64_t side, int64_t count) {  // the window that rounding up adds
-      const int64_t next = count * stride;
-      return layer.ceil_mode && next + layer.size < side + 2 * layer.padding + stride &&
-             next < side + layer.padding;
+      const int64_t begin = count * stride;
+      return layer.ceil_mode && begin + layer.size < side + 2 * layer.padding + stride &&
+             begin < side + layer.padding;
     };
-    at_ = {height + more(at_.height, height), width + more(at_.width, width), at_.features};
+    next.height += more(at_.height, next.height), next.width += more(at_.width, next.width);
+    at_ = next;
     const bool is_max = layer.kind == "max_pool";
     return function_layer(std::move(name), [=](const Tensor& x) {
       return is_max ? max_pool2d(x, params) : average_pool2d(x, params);
@@ -290,8 +288,13 @@ class Builder {
     return std::make_unique<M>(store_, std::move(name), settings);
   }
 
-  // Returns the number of windows of `reach` pixels along a side.
-  int64_t windows(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
+  // Returns the shape with a pixel for each window of `reach` pixels a side.
+  LayerShape windows(const LayerConfig& layer, int64_t reach, int64_t stride,
+                     int64_t features) const {
+    return {count(layer, at_.height, reach, stride), count(layer, at_.width, reach, stride),
+            features};
+  }
+  int64_t count(const LayerConfig& layer, int64_t side, int64_t reach, int64_t stride) const {
     const int64_t padded = side + 2 * layer.padding;
     if (reach > padded)
       refuse(layer, "its window has {} pixels, but its padded input only {}", reach, padded);
@@ -328,10 +331,6 @@ auto set_by_layer(Function function) {
   return [=](Builder&, const LayerConfig& layer, std::string name) -> BuiltLayer {
     return function_layer(std::move(name), [=](const Tensor& x) { return function(x, layer); });
   };
-}
-
-Tensor local_norm(const Tensor& x, const LayerConfig& l) {
-  return local_response_norm(x, {l.norm_size, l.norm_alpha, l.norm_beta, l.norm_k});
 }
 
 KeyRule count_rule() { return at_least(1, 1 << 24); }
@@ -417,7 +416,9 @@ std::vector<LayerKind> kinds_of_pools_and_structure(LayerConfig& l) {
       {"size", &l.norm_size, count_rule(), "number of channels in the sum"},
       {"alpha", &l.norm_alpha, any(), "factor of the mean square"},
       {"beta", &l.norm_beta, any(), "the power"},
-      {"k", &l.norm_k, any(), "added before the power"}}}, set_by_layer(local_norm)},
+      {"k", &l.norm_k, any(), "added before the power"}}},
+      set_by_layer([](const Tensor& x, const LayerConfig& s) {
+        return local_response_norm(x, {s.norm_size, s.norm_alpha, s.norm_beta, s.norm_k}); })},
     {{"channel_shuffle", "interleaves the channels of several groups", {
       {"groups", &l.groups, required(count_rule()), "number of groups of channels"}}}, &Builder::shuffle},
     {{"dropout", "sets elements to zero at random in training", {

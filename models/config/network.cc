@@ -70,12 +70,6 @@ std::optional<NetworkProblem> follow(const Module& network, const Config& config
   return problem;
 }
 
-void check_shift(int64_t shift, const Shape& images) {
-  if (shift >= std::min(images[1], images[2]))
-    throw ConfigError(fmt::format("eval.shift: {} pixels are too many for images of {}x{}", shift,
-                                  images[2], images[1]));
-}
-
 // Moves x by `by` pixels towards the end of the axis, with reflection padding.
 Tensor moved(const Tensor& x, int axis, int64_t by) {
   const int64_t size = x.shape()[axis], count = std::abs(by);
@@ -123,7 +117,10 @@ Tensor evaluated_logits(const Config& config, const Module& network,
   Tensors views{images};
   if (config.eval.flip) views.push_back(flip_left_right(images));
   if (const int64_t shift = config.eval.shift; shift > 0) {
-    check_shift(shift, images.shape());
+    const int64_t height = images.shape()[1], width = images.shape()[2];
+    if (shift >= std::min(height, width))
+      throw ConfigError(fmt::format("eval.shift: {} pixels are too many for images of {}x{}", shift,
+                                    width, height));
     for (size_t i = 0, unmoved = views.size(); i < unmoved; ++i)
       for (const int64_t by : {-shift, shift})
         views.push_back(moved(moved(views[i], 1, by), 2, by));

@@ -161,14 +161,13 @@ void CheckpointImage::take(const TrainingState& state) {
   size_t i = 0;
   each_field(state,
              [&](const char*, auto field) { std::memcpy(fields_[i++], &field, sizeof(field)); });
-  for (const Copy& copy : copies_) {
-    Context& where = context(copy.tensor.device());
-    where.issue_to_host(copy.to, copy.tensor.impl()->data(), copy.tensor.spec().bytes(),
-                        where.stream());
+  for (const auto& [tensor, to] : copies_) {
+    Context& where = context(tensor.device());
+    where.issue_to_host(to, tensor.impl()->data(), tensor.spec().bytes(), where.stream());
   }
   for (size_t k = 0; k < copies_.size(); ++k) {
-    const Device device = copies_[k].tensor.device();
-    if (k == 0 || device != copies_[k - 1].tensor.device()) context(device).synchronize();
+    const Device device = copies_[k].first.device();
+    if (k == 0 || device != copies_[k - 1].first.device()) context(device).synchronize();
   }
 }
 

@@ -83,12 +83,8 @@ class CheckpointImage {
   std::span<const std::byte> bytes() const { return {region_.data(), region_.bytes()}; }
 
  private:
-  struct Copy {
-    Tensor tensor;
-    std::byte* to;
-  };
   Region region_;
-  std::vector<Copy> copies_;
+  std::vector<std::pair<Tensor, std::byte*>> copies_;
   std::vector<std::byte*> fields_;  // fields of TrainingState, in order
 };
 

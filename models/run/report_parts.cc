@@ -1,10 +1,10 @@
-#include "tessera/models/run/report_parts.h"
-
+// Draws the parts of run_report.h.
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "tessera/models/run/run_report.h"
 #include "tessera/runtime/text/utf8.h"
 
 namespace tessera {

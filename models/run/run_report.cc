@@ -9,7 +9,6 @@
 #include <zlib.h>
 
 #include "tessera/models/config/config.h"
-#include "tessera/models/run/report_parts.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/utf8.h"
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tessera/models/run/report_parts.h"
+#include "tessera/models/config/config.h"
 #include "tessera/models/run/run_report.h"
 #include "tessera/runtime/error.h"
 

@@ -13,7 +13,7 @@
 #include "tessera/graph/arena_budget.h"
 #include "tessera/memory/plan_csv.h"
 #include "tessera/models/run/inference.h"
-#include "tessera/models/run/report_parts.h"
+#include "tessera/models/run/run_report.h"
 #include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/models/config/config.h"
-#include "tessera/models/run/report_parts.h"
 #include "tessera/runtime/error.h"
 
 namespace tessera {
