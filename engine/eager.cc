@@ -165,8 +165,8 @@ void AllocationTrace::released(const void* address) noexcept {
 std::vector<int64_t> AllocationTrace::offsets() const {
   std::vector<size_t> order(blocks_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return blocks_[a].address < blocks_[b].address; });
+  std::ranges::sort(order,
+                    [&](size_t a, size_t b) { return blocks_[a].address < blocks_[b].address; });
   std::vector<int64_t> offsets(blocks_.size());
   uintptr_t left_out = 0, covered = 0;
   for (size_t i : order) {

@@ -214,7 +214,7 @@ bool PointwisePlan::take_pattern(int64_t length, Input& input) {
 }
 
 uint8_t PointwisePlan::period_index(const Period& wanted) {
-  const auto found = std::find(periods_.begin(), periods_.end(), wanted);
+  const auto found = std::ranges::find(periods_, wanted);
   const auto at = static_cast<uint8_t>(found - periods_.begin());
   if (found == periods_.end()) periods_.push_back(wanted);
   return at;
@@ -498,8 +498,7 @@ std::optional<ScalarProgram> with_needed_roundings(const ScalarProgram& p, int r
 PrecompiledMatch precompiled_program(const ScalarProgram& program, Constants constants) {
   if (program.code.empty() || program.registers() > kMaxScalarRegisters) return {};
   const CanonicalForm form(program.code.data(), program.inputs, program.result(), constants);
-  const auto* found =
-      std::find(kPrecompiledPrograms.begin(), kPrecompiledPrograms.end(), form.program);
+  const auto* found = std::ranges::find(kPrecompiledPrograms, form.program);
   if (!form.fits || found == kPrecompiledPrograms.end()) return {};
   PrecompiledMatch match{.program = static_cast<int>(found - kPrecompiledPrograms.begin()),
                          .count = form.program.inputs};

@@ -223,8 +223,8 @@ ScalarProgram with_result(ScalarProgram p, DType type) {
 }
 
 int ScalarProgram::operations() const {
-  return static_cast<int>(std::count_if(
-      code.begin(), code.end(), [](const Instruction& i) { return i.op != ScalarOp::constant; }));
+  return static_cast<int>(
+      std::ranges::count_if(code, [](const Instruction& i) { return i.op != ScalarOp::constant; }));
 }
 
 std::string ScalarProgram::text() const {

@@ -26,7 +26,7 @@ template <class T>
 void make_values(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
   using Kind = Initializer::Kind;
   if (init.kind == Kind::constant) {
-    std::fill(values.begin(), values.end(), static_cast<T>(init.a));
+    std::ranges::fill(values, static_cast<T>(init.a));
     return;
   }
   const bool normal = init.kind == Kind::normal;
@@ -173,7 +173,7 @@ Tensor Store::average_of(const std::string& name, const Shape& shape, DType dtyp
 
 void Store::freeze(const std::string& name) {
   const auto same = [&](const Tensor& tensor) { return tensor.impl()->storage->name == name; };
-  const auto found = std::find_if(parameters_.begin(), parameters_.end(), same);
+  const auto found = std::ranges::find_if(parameters_, same);
   if (found == parameters_.end() || materialized())
     throw Error(fmt::format(
         "store: '{}' cannot be frozen: {}", name,

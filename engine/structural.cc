@@ -247,7 +247,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 
 Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
   std::vector<int64_t> known(sizes);
-  const auto open = std::find(known.begin(), known.end(), -1);
+  const auto open = std::ranges::find(known, -1);
   if (open == known.end()) return reshape(x, Shape(known));
   *open = 1;
   const int64_t others = Shape(known).elements();  // a second -1 throws here

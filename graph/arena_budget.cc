@@ -100,9 +100,8 @@ class ProblemBuilder {
       if (graph_.values[id].spec.bytes() != bytes || graph_.values[root].spec.bytes() != bytes ||
           !same_width(graph_.values[id], graph_.values[made]))
         continue;
-      const bool shared = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
-        return other != id && roots_[other] == root;
-      });
+      const bool shared = std::ranges::any_of(
+          node.inputs, [&](ValueId other) { return other != id && roots_[other] == root; });
       if (!shared) add_once(value.may_reuse, value_of_[root]);
     }
   }
@@ -126,7 +125,7 @@ class ProblemBuilder {
   }
 
   static void add_once(std::vector<int>& list, int item) {
-    if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+    if (std::ranges::find(list, item) == list.end()) list.push_back(item);
   }
 
   const Graph& graph_;

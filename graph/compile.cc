@@ -350,7 +350,7 @@ void Compiled::evict_if_full(const std::string& why) {
         "differs by: {}; pass arguments of equal shapes, or raise max_signatures",
         steps_.size(), why));
   if (steps_.size() >= most && options_.when_full == WhenFull::drop_oldest) {
-    const auto oldest = std::min_element(last_use_.begin(), last_use_.end()) - last_use_.begin();
+    const auto oldest = std::ranges::min_element(last_use_) - last_use_.begin();
     steps_.erase(steps_.begin() + oldest);
     last_use_.erase(last_use_.begin() + oldest);
   }

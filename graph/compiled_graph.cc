@@ -129,7 +129,7 @@ void CompiledGraph::make_plans(const CompileOptions& options) {
 // All results must be in the slots, which are contiguous.
 bool CompiledGraph::may_run_ahead() const {
   if (plans.size() > 1 || device().is_cpu() || guarded) return false;
-  return std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](ValueId id) {
+  return std::ranges::all_of(graph.outputs, [&](ValueId id) {
     const int block = lifetimes.block_of[lifetimes.root[id]];
     return block >= 0 && lifetimes.blocks[block].slot;
   });

@@ -89,7 +89,7 @@ class Builder {
       ValueId id = node.inputs[k];
       int block = result_.block_of[id];
       if (block < 0 || result_.blocks[block].slot || result_.blocks[block].upper != s + 1) continue;
-      if (std::find(taken_.begin(), taken_.end(), block) != taken_.end()) continue;
+      if (std::ranges::find(taken_, block) != taken_.end()) continue;
       if (!same_width(graph_.values[id], graph_.values[node.outputs[o]])) continue;
       if (static_cast<int64_t>(graph_.values[id].spec.bytes()) != bytes ||
           result_.blocks[block].bytes != bytes || result_.blocks[block].device != node.device)

@@ -176,8 +176,8 @@ std::string PlanGuard::ownership_text(const Node& node, ValueId value, bool scra
   const auto is_there = [&](ValueId id) {
     return stands_in(id) || (block >= 0 && lifetimes_.block_of[lifetimes_.root[id]] == block);
   };
-  if (std::any_of(node.outputs.begin(), node.outputs.end(), is_there)) return ", its output";
-  if (std::any_of(node.inputs.begin(), node.inputs.end(), is_there)) return ", its input";
+  if (std::ranges::any_of(node.outputs, is_there)) return ", its output";
+  if (std::ranges::any_of(node.inputs, is_there)) return ", its input";
   return ", which is neither its input nor its output";
 }
 
@@ -283,7 +283,7 @@ void PlanGuard::compare_with_alone(int node) const {
 // Returns true if an output overlaps the value, because the op declared that it writes there.
 bool PlanGuard::overlaps_output(const Node& node, ValueId id) const {
   const std::byte *begin = value_address_(id), *end = begin + graph_.values[id].spec.bytes();
-  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+  return std::ranges::any_of(node.outputs, [&](ValueId output) {
     const std::byte* at = value_address_(output);
     return graph_.values[output].spec.device == graph_.values[id].spec.device && at < end &&
            begin < at + graph_.values[output].spec.bytes();

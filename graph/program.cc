@@ -66,8 +66,8 @@ void Program::prepare_kernels() {
     if (!node.only_views())
       at_node(graph_, node, [&](const Specs& in, Context& ctx) {
         bound->ctx = &ctx;
-        bound->is_device_copy = std::any_of(
-            in.begin(), in.end(), [&](const TensorSpec& x) { return x.device != node.device; });
+        bound->is_device_copy =
+            std::ranges::any_of(in, [&](const TensorSpec& x) { return x.device != node.device; });
         bound->issues_on =
             bound->is_device_copy && node.device.is_cpu() ? in.front().device : node.device;
         if (!ctx.plans_only())
@@ -219,8 +219,7 @@ void Program::wait_for_others(Device device) {
 void Program::wait_for_source(const Bound& bound) {
   const Device from = bound.in.front().spec.device;
   if (from != bound.issues_on && !from.is_cpu()) context(from).synchronize();  // between two GPUs
-  if (std::find(pending_copies_.begin(), pending_copies_.end(), bound.issues_on) ==
-      pending_copies_.end())
+  if (std::ranges::find(pending_copies_, bound.issues_on) == pending_copies_.end())
     pending_copies_.push_back(bound.issues_on);
 }
 

@@ -65,7 +65,7 @@ constexpr size_t kFoldedBytes = 4096;
 bool folds(const Graph& graph, const Node& node) {
   const auto constant = [&](ValueId id) { return is_constant(graph, id); };
   if (node.inputs.empty() || node.is_update() || context(node.device).plans_only() ||
-      !std::all_of(node.inputs.begin(), node.inputs.end(), constant))
+      !std::ranges::all_of(node.inputs, constant))
     return false;
   size_t read = 0, made = 0;
   for (const ValueId id : node.inputs) read += graph.values[id].spec.bytes();
@@ -80,8 +80,8 @@ bool reads(const Instruction& in, int r) {
 }
 
 int uses_of(const ScalarProgram& p, int r) {
-  return static_cast<int>(std::count_if(p.code.begin(), p.code.end(),
-                                        [&](const Instruction& in) { return reads(in, r); })) +
+  return static_cast<int>(
+             std::ranges::count_if(p.code, [&](const Instruction& in) { return reads(in, r); })) +
          (p.result() == r);
 }
 

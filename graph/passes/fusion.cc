@@ -72,7 +72,7 @@ void replace(Graph& graph, std::vector<std::vector<int>>& users, const FusionSit
   forget(producer, site.producer);
   forget(consumer, site.consumer);
   for (ValueId id : inputs) {
-    auto at = std::lower_bound(users[id].begin(), users[id].end(), site.at);
+    auto at = std::ranges::lower_bound(users[id], site.at);
     if (at == users[id].end() || *at != site.at) users[id].insert(at, site.at);
   }
   consumer.op = std::move(op);
@@ -94,7 +94,7 @@ bool fuse_pointwise_at(Graph& graph, std::vector<std::vector<int>>& users, const
   std::vector<ValueId> all = fused_inputs(producer, consumer, site.fused_input), distinct;
   std::vector<int> map;
   for (ValueId id : all) {
-    auto at = std::find(distinct.begin(), distinct.end(), id);
+    auto at = std::ranges::find(distinct, id);
     map.push_back(static_cast<int>(at - distinct.begin()));
     if (at == distinct.end()) distinct.push_back(id);
   }
@@ -140,7 +140,7 @@ bool fuse_consumer_at(Graph& graph, int consumer, int fused_input) {
   if (value.producer < 0 || value.output != 0) return false;
   Node& producer = graph.nodes[value.producer];
   if (producer.op == nullptr || producer.device != node.device || node.is_update()) return false;
-  if (std::count(node.inputs.begin(), node.inputs.end(), id) != 1) return false;
+  if (std::ranges::count(node.inputs, id) != 1) return false;
   // Outputs of a fused consumer are live earlier, so they must be small.
   const auto large = [&](ValueId output) { return is_large(graph, output, id); };
   if (!ready_before(graph, node, id, value.producer) || std::ranges::any_of(node.outputs, large))
@@ -166,17 +166,16 @@ std::optional<FusedOp> fused_into(const Graph& graph, const Node& producer, int 
   const Node& node = graph.nodes[consumer];
   const ValueId id = producer.outputs[0];
   if (node.device != producer.device) return std::nullopt;
-  if (std::count(node.inputs.begin(), node.inputs.end(), id) != 1) return std::nullopt;
-  const auto at = std::find(node.inputs.begin(), node.inputs.end(), id) - node.inputs.begin();
+  if (std::ranges::count(node.inputs, id) != 1) return std::nullopt;
+  const auto at = std::ranges::find(node.inputs, id) - node.inputs.begin();
   return node.op->fuse_prologue(*producer.op->pointwise(), static_cast<int>(at),
                                 graph.input_specs(node), graph.input_specs(producer),
                                 context(node.device).target());
 }
 
 int large_inputs(const Graph& graph, const Node& producer) {
-  return static_cast<int>(
-      std::count_if(producer.inputs.begin(), producer.inputs.end(),
-                    [&](ValueId input) { return is_large(graph, input, producer.outputs[0]); }));
+  return static_cast<int>(std::ranges::count_if(
+      producer.inputs, [&](ValueId input) { return is_large(graph, input, producer.outputs[0]); }));
 }
 
 // Returns the given users with the program fused into each; empty unless all can be fused.
@@ -218,7 +217,7 @@ bool only_rounds(const Node& node) {
 // Returns true if each input of the node is small or live until node `step`.
 bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, const Node& node,
              int step) {
-  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+  return std::ranges::all_of(node.inputs, [&](ValueId input) {
     return graph.values[input].role != Role::intermediate || users[input].back() >= step ||
            !is_large(graph, input, node.outputs[0]);
   });
@@ -260,7 +259,7 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
   const Node& producer = graph.nodes[value.producer];
   if (producer.outputs.size() != 1 || producer.device != consumer_node.device) return {};
   if (users[id].size() != 1 || users[id][0] != consumer) return {};
-  if (std::count(consumer_node.inputs.begin(), consumer_node.inputs.end(), id) != 1) return {};
+  if (std::ranges::count(consumer_node.inputs, id) != 1) return {};
   if (value.spec.shape != graph.values[consumer_node.outputs[0]].spec.shape) return {};
   FusionSite site{value.producer, consumer, fused_input, consumer};
   bool adjacent = consumer == site.producer + 1;
@@ -282,8 +281,8 @@ std::string joined_module_path(const std::string& first, const std::string& seco
     for (size_t begin = 0, end = 0; end != all.npos; begin = end + 1) {
       end = all.find('+', begin);
       const std::string module_path = all.substr(begin, end - begin);
-      if (std::any_of(module_paths.begin(), module_paths.end(),
-                      [&](const std::string& other) { return within(other, module_path); }))
+      if (std::ranges::any_of(module_paths,
+                              [&](const std::string& other) { return within(other, module_path); }))
         continue;
       std::erase_if(module_paths,
                     [&](const std::string& other) { return within(module_path, other); });

@@ -83,12 +83,10 @@ class Simplify {
   }
 
   bool take(Node& node, int s, const FusedOp& simpler, const std::vector<ValueId>& inputs) {
-    if (!std::all_of(inputs.begin(), inputs.end(), [&](ValueId id) { return readable(id, s); }))
-      return false;
+    if (!std::ranges::all_of(inputs, [&](ValueId id) { return readable(id, s); })) return false;
     const ValueId result = node.outputs[0];
     if (simpler.op == nullptr) {
-      const bool handed_out =
-          std::find(graph_.outputs.begin(), graph_.outputs.end(), result) != graph_.outputs.end();
+      const bool handed_out = std::ranges::find(graph_.outputs, result) != graph_.outputs.end();
       if (handed_out || graph_.values[inputs[0]].spec != graph_.values[result].spec) return false;
       replacement_[result] = inputs[0];
       ++fired_;
@@ -151,8 +149,8 @@ int eliminate_dead_code(Graph& graph) {
   for (ValueId id : graph.outputs) needed[id] = true;
   std::deque<Node> kept;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool live = node->is_update() || std::any_of(node->outputs.begin(), node->outputs.end(),
-                                                       [&](ValueId id) { return needed[id]; });
+    const bool live = node->is_update() ||
+                      std::ranges::any_of(node->outputs, [&](ValueId id) { return needed[id]; });
     if (!live) continue;
     for (ValueId id : node->inputs) needed[id] = true;
     kept.push_back(std::move(*node));
