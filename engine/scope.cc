@@ -11,7 +11,7 @@ namespace {
 thread_local bool training = false;
 thread_local std::string module_path;
 thread_local RandomScope* random_scope = nullptr;
-thread_local std::vector<DeferredUpdate>* deferred = nullptr;
+thread_local std::vector<DeferredUpdate>* deferring = nullptr;
 
 }  // namespace
 
@@ -35,8 +35,8 @@ RandomScope::RandomScope(uint64_t seed, const Tensor& position, uint64_t first_c
 }
 
 DeferUpdatesScope::DeferUpdatesScope(std::vector<DeferredUpdate>& list)
-    : ValueScope(deferred, &list) {}
-std::vector<DeferredUpdate>* deferred_updates() { return deferred; }
+    : ValueScope(deferring, &list) {}
+std::vector<DeferredUpdate>* deferred_updates() { return deferring; }
 
 RandomCall next_random_call(std::string_view op_name) {
   RandomScope* scope = random_scope;
