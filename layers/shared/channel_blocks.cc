@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
