@@ -98,6 +98,8 @@ Target Context::target() const {
           .gpu = settings().gpu};
 }
 
+std::unique_ptr<Stream> make_cpu_stream() { return std::make_unique<CpuStream>(); }
+
 CpuContext::CpuContext() : Context(Device{}), stream_(make_cpu_stream()) {}
 
 CpuContext::CpuContext(Device part, CpuContext& whole, RawMemory& memory)
