@@ -71,24 +71,25 @@ void fill_block(const ConvGeometry& g, const LanesTiling& tiling, const LanesTas
 
 // One transpose of load_outputs or store_outputs: `used` lines of `elements` values, `stride`
 // apart, from index `at` in memory, and vectors from index `vector` on.
-struct Transpose {
+struct LanesTranspose {
   int64_t at, stride;
   int used;
   int64_t elements, vector;
 };
 
-// Calls transpose(Transpose) for rows of a task's outputs, whose images are `image` elements apart.
+// Calls transpose(LanesTranspose) for rows of a task's outputs, whose images are `image` elements
+// apart.
 template <class F>
 void for_transposes(const ConvGeometry& g, const LanesTiling& t, const LanesTask& task,
                     int64_t rows, int64_t image, const F& transpose) {
   const int64_t row = g.out_w * g.out_c;
   if (t.vector_axis == VectorAxis::batch)
-    return transpose(Transpose{0, image, task.images, rows * row, 0});
+    return transpose(LanesTranspose{0, image, task.images, rows * row, 0});
   for (int64_t y = 0; y < rows; ++y)
     for (int64_t i = 0; i < t.vectors; ++i)
-      transpose(Transpose{y * row + i * t.lanes * g.out_c, g.out_c,
-                          static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
-                          (y * t.vectors + i) * g.out_c * t.lanes});
+      transpose(LanesTranspose{y * row + i * t.lanes * g.out_c, g.out_c,
+                               static_cast<int>(std::min(t.lanes, g.out_w - i * t.lanes)), g.out_c,
+                               (y * t.vectors + i) * g.out_c * t.lanes});
 }
 
 // Transposes `rows` rows of a task's outputs from memory to vectors, or back. In memory, those of
@@ -96,7 +97,7 @@ void for_transposes(const ConvGeometry& g, const LanesTiling& t, const LanesTask
 template <class T>
 void load_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                   int64_t rows, const T* from, int64_t image, T* vectors) {
-  for_transposes(g, tiling, task, rows, image, [&](const Transpose& t) {
+  for_transposes(g, tiling, task, rows, image, [&](const LanesTranspose& t) {
     lanes_kernels<T>().gather(from + t.at, t.stride, t.used, t.elements, vectors + t.vector,
                               tiling.lanes);
   });
@@ -105,7 +106,7 @@ void load_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesT
 template <class T>
 void store_outputs(const ConvGeometry& g, const LanesTiling& tiling, const LanesTask& task,
                    int64_t rows, const T* vectors, T* to, int64_t image) {
-  for_transposes(g, tiling, task, rows, image, [&](const Transpose& t) {
+  for_transposes(g, tiling, task, rows, image, [&](const LanesTranspose& t) {
     lanes_kernels<T>().scatter(vectors + t.vector, t.stride, t.used, t.elements, to + t.at);
   });
 }
