@@ -8,7 +8,7 @@
 
 #include "tessera/models/config/config.h"
 #include "tessera/models/study/doctor.h"
-#include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/run.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"

@@ -31,12 +31,6 @@ Tensor operand(const TensorSpec& spec, uint64_t seed) {
 
 constexpr double kMiB = 1 << 20;
 
-double us_of(AlgorithmRun& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run.run();
-  return 1000 * milliseconds_since(begin);
-}
-
 // Moves the algorithm that the program runs to the front.
 std::vector<Algorithm> in_order(std::vector<Algorithm> all, const std::string& chosen) {
   const auto first = std::ranges::find(all, chosen, &Algorithm::name);
@@ -50,7 +44,11 @@ std::vector<AlgorithmTime> timed(const Op& op, const Specs& in, const std::vecto
   std::vector<std::vector<double>> us(all.size());
   for (const Algorithm& one : all) runs.emplace_back(op, in, one).run();
   for (int64_t round = 0; round < rounds; ++round)
-    for (size_t i = 0; i < runs.size(); ++i) us[i].push_back(us_of(runs[i]));
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      runs[i].run();
+      us[i].push_back(1000 * milliseconds_since(begin));
+    }
   std::vector<AlgorithmTime> times;
   for (size_t i = 0; i < all.size(); ++i)
     times.push_back({std::string(all[i].name), static_cast<int64_t>(all[i].scratch_bytes),

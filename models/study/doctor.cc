@@ -18,7 +18,6 @@
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/study/plan.h"
 #include "tessera/models/training/checkpointing.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"

@@ -25,7 +25,6 @@
 #include "tessera/models/run/record_file.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/run/run_report.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"

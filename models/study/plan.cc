@@ -14,7 +14,6 @@
 #include "tessera/memory/plan_csv.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/run_report.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/generated_batches.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"

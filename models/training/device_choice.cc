@@ -1,5 +1,3 @@
-#include "tessera/models/training/device_choice.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
@@ -9,6 +7,7 @@
 #include "tessera/graph/compile.h"
 #include "tessera/graph/compiled_graph.h"
 #include "tessera/models/config/config_data.h"
+#include "tessera/models/training/run.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/cuda/device_properties.h"

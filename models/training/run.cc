@@ -11,7 +11,6 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/config/schedule.h"
-#include "tessera/models/training/device_choice.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/session.h"
 #include "tessera/runtime/exchange/exchange.h"

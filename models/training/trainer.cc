@@ -296,7 +296,7 @@ class TrainingLoop {
     console_.print_epoch(phase, *result, seconds(), wait);
     setup_.checkpoints->evaluated(state_, result->mean_loss(), result->accuracy());
     follow_plateau(result->mean_loss());
-    if (!end && gives_up(setup_)) {
+    if (!end && setup_.gives_up()) {
       if (!validates) require_finite(phase, *result);
       state_.evaluation_due = validates ? kTestDue : kNoneDue;
       setup_.print(fmt::format("no better result in {} evaluations (train.patience): training ends",

@@ -222,11 +222,6 @@ std::vector<MemoryItem> TrainingSetup::blocks() const {
   return all;
 }
 
-bool gives_up(const TrainingSetup& setup) {
-  const int patience = setup.config().train.patience;
-  return patience > 0 && setup.state.since_best >= patience;
-}
-
 TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOptions& options) {
   TrainingSetup setup(run.with([](Config&) {}));
   const Config& config = setup.config();
@@ -284,7 +279,7 @@ TrainingSetup set_up_training(const Run& run, const Print& print, const TrainOpt
     whiten(session.store(), *data.train, setup.run.normalization());
   if (pretrained != nullptr) pretrained->load(session.store());
   setup.checkpoints->restore(setup.persistent(), setup.state);
-  if (gives_up(setup)) setup.total_steps = std::min(setup.total_steps, setup.state.step);
+  if (setup.gives_up()) setup.total_steps = std::min(setup.total_steps, setup.state.step);
   setup.loader->start_epoch(setup.state.epoch, setup.state.batch);
   if (!run.leads()) return setup;
   // 7. Make the folder unless it exists. Files of an earlier training are removed only now that all

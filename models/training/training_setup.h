@@ -47,14 +47,16 @@ struct TrainingSetup {
   double epochs(int64_t steps) const {
     return static_cast<double>(steps) / static_cast<double>(state.batches);
   }
+  // Returns true if enough evaluations in a row found no new best, so that the training ends.
+  bool gives_up() const {
+    const int patience = config().train.patience;
+    return patience > 0 && state.since_best >= patience;
+  }
   Tensors persistent() const;
   // Returns all memory of notable size that training allocates, one entry per allocation: like
   // memory_need(), but with the loaders and the data split into their parts.
   std::vector<MemoryItem> blocks() const;
 };
-
-// Returns true if enough evaluations in a row found no new best, so that the training ends.
-bool gives_up(const TrainingSetup& setup);
 
 // Prepares a training. Throws what train() throws before its first step. Writes nothing, and leaves
 // the files of an earlier training untouched, until all checks have passed.

@@ -1,7 +1,7 @@
 // Processes with a GPU each: gradients go through the host, with the bits of one process.
 #include <mutex>
 
-#include "tessera/models/training/device_choice.h"
+#include "tessera/models/training/run.h"
 #include "tessera/runtime/logical_devices.h"
 #include "tessera/tests/engine/device_testing.h"
 #include "tessera/tests/models/training/parts_steps.h"

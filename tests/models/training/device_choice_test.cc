@@ -1,5 +1,4 @@
 // auto never chooses a device on which the configuration cannot run, and gives the reason.
-#include "tessera/models/training/device_choice.h"
 
 #include <gtest/gtest.h>
 
