@@ -13,11 +13,15 @@ namespace tessera {
 // The strides of an input, in elements, for each axis of the output.
 using Strides = std::array<int64_t, kMaxRank>;
 
+// Elements per task: whole steps of compiled pointwise code, half of an L2 cache.
+inline constexpr int64_t kElementChunk = 1 << 14;
+
 // Calls fn(first, count) for chunks of [0, total) on the pool.
-template <class F>
-void for_chunks(ThreadPool& pool, int64_t total, int64_t size, F&& fn) {
-  pool.parallel_for((total + size - 1) / size,
-                    [&](int64_t chunk) { fn(chunk * size, std::min(size, total - chunk * size)); });
+template <int64_t kSize = kElementChunk, class F>
+void for_chunks(ThreadPool& pool, int64_t total, F&& fn) {
+  pool.parallel_for((total + kSize - 1) / kSize, [&](int64_t chunk) {
+    fn(chunk * kSize, std::min(kSize, total - chunk * kSize));
+  });
 }
 
 // Returns the strides of x, 0 along the axes that are broadcast to `out`.

@@ -158,9 +158,6 @@ class Replay {
   Tensors grads_;             // d result / d register; undefined: none yet
 };
 
-// Elements per task: whole steps of compiled code, half of an L2 cache.
-constexpr int64_t kChunk = 1 << 14;
-
 Broadcast broadcast_or_throw(const std::string& op_name, const Shape& in, const Shape& out) {
   Broadcast broadcast;
   if (!broadcast_of(in, out, &broadcast))
@@ -200,7 +197,7 @@ class PointwiseKernel final : public Kernel {
     const void* inputs[kMaxScalarRegisters];
     for (size_t k = 0; k < in.size(); ++k) inputs[k] = in[k].data;
     const PointwiseRun run(plan_, inputs, out[0].data);
-    for_chunks(static_cast<CpuContext&>(ctx).pool(), total_, kChunk,
+    for_chunks(static_cast<CpuContext&>(ctx).pool(), total_,
                [&](int64_t first, int64_t count) { run.apply(first, count); });
   }
 

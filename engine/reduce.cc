@@ -234,7 +234,7 @@ bool all_finite(CpuContext& ctx, std::span<const Buffer> buffers) {
   for (const Buffer& buffer : buffers) {
     visit_float(buffer.spec.dtype, [&](auto zero) {
       const auto* x = buffer.as<decltype(zero)>();
-      for_chunks(ctx.pool(), buffer.elements(), kBlock, [&](int64_t first, int64_t count) {
+      for_chunks<kBlock>(ctx.pool(), buffer.elements(), [&](int64_t first, int64_t count) {
         if (!are_finite(x + first, count)) finite.store(false, std::memory_order_relaxed);
       });
     });

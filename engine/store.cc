@@ -38,7 +38,7 @@ void make_values(std::span<T> values, int64_t first, const Initializer& init, ui
 // Runs make_values() on all threads.
 template <class T>
 void make_all(std::span<T> values, int64_t first, const Initializer& init, uint64_t key) {
-  for_chunks(cpu_context().pool(), std::ssize(values), kPiece, [&](int64_t begin, int64_t size) {
+  for_chunks<kPiece>(cpu_context().pool(), std::ssize(values), [&](int64_t begin, int64_t size) {
     make_values(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(size)),
                 first + begin, init, key);
   });

@@ -19,8 +19,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kChunk = 1 << 14;
-
 struct FillParams {
   DType dtype;
   Shape shape;
@@ -40,7 +38,7 @@ class Fill final : public OpBase<Fill, FillParams> {
     visit_dtype(params.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* y = out[0].as<T>();
-      for_chunks(ctx.pool(), out[0].elements(), kChunk, [&](int64_t first, int64_t count) {
+      for_chunks(ctx.pool(), out[0].elements(), [&](int64_t first, int64_t count) {
         std::fill_n(y + first, count, static_cast<T>(params.value));
       });
     });
@@ -174,7 +172,7 @@ class CopyKernel final : public Kernel {
     char* y = out[0].as<char>();
     const size_t bytes = in[0].spec.bytes();
     if (from.is_cpu() && to.is_cpu()) {
-      for_chunks(static_cast<CpuContext&>(ctx).pool(), static_cast<int64_t>(bytes), kChunk,
+      for_chunks(static_cast<CpuContext&>(ctx).pool(), static_cast<int64_t>(bytes),
                  [&](int64_t first, int64_t count) {
                    std::memcpy(y + first, x + first, static_cast<size_t>(count));
                  });
@@ -216,16 +214,16 @@ void cast_elements(Context& ctx, const Buffer& from, const Buffer& to) {
   ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
   const DType was = from.spec.dtype, is = to.spec.dtype;
   if (is_half(was) && is == DType::f32)
-    return for_chunks(pool, to.elements(), kChunk, [&](int64_t first, int64_t count) {
+    return for_chunks(pool, to.elements(), [&](int64_t first, int64_t count) {
       widen_half(was, from.data, first, count, to.as<float>() + first);
     });
   if (was == DType::f32 && is_half(is))
-    return for_chunks(pool, to.elements(), kChunk, [&](int64_t first, int64_t count) {
+    return for_chunks(pool, to.elements(), [&](int64_t first, int64_t count) {
       narrow_to_half(is, from.as<float>() + first, count, to.as<uint16_t>() + first);
     });
   visit_dtype(was, [&]<class From>(From) {
     visit_dtype(is, [&]<class To>(To) {
-      for_chunks(pool, to.elements(), kChunk, [&](int64_t first, int64_t count) {
+      for_chunks(pool, to.elements(), [&](int64_t first, int64_t count) {
         const From* x = from.as<From>();
         for (int64_t i = first; i < first + count; ++i) to.as<To>()[i] = static_cast<To>(x[i]);
       });
