@@ -193,8 +193,8 @@ struct Loader::Impl {
     slots_.resize(slots);
     threads_.reserve(static_cast<size_t>(options_.workers));
     block_bytes_ = plan.bytes();
-    block_ =
-        memory_.allocate(block_bytes_, "batches of the loader");  // the last thing that can throw
+    // The last call that can throw.
+    block_ = memory_.allocate(block_bytes_, "batches of the loader");
     auto* at = static_cast<uint8_t*>(block_);
     for (Slot& slot : slots_) {
       slot.images = at;

@@ -386,6 +386,12 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
           std::make_shared<Hdf5Set>(other, others, std::move(other_classes))};
 }
 
+std::vector<float> floats_of(const Hdf5File& file, const std::string& place) {
+  if (place.empty() || !file.has(place)) return {};
+  const std::vector<double> values = file.numbers(place);
+  return {values.begin(), values.end()};
+}
+
 DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int readers,
                         const std::string& mean, const std::string& std,
                         const Hdf5Wanted& wanted) try {
@@ -395,11 +401,6 @@ DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int r
     return Hdf5Arrays{file.open(of_split(source.images, split)),
                       file.open(of_split(source.labels, split))};
   };
-  const auto floats = [&](const std::string& place) {
-    std::vector<double> values;
-    if (!place.empty() && file.has(place)) values = file.numbers(place);
-    return std::vector<float>(values.begin(), values.end());
-  };
   std::optional<Hdf5Arrays> test;
   const Hdf5Arrays train = arrays("train");
   if (has_split(source.images)) {
@@ -408,7 +409,7 @@ DataSplit open_hdf5_set(const std::string& path, const Hdf5Source& source, int r
     test = arrays(is_val ? "val" : "test");
   }
   DataSplit split = make_hdf5_set(train, test, source, readers, read_class_names(file, source),
-                                  {floats(mean), floats(std)}, wanted);
+                                  {floats_of(file, mean), floats_of(file, std)}, wanted);
   std::vector<uint8_t> first(static_cast<size_t>(split.train->shape().bytes()));
   for (const Dataset* data : {split.train.get(), split.test.get()}) data->read(0, first.data());
   return split;

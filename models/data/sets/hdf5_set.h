@@ -56,6 +56,9 @@ DataSplit make_hdf5_set(const Hdf5Arrays& train, const std::optional<Hdf5Arrays>
                         const std::vector<std::string>& class_names = {},
                         const Normalization& normalization = {}, const Hdf5Wanted& wanted = {});
 
+// Returns the numbers at a place; none if `place` is empty or does not exist.
+std::vector<float> floats_of(const Hdf5File& file, const std::string& place);
+
 // Opens the file and reads the first image of each split, so that a wrong range fails at once. If
 // source names no class names, they are searched in the attribute `class_names` of the labels, the
 // images and the file, then in the data set of that name. mean, std: paths of float [C], used if

@@ -241,8 +241,7 @@ void write_arrays(const DataSplit& data, const std::string& names, int workers, 
   const auto rows_of = [&](const Dataset& split, int64_t bytes) {
     return gzip ? std::clamp<int64_t>(kChunk / bytes, 1, split.count()) : 0;
   };
-  // Measured, if necessary, while the training images are written, as measured_normalization()
-  // does.
+  // Measures as measured_normalization() does, while the training images are written.
   const bool measures = !data.train->has_normalization();
   const int64_t stride = measuring_stride(data.train->count());
   Moments moments(data.train->channels());
@@ -300,12 +299,7 @@ DataSplit open_pack(const std::string& path, int64_t cache, int readers, const H
     return open_through_library(path, cache, readers, wanted);
   DatasetInfo info;
   read_classes(file, info);
-  const auto floats = [&](const char* place) {
-    const std::vector<double> values =
-        file.has(place) ? file.numbers(place) : std::vector<double>();
-    return std::vector<float>(values.begin(), values.end());
-  };
-  info.normalization = {floats("mean"), floats("std")};
+  info.normalization = {floats_of(file, "mean"), floats_of(file, "std")};
   check_normalization(path, info.normalization);
   auto test = open_split(file, "test", info);
   if (test_only) return {nullptr, test};

@@ -27,7 +27,6 @@ enum class Figure {
   kChecks,
   kDots
 };
-constexpr int kFigures = kSyntheticClasses;
 constexpr float kReach = 1.7f;  // square of the maximum distance of figures, in radii
 
 using Colour = std::array<float, 3>;
@@ -201,7 +200,7 @@ class Synthetic : public Dataset {
     }
   }
 
-  int64_t do_label(int64_t index) const override { return index % kFigures; }
+  int64_t do_label(int64_t index) const override { return index % kSyntheticClasses; }
 
   uint64_t key_;
 };
@@ -221,7 +220,7 @@ std::shared_ptr<const Dataset> synthetic(uint64_t seed, SyntheticSplit split, in
   DatasetInfo info{.name = train ? "synthetic train" : "synthetic test",
                    .shape = {size, size, 3},
                    .count = count,
-                   .classes = kFigures,
+                   .classes = kSyntheticClasses,
                    .class_names = {"disk", "ring", "square", "frame", "triangle", "cross", "star",
                                    "stripes", "checks", "dots"},
                    .normalization = {{0.5f, 0.5f, 0.5f}, {0.236f, 0.236f, 0.236f}}};
