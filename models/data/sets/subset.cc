@@ -125,11 +125,11 @@ class Subset : public Dataset {
   const bool owns_;
 };
 
-// Returns the `count` images `chosen`. `owns`: includes the memory of `all` in host_buffers(), as
-// one of several parts does.
+}  // namespace
+
 std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::string name,
                                     int64_t count, std::vector<int64_t> chosen,
-                                    std::vector<std::string> notes, bool owns = true) {
+                                    std::vector<std::string> notes, bool owns) {
   DatasetInfo info = all->info();
   info.name = std::move(name);
   info.count = count;
@@ -137,6 +137,8 @@ std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::str
   return std::make_shared<Subset>(std::move(all), std::move(info), std::move(chosen),
                                   std::move(notes), owns);
 }
+
+namespace {
 
 using Classes = std::vector<std::vector<int64_t>>;
 

@@ -26,6 +26,12 @@ std::vector<std::string> first_images_note(int64_t count, int64_t all);
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> all, int64_t count,
                                       SubsetOrder order);
 
+// Returns the `count` images `chosen`, in this order, or the first `count` if `chosen` is empty.
+// `owns`: includes the memory of `all` in host_buffers(), as one of several parts does.
+std::shared_ptr<const Dataset> part(std::shared_ptr<const Dataset> all, std::string name,
+                                    int64_t count, std::vector<int64_t> chosen,
+                                    std::vector<std::string> notes, bool owns = true);
+
 // Returns the memory of a part of `count` images, without the data set: of a kProportion subset if
 // the images are sorted by class, or of both parts of hold_out() or cut_test().
 inline int64_t subset_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(int64_t)); }

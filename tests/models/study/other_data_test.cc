@@ -155,7 +155,7 @@ TEST_F(OtherData, SomeOfTheClassesWillDo) {
       if (all->label(i) == 2 || all->label(i) == 6) chosen.push_back(i);
     std::vector<int64_t> labels(10, -1);
     labels[2] = 1, labels[6] = 0;
-    return relabelled(part(all, "some", chosen, {}, false), labels, 3,
+    return relabelled(part(all, "some", std::ssize(chosen), chosen, {}, false), labels, 3,
                       {all->class_names()[6], all->class_names()[2], "without images"});
   };
   write_packed({some(data.train), some(data.test)}, folder_.path("some.h5"));
