@@ -1,7 +1,6 @@
 #include "tessera/tools/predict.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -17,28 +16,6 @@
 
 namespace tessera {
 namespace {
-
-std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
-  std::vector<std::string> files;
-  for (const std::string& input : inputs) {
-    if (input == "-") {
-      for (std::string line; std::getline(std::cin, line);)
-        if (!line.empty()) files.push_back(line);
-    } else if (std::filesystem::is_directory(input)) {
-      const std::vector<std::string> found = pictures_below(input);
-      files.insert(files.end(), found.begin(), found.end());
-    } else {
-      files.push_back(input);
-    }
-  }
-  return files;
-}
-
-std::string csv_head(size_t top) {
-  std::string line = "file";
-  for (size_t k = 1; k <= top; ++k) line += fmt::format(",class{0},probability{0}", k);
-  return line;
-}
 
 // Returns the most probable classes of a file, as CSV or for a person.
 std::string answer(const std::string& file, std::span<const float> logits,
@@ -112,10 +89,12 @@ int predict(const PredictOptions& options) {
       load(options.network, {{}, options.batch, options.threads, options.precision});
   const std::vector<std::string>& classes = net.class_names();
   const size_t top = std::min(static_cast<size_t>(options.top), classes.size());
-  const std::vector<std::string> files = files_of(options.inputs);
+  const std::vector<std::string> files = pictures_of(options.inputs, std::cin);
   std::vector<Json> images;
   int exit_code = 0;
-  if (options.csv) print_line(csv_head(top));
+  std::string head = "file";
+  for (size_t k = 1; k <= top; ++k) head += fmt::format(",class{0},probability{0}", k);
+  if (options.csv) print_line(head);
   net.classify(files, [&](size_t i, std::span<const float> logits, const std::string& fault) {
     if (!fault.empty()) {
       exit_code = DataError(fault).exit_code();

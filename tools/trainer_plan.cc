@@ -1,8 +1,6 @@
 // trainer plan: shows the memory that a configuration needs, before it runs.
 #include <cstdio>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -61,26 +59,12 @@ void draw(const PlanOptions& options, const Run& run) {
   }
 }
 
-// Prints the curve of memory and time as a table, or writes a page or a drawing.
-int budgets(const PlanOptions& options, const Run& run) {
-  const BudgetCurve curve = budget_curve(run);
-  if (!options.html.empty()) write_file(options.html, curve.html());
-  if (!options.svg.empty()) write_file(options.svg, curve.svg());
-  print_report(curve.report(), options.json, -1);
-  return 0;
-}
-
-// Writes and prints what the options name besides the plan itself.
-void write_asked(const PlanOptions& options, const Run& run) {
+int show_plan(const PlanOptions& options, const Run& run, const PlanDevice& device) {
   if (!options.csv.empty()) write_output(options.csv, problem_csv(run));
   if (!options.recompute.empty())
     write_output(options.recompute, write_recompute(training_problem(run)));
   if (!options.html.empty()) write_html(options, run);
   if (options.is_drawn()) draw(options, run);
-}
-
-int show_plan(const PlanOptions& options, const Run& run, const PlanDevice& device) {
-  write_asked(options, run);
   const bool reported = options.shows_plan();
   const bool checked = options.max_bytes >= 0 || device.memory() >= 0 || host_limit(run.config());
   if (!reported && !checked && options.compile.dump_after.empty()) return 0;
@@ -109,16 +93,14 @@ int run(const PlanOptions& options) {
   }
   Config config = load_config(options.config, options.overrides);
   const PlanDevice device(config, options.device_memory);
-  if (options.device_memory >= 0 && !device.is_described())
-    throw ConfigError(fmt::format(
-        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
-  if (device.is_described() && config.mode == Mode::kEager && !options.html.empty())
-    throw ConfigError(
-        fmt::format("plan: --html runs mode: eager on the device to draw it, but {} is only "
-                    "described here; remove --html, or set device=cpu",
-                    config.device));
   const Run run = planned_run(options, config);
-  if (options.budgets) return budgets(options, run);
+  if (options.budgets) {
+    const BudgetCurve curve = budget_curve(run);
+    if (!options.html.empty()) write_file(options.html, curve.html());
+    if (!options.svg.empty()) write_file(options.svg, curve.svg());
+    print_report(curve.report(), options.json, -1);
+    return 0;
+  }
   if (!options.max_batch) return show_plan(options, run, device);
   const LargestBatch found = largest_batch_report(run, device, options.limit, options.slowdown);
   print_report(found.report, options.json, -1);

@@ -8,6 +8,7 @@
 
 #include "tessera/models/run/environment.h"
 #include "tessera/models/study/plan.h"
+#include "tessera/models/training/training_console.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/exchange/exchange.h"
 #include "tessera/runtime/log.h"
@@ -25,45 +26,6 @@ struct Arguments {
   TrainOptions train;
   ConfigLook look;
 };
-
-// Returns the results of the last step, and the best of the training.
-Report result_report(const Config& config, const TrainResult& result) {
-  const bool top5 = result.confusion.classes > 5;
-  Table table({{nullptr, "", true},
-               {nullptr, "loss"},
-               {nullptr, "accuracy"},
-               {nullptr, top5 ? "top-5" : nullptr},
-               {nullptr, "", true}});
-  table.add({"train", loss_text(result.train_loss), percent(result.train_accuracy, 2), "", ""});
-  if (result.has_validation)
-    table.add({result.best_kept ? "validation, last" : "validation",
-               loss_text(result.validation_loss), percent(result.validation_accuracy, 2), "", ""});
-  table.add({"test", loss_text(result.test_loss), percent(result.test_accuracy, 2),
-             percent(result.test_top5, 2), ""});
-  if (result.best_step >= 0) {
-    const bool loss = config.checkpoint.best == BestBy::kLoss;
-    const std::string remark = fmt::format(
-        "on {}, after step {}{}{}", result.has_validation ? "validation" : "test", result.best_step,
-        result.has_validation ? "" : "; chosen on the test set because data.validation is unset",
-        result.best_kept ? "; weights.safetensors and the test use these weights" : "");
-    table.add({"best", loss ? loss_text(result.best_value) : "",
-               loss ? Cell("") : percent(result.best_value, 2), "", remark});
-  }
-  Report report;
-  report.add(nullptr, "", std::move(table));
-  if (result.skipped > 0)
-    report.line(fmt::format("skipped {} of {} batches ({})", result.skipped, result.steps,
-                            loss_scaling(config) == LossScaling::off
-                                ? "train.non_finite: skip"
-                                : "gradients overflowed with the loss scale"));
-  if (result.best_step < 0 || result.best_kept || result.best_step == result.steps ||
-      config.checkpoint.keep == 0)
-    return report;
-  const char* const folder = config.run.dir.c_str();
-  return report.line(
-      fmt::format("`trainer eval --checkpoint=best --run {}` evaluates these weights",
-                  shell_command(1, &folder)));
-}
 
 void print_result(const Config& config, const TrainResult& result, bool quiet) {
   if (const std::string table = result.confusion.text(); !quiet && !table.empty())
@@ -110,15 +72,7 @@ int run(const Arguments& arguments, bool quiet) {
   if (look_at_config(arguments.look, arguments.config, arguments.overrides, arguments.train))
     return 0;
   const Config config = load_config(arguments.config, arguments.overrides);
-  if (arguments.verify_plan) {
-    const VerifyResult verified = verify_plan(config);
-    print_line(
-        fmt::format("plan verified: {} steps with the plan ({:.1f} MiB), and with red zones "
-                    "({:.1f} MiB), produce the same bits as without a plan ({:.1f} MiB)",
-                    verified.steps, static_cast<double>(verified.plan_bytes) / (1 << 20),
-                    static_cast<double>(verified.arena_bytes) / (1 << 20),
-                    static_cast<double>(verified.unplanned_bytes) / (1 << 20)));
-  }
+  if (arguments.verify_plan) print_line(verify_plan(config).text());
   const std::shared_ptr<Exchange> exchange = join_others(config);
   TrainOptions options = stoppable(arguments.train);
   options.exchange = exchange;

@@ -184,6 +184,9 @@ PlanDevice::PlanDevice(Config& config, int64_t memory) : memory_(memory) {
     const bool is_there = std::ranges::count(all, device, &DeviceInfo::device) > 0;
     described_ = std::make_unique<DescribedDevice>(
         device, is_there ? context(device).properties() : nullptr);
+  } else if (memory >= 0) {
+    throw ConfigError(fmt::format(
+        "plan: --device-memory requires a GPU, but device is {}; add device=gpu", config.device));
   }
 }
 
@@ -269,6 +272,11 @@ PlanPicture plan_picture(const Run& run) {
   const Config& config = run.config();
   const std::string title = fmt::format("{}, batch {}, ", config.model.name,
                                         run.steps().train.front());  // data.batch, or all images
+  if (config.mode == Mode::kEager && is_described(run.device()))
+    throw ConfigError(fmt::format(
+        "plan: a picture of mode: eager runs it on the device, but {} is only described "
+        "here; set device=cpu",
+        config.device));
   if (config.mode == Mode::kEager) return eager_picture(run, title + "eager");
   return plan(run).picture(title + "planner " + config.memory.planner);
 }
@@ -383,6 +391,15 @@ VerifyResult verify_plan(const Run& run, int64_t steps) {
     *bytes = trace.arena_bytes;
   }
   return result;
+}
+
+std::string VerifyResult::text() const {
+  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  return fmt::format(
+      "plan verified: {} steps with the plan ({:.1f} MiB), and with red zones ({:.1f} MiB), "
+      "produce "
+      "the same bits as without a plan ({:.1f} MiB)",
+      steps, mib(plan_bytes), mib(arena_bytes), mib(unplanned_bytes));
 }
 
 }  // namespace tessera

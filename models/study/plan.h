@@ -101,6 +101,8 @@ struct VerifyResult {
   size_t plan_bytes = 0;       // in training
   size_t arena_bytes = 0;      // including red zones
   size_t unplanned_bytes = 0;  // without sharing
+
+  std::string text() const;
 };
 
 // Runs `steps` training steps on generated batches, every third one smaller and followed by an

@@ -369,4 +369,42 @@ std::string WaitMonitor::warning() const {
       100 * share(), kWindow, slowest, percent(0), percent(1), percent(2), percent(3), help);
 }
 
+Report result_report(const Config& config, const TrainResult& result) {
+  const bool top5 = result.confusion.classes > 5;
+  Table table({{nullptr, "", true},
+               {nullptr, "loss"},
+               {nullptr, "accuracy"},
+               {nullptr, top5 ? "top-5" : nullptr},
+               {nullptr, "", true}});
+  table.add({"train", loss_text(result.train_loss), percent(result.train_accuracy, 2), "", ""});
+  if (result.has_validation)
+    table.add({result.best_kept ? "validation, last" : "validation",
+               loss_text(result.validation_loss), percent(result.validation_accuracy, 2), "", ""});
+  table.add({"test", loss_text(result.test_loss), percent(result.test_accuracy, 2),
+             percent(result.test_top5, 2), ""});
+  if (result.best_step >= 0) {
+    const bool loss = config.checkpoint.best == BestBy::kLoss;
+    const std::string remark = fmt::format(
+        "on {}, after step {}{}{}", result.has_validation ? "validation" : "test", result.best_step,
+        result.has_validation ? "" : "; chosen on the test set because data.validation is unset",
+        result.best_kept ? "; weights.safetensors and the test use these weights" : "");
+    table.add({"best", loss ? loss_text(result.best_value) : "",
+               loss ? Cell("") : percent(result.best_value, 2), "", remark});
+  }
+  Report report;
+  report.add(nullptr, "", std::move(table));
+  if (result.skipped > 0)
+    report.line(fmt::format("skipped {} of {} batches ({})", result.skipped, result.steps,
+                            loss_scaling(config) == LossScaling::off
+                                ? "train.non_finite: skip"
+                                : "gradients overflowed with the loss scale"));
+  if (result.best_step < 0 || result.best_kept || result.best_step == result.steps ||
+      config.checkpoint.keep == 0)
+    return report;
+  const char* const folder = config.run.dir.c_str();
+  return report.line(
+      fmt::format("`trainer eval --checkpoint=best --run {}` evaluates these weights",
+                  shell_command(1, &folder)));
+}
+
 }  // namespace tessera

@@ -8,13 +8,16 @@
 #include <cstdio>
 #include <string>
 
+#include "tessera/models/config/config.h"
 #include "tessera/models/data/loader.h"
+#include "tessera/runtime/text/report.h"
 
 namespace tessera {
 
 struct Evaluation;      // evaluator.h
 struct RunningMetrics;  // evaluator.h
 struct TrainingSetup;   // training_setup.h
+struct TrainResult;     // trainer.h
 
 // The numbers on the progress line: redrawn in place on a terminal, absent elsewhere.
 //
@@ -125,5 +128,8 @@ class WaitMonitor {
   int64_t steps_ = 0;
   bool warned_ = false;
 };
+
+// Returns the results of the last step and the best of the training, after train().
+Report result_report(const Config& config, const TrainResult& result);
 
 }  // namespace tessera

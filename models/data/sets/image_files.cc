@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <istream>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -186,6 +188,21 @@ std::vector<std::string> pictures_below(const std::string& folder) {
     throw DataError(fmt::format("{}: has no .jpg, .jpeg, .png or .webp files", folder));
   std::ranges::sort(found);
   return found;
+}
+
+std::vector<std::string> pictures_of(const std::vector<std::string>& inputs, std::istream& lines) {
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    if (input == "-") {
+      for (std::string line; std::getline(lines, line);)
+        if (!line.empty()) files.push_back(line);
+    } else if (fs::is_directory(input)) {
+      std::ranges::move(pictures_below(input), std::back_inserter(files));
+    } else {
+      files.push_back(input);
+    }
+  }
+  return files;
 }
 
 std::vector<std::string> image_classes(const std::string& root, const std::string& split,

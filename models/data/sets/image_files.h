@@ -1,6 +1,7 @@
 // Finds the pictures of an image folder by walking through its folders. Opens no picture.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,10 @@ bool is_hidden(const std::string& path);
 // Returns the pictures in and below a folder, sorted, without hidden ones. Throws DataError if
 // there are none or a folder cannot be read.
 std::vector<std::string> pictures_below(const std::string& folder);
+
+// Returns the files that are named: the pictures below each folder, for "-" the paths that `lines`
+// has, one in each line, and the other inputs as they are. Throws as pictures_below() does.
+std::vector<std::string> pictures_of(const std::vector<std::string>& inputs, std::istream& lines);
 
 // Returns the names of the folders in root/split that have pictures, sorted. Throws DataError if
 // there are none.
