@@ -29,7 +29,7 @@ Shape row_statistics(const Shape& x) {
 
 // Calls fn(first row, rows) for chunks of rows.
 template <class F>
-void for_chunks(ThreadPool& pool, const Shape& x, F&& fn) {
+void for_row_chunks(ThreadPool& pool, const Shape& x, F&& fn) {
   const int64_t c = std::max<int64_t>(x.back(), 1);
   for_row_ranges(pool, x.elements() / c, c, 16384,
                  [&](int64_t first, int64_t end) { fn(first, end - first); });
@@ -51,7 +51,7 @@ class LayerMoments final : public OpBase<LayerMoments, LayerNormParams> {
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[0].spec.shape.back();
     visit_float(in[0].spec.dtype, [&]<class T>(T) {
-      for_chunks(ctx.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
+      for_row_chunks(ctx.pool(), in[0].spec.shape, [&](int64_t first, int64_t rows) {
         T *mean = out[0].as<T>() + first, *inverse = out[1].as<T>() + first;
         norm_microkernels<T>().moments(in[0].as<T>() + first * c, rows, c, mean, inverse);
         for (int64_t r = 0; r < rows; ++r)
@@ -81,7 +81,7 @@ class LayerNormGradMeans final : public OpBase<LayerNormGradMeans> {
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {
     const int64_t c = in[1].spec.shape.back();
     visit_float(in[0].spec.dtype, [&]<class T>(T) {
-      for_chunks(ctx.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
+      for_row_chunks(ctx.pool(), in[1].spec.shape, [&](int64_t first, int64_t rows) {
         norm_microkernels<T>().gradient_means(in[0].as<T>() + first * c, in[1].as<T>() + first * c,
                                               in[2].as<T>(), in[3].as<T>() + first,
                                               in[4].as<T>() + first, rows, c,

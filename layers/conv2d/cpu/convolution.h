@@ -126,15 +126,6 @@ using WinogradTypes = TypeList<float, bfloat16>;
 
 inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
-// Calls fn(first, count) for chunks of `elements` elements.
-template <class F>
-void for_chunks(ThreadPool& pool, int64_t elements, F fn) {
-  constexpr int64_t kChunk = 1 << 14;
-  pool.parallel_for(ceil_div(elements, kChunk), [&](int64_t chunk) {
-    fn(chunk * kChunk, std::min(kChunk, elements - chunk * kChunk));
-  });
-}
-
 // An algorithm of convolutions on the CPU. All but "eigen" are written by hand for AVX2 and
 // AVX-512.
 struct ConvAlgorithm {

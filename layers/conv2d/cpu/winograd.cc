@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/engine/lines.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/layers/conv2d/cpu/winograd_tiling.h"
