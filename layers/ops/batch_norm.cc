@@ -198,8 +198,13 @@ void check_inputs(const Tensors& tensors, const BatchNormParams& params, bool tr
         "batch, or evaluation");
 }
 
-// y = x scale + shift
-Tensor scale_and_shift(const Tensor& x, const Tensor& scale, const Tensor& shift) {
+// y = x scale + shift, scale = gamma / sqrt(variance + eps), shift = beta - mean scale; scale and
+// shift are not rounded to 16 bits
+Tensor evaluate(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean,
+                const Tensor& variance, double eps) {
+  const auto wide = [](const Tensor& t) { return cast(t, compute_type(t.dtype())); };
+  const Tensor scale = wide(gamma) / sqrt(wide(variance) + eps);
+  const Tensor shift = wide(beta) - wide(mean) * scale;
   ScalarBuilder y(3), dx(2), dscale(2);
   return pointwise("batch_norm", y.build(y.add(y.mul(y.in(0), y.in(1)), y.in(2))),
                    {x, scale, shift},
@@ -207,14 +212,6 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& scale, const Tensor& shift
                     {{0, PointwiseGrad::kGradient}, dscale.build(dscale.mul(0, 1))},
                     {{PointwiseGrad::kGradient}, {.inputs = 1, .code = {}}}},
                    x.dtype());
-}
-
-// scale = gamma / sqrt(variance + eps), shift = beta - mean scale; not rounded to 16 bits
-Tensor evaluate(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean,
-                const Tensor& variance, double eps) {
-  const auto wide = [](const Tensor& t) { return cast(t, compute_type(t.dtype())); };
-  const Tensor scale = wide(gamma) / sqrt(wide(variance) + eps);
-  return scale_and_shift(x, scale, wide(beta) - wide(mean) * scale);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tessera/layers/ops/concat.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include "tessera/engine/structural.h"
 #include "tessera/layers/ops/slice.h"
+#include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
 #include "tessera/runtime/error.h"
@@ -106,6 +108,16 @@ Tensor stack(const Tensors& tensors, int axis) {
     layers.push_back(reshape(x, Shape(sizes)));
   }
   return concat(layers, at);
+}
+
+Tensor channel_shuffle(const Tensor& x, int64_t groups) {
+  InputCheck check("channel_shuffle", std::span(&x.spec(), 1), {"x"});
+  if (x.shape().rank() == 0) check.fail("x must have an axis of channels");
+  const int64_t c = x.shape().back();
+  if (groups < 1 || c % groups != 0)
+    check.fail(fmt::format("{} groups do not divide {} channels", groups, c));
+  const int64_t rows = x.elements() / std::max<int64_t>(c, 1);
+  return reshape(transpose(reshape(x, Shape{rows, groups, c / groups})), x.shape());
 }
 
 }  // namespace tessera

@@ -14,4 +14,11 @@ Tensor concat(const Tensors& tensors, int axis = -1);
 // Joins tensors of one shape along a new axis at position `axis`.
 Tensor stack(const Tensors& tensors, int axis = 0);
 
+// channel_shuffle (Zhang et al. 2017): interleaves the channels of consecutive groups.
+//
+//   x [.., c]   y[.., i groups + g] = x[.., g c / groups + i]
+//
+// Any dtype. Throws ShapeError: x a scalar, or groups that do not divide c.
+Tensor channel_shuffle(const Tensor& x, int64_t groups);
+
 }  // namespace tessera

@@ -18,4 +18,8 @@ struct ImageNormalizeParams {
 
 Tensor image_normalize(const Tensor& x, const ImageNormalizeParams& params);
 
+// flip_left_right: flips images horizontally: y[n, h, i, c] = x[n, h, w - 1 - i, c]. Throws
+// ShapeError unless x is uint8 [n, h, w, c].
+Tensor flip_left_right(const Tensor& images);
+
 }  // namespace tessera

@@ -21,12 +21,6 @@ const LayerNormMicrokernelsOf<T>& norm_microkernels() {
   return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(layer_norm_microkernels));
 }
 
-Shape row_statistics(const Shape& x) {
-  Shape shape = x;
-  shape[-1] = 1;
-  return shape;
-}
-
 // Calls fn(first row, rows) for chunks of rows.
 template <class F>
 void for_row_chunks(ThreadPool& pool, const Shape& x, F&& fn) {
@@ -45,7 +39,9 @@ class LayerMoments final : public OpBase<LayerMoments, LayerNormParams> {
   Specs infer(SpecView in) const override {
     InputCheck check(name(), in, {"x"});
     check.floats();
-    return Specs(2, {compute_type(in[0].dtype), row_statistics(in[0].shape), {}});
+    Shape rows = in[0].shape;
+    rows[-1] = 1;
+    return Specs(2, {compute_type(in[0].dtype), rows, {}});
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer) const override {

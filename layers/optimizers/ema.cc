@@ -1,13 +1,10 @@
 #include "tessera/layers/optimizers/ema.h"
 
-#include <fmt/format.h>
-
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/pointwise.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/optimizers/optimizer.h"
 #include "tessera/layers/optimizers/update_programs.h"
-#include "tessera/runtime/error.h"
 
 namespace tessera {
 namespace {
@@ -36,20 +33,17 @@ ScalarProgram average_program() {
 }  // namespace
 
 Ema::Ema(Store& store, const EmaParams& params) : store_(store), params_(params) {
-  if (!(params.decay >= 0 && params.decay < 1))
-    throw ConfigError(fmt::format("ema: decay must be in [0, 1), but is {}", params.decay));
+  check_share("ema", "decay", params.decay);
   step_ = store.optimizer_state("ema.step", {1}, Initializer::zeros(), DType::i64);
 }
 
 void Ema::step(const Tensor& lr) {
   const NoGradScope no_grad;
   const Tensor t = cast(increment_step(step_, lr), DType::f64);
-  const Tensor rate = lr.dtype() == DType::f64 ? lr : cast(lr, DType::f64);
-  const Tensor share = pointwise("ema_share", share_program(params_), {t, rate});
+  const Tensor share = pointwise("ema_share", share_program(params_), {t, cast(lr, DType::f64)});
   Tensor cast_share;  // in the dtype of the last pair
   for (const auto& [value, average] : store_.ema_pairs()) {
-    if (!cast_share || cast_share.dtype() != value.dtype())
-      cast_share = value.dtype() == DType::f64 ? share : cast(share, value.dtype());
+    if (!cast_share || cast_share.dtype() != value.dtype()) cast_share = cast(share, value.dtype());
     pointwise_update("ema_update", average_program(), {average, value, cast_share});
   }
 }

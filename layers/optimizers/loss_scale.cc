@@ -72,7 +72,7 @@ Tensors LossScale::unscaled(Tensors gradients) const {
 void LossScale::step(const Tensor& lr) {
   if (!params_.dynamic) return;
   const NoGradScope no_grad;
-  const Tensor rate = lr.dtype() == DType::f32 ? lr : cast(lr, DType::f32);
+  const Tensor rate = cast(lr, DType::f32);
   pointwise_update("loss_scale", scale_program(params_.interval), {scale_, finite_steps_, rate});
   pointwise_update("count_finite", count_program(params_.interval), {finite_steps_, rate});
 }

@@ -50,9 +50,7 @@ class MultiTensorUpdate final
     : public OpBase<MultiTensorUpdate<Params>, MultiTensorParams<Params>> {
  public:
   using OpBase<MultiTensorUpdate, MultiTensorParams<Params>>::params;
-  explicit MultiTensorUpdate(MultiTensorParams<Params> settings)
-      : OpBase<MultiTensorUpdate, MultiTensorParams<Params>>(std::move(settings)),
-        form_(form_of(params.own)) {}
+  using OpBase<MultiTensorUpdate, MultiTensorParams<Params>>::OpBase;
   std::string_view name() const override { return form_.op; }
   int updates(int output) const override {
     return output < tensors() ? output : output + tensors() + scalars();
@@ -147,7 +145,7 @@ class MultiTensorUpdate final
     });
   }
 
-  const UpdateForm form_;
+  const UpdateForm form_ = form_of(params.own);
 };
 
 // Applies the op to groups of parameters. On the CPU each parameter has its own op, so that a

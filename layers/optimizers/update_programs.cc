@@ -26,7 +26,7 @@ Tensor StepScalars::made(double beta, DType dtype) {
     const int power = b.push(ScalarOp::pow, b.value(beta), b.in(0));
     value = pointwise("correction", b.build(b.sub(b.value(1), power)), {cast(t_, DType::f64)});
   }
-  if (value.dtype() != dtype) value = cast(value, dtype);
+  value = cast(value, dtype);
   made_.push_back({beta, value});
   return value;
 }

@@ -7,7 +7,6 @@
 #include "tessera/engine/structural.h"
 #include "tessera/layers/modules.h"
 #include "tessera/layers/ops/activation.h"
-#include "tessera/layers/ops/channel_shuffle.h"
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/local_response_norm.h"

@@ -9,7 +9,6 @@
 #include "tessera/engine/structural.h"
 #include "tessera/graph/capture.h"
 #include "tessera/layers/ops/concat.h"
-#include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/models/config/config_data.h"

@@ -12,7 +12,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/layers/ops/channel_shuffle.h"
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/slice.h"
 #include "tessera/models/zoo/networks.h"

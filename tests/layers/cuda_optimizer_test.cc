@@ -4,7 +4,7 @@
 #include "tessera/engine/scope.h"
 #include "tessera/engine/store.h"
 #include "tessera/engine/structural.h"
-#include "tessera/layers/ops/flip_left_right.h"
+#include "tessera/layers/ops/image_normalize.h"
 #include "tessera/layers/optimizers/adamw.h"
 #include "tessera/layers/optimizers/lamb.h"
 #include "tessera/layers/optimizers/lars.h"

@@ -14,7 +14,6 @@
 #include "tessera/layers/conv2d/conv2d.h"
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/batch_norm.h"
-#include "tessera/layers/ops/channel_shuffle.h"
 #include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/group_norm.h"
 #include "tessera/layers/ops/image_normalize.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tessera/engine/scope.h"
-#include "tessera/layers/ops/channel_shuffle.h"
+#include "tessera/layers/ops/concat.h"
 #include "tessera/layers/ops/dropout.h"
 #include "tessera/layers/ops/local_response_norm.h"
 #include "tessera/layers/ops/pool2d.h"

@@ -9,7 +9,6 @@
 
 #include "tessera/engine/autograd.h"
 #include "tessera/engine/scope.h"
-#include "tessera/layers/ops/flip_left_right.h"
 #include "tessera/layers/ops/image_normalize.h"
 #include "tessera/models/run/inference.h"
 #include "tessera/models/run/trained_network.h"
