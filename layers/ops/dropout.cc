@@ -26,7 +26,7 @@ void drop(const DropoutRule<T>& rule, uint64_t sample, int64_t first, int64_t la
 }
 
 // Dropout is linear in x, so its gradient is the op itself applied to dy.
-class Dropout final : public OpBase<Dropout, DropoutParams> {
+class DropoutOp final : public OpBase<DropoutOp, DropoutParams> {
  public:
   using OpBase::OpBase;
   std::string_view name() const override { return "dropout"; }
@@ -61,7 +61,8 @@ class Dropout final : public OpBase<Dropout, DropoutParams> {
   bool differentiable() const override { return true; }
   Saved saved() const override { return {.inputs = 0b10}; }
   Tensors grad(const GradArgs& args) const override {
-    return {apply1(std::make_shared<Dropout>(params), {args.grad_outputs[0], args.inputs[1]}), {}};
+    return {apply1(std::make_shared<DropoutOp>(params), {args.grad_outputs[0], args.inputs[1]}),
+            {}};
   }
   uint32_t may_reuse(int) const override { return 0b01; }
 
@@ -76,7 +77,7 @@ Tensor dropout(const Tensor& x, double p) {
   if (x.shape().rank() == 0) check.fail("x must have an axis of samples");
   if (!is_training() || p == 0) return x;
   const RandomCall call = next_random_call("dropout");
-  return apply1(std::make_shared<Dropout>(DropoutParams{p, call.key}), {x, call.position});
+  return apply1(std::make_shared<DropoutOp>(DropoutParams{p, call.key}), {x, call.position});
 }
 
 Tensor stochastic_depth(const Tensor& x, double p) {

@@ -23,7 +23,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kTask = 1024;  // logits of a task; each row is summed by itself, in order
+constexpr int64_t kTaskLogits = 1024;  // logits of a task; each row is summed by itself, in order
 
 // Returns log(sum_j exp(z[j])); large z do not overflow.
 template <class T>
@@ -62,7 +62,7 @@ void cross_entropy_logits_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, 
                                T* d_logits) {
   const double scale = *d_loss / static_cast<double>(in.n);
   const double s = in.smoothing, floor = s / static_cast<double>(in.c);
-  for_rows(pool, in.n, in.c, kTask, [&](int64_t i) {
+  for_rows(pool, in.n, in.c, kTaskLogits, [&](int64_t i) {
     const T* z = in.logits + i * in.c;
     T* dz = d_logits + i * in.c;
     const double log_sum = log_sum_exp(z, in.c);
@@ -92,7 +92,7 @@ template <class T>
 void cross_entropy_targets_grad(ThreadPool& pool, const CrossEntropyCase<T>& in, const T* d_loss,
                                 T* d_targets) {
   const double scale = (1 - in.smoothing) * *d_loss / static_cast<double>(in.n);
-  for_rows(pool, in.n, in.c, kTask, [&](int64_t i) {
+  for_rows(pool, in.n, in.c, kTaskLogits, [&](int64_t i) {
     const T* z = in.logits + i * in.c;
     const double log_sum = log_sum_exp(z, in.c);
     for (int64_t j = 0; j < in.c; ++j) {
@@ -203,7 +203,8 @@ class CrossEntropy final : public OpBase<CrossEntropy, CrossEntropyParams> {
     visit_float(in[0].spec.dtype, [&]<class T>(T) {
       const CrossEntropyCase<T> data(in, params.label_smoothing);
       auto* rows = scratch.as<double>();
-      for_rows(ctx.pool(), data.n, data.c, kTask, [&](int64_t i) { rows[i] = row_loss(data, i); });
+      for_rows(ctx.pool(), data.n, data.c, kTaskLogits,
+               [&](int64_t i) { rows[i] = row_loss(data, i); });
       const double sum = std::accumulate(rows, rows + data.n, 0.0);
       *out[0].as<T>() = static_cast<T>(sum / static_cast<double>(data.n));
     });
