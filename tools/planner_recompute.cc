@@ -1,8 +1,6 @@
 // planner recompute: chooses what is recomputed so that a program fits a budget
 // (rematerialization).
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -12,9 +10,9 @@
 #include "tessera/memory/planner_library.h"
 #include "tessera/memory/recompute/recompute_text.h"
 #include "tessera/runtime/error.h"
-#include "tessera/runtime/text/clock.h"
 #include "tessera/tools/output.h"
 #include "tessera/tools/planner_commands.h"
+#include "tessera/tools/planner_results.h"
 
 namespace tessera {
 namespace {
@@ -31,48 +29,6 @@ const RecomputeStrategy& strategy_named(const std::string& name) {
   if (strategy != nullptr) return *strategy;
   throw ConfigError(fmt::format("recompute: unknown strategy '{}'; write one of {}", name,
                                 recompute_strategy_names()));
-}
-
-struct Timed {
-  std::vector<RecomputePlan> plans;
-  double ms;
-};
-
-// Solves for each budget, and checks every plan before it is shown.
-Timed solve(const RecomputeStrategy& strategy, RecomputeProblem problem,
-            const std::vector<int64_t>& budgets) {
-  const auto start = std::chrono::steady_clock::now();
-  Timed timed{strategy.solve(problem, budgets), 0};
-  timed.ms = milliseconds_since(start);
-  for (size_t i = 0; i < budgets.size(); ++i) {
-    problem.budget = budgets[i];
-    if (const auto fault = check_recompute(problem, timed.plans[i]))
-      throw DataError(fmt::format("{}: {}", strategy.name(), *fault));
-  }
-  return timed;
-}
-
-double more_time(int64_t extra, const RecomputeProblem& problem) {
-  const int64_t base = base_cost(problem);
-  return base == 0 ? 0.0 : static_cast<double>(extra) / static_cast<double>(base);
-}
-
-bool fits(const RecomputePlan& plan) {
-  return plan.status == SolveStatus::kOptimal || plan.status == SolveStatus::kFeasible;
-}
-
-std::string certificate(const RecomputePlan& plan) {
-  switch (plan.status) {
-    case SolveStatus::kOptimal:
-      return "optimal";
-    case SolveStatus::kInfeasible:
-      return fmt::format("infeasible, at least {}", plan.lowest);
-    case SolveStatus::kUnknown:
-      return fmt::format("none found, at least {}", plan.lowest);
-    case SolveStatus::kFeasible:
-      break;
-  }
-  return fmt::format("within {:.2f} %", std::ceil(10'000 * plan.gap()) / 100);
 }
 
 std::vector<const RecomputeStrategy*> chosen(const Arguments& arguments) {
@@ -118,57 +74,15 @@ std::string heading(const Arguments& arguments, const RecomputeProblem& problem)
 }
 
 int table(const Arguments& arguments, const RecomputeProblem& problem) {
-  Table table({{nullptr, "strategy", true},
-               {nullptr, "peak"},
-               {nullptr, "extra"},
-               {nullptr, "recomputed"},
-               {nullptr, "ms"},
-               {nullptr, "certificate", true}});
-  RecomputePlan last;
-  for (const RecomputeStrategy* strategy : chosen(arguments)) {
-    Timed timed = solve(*strategy, problem, {problem.budget});
-    last = std::move(timed.plans.front());
-    table.add({strategy->name(), last.peak, percent(more_time(last.extra, problem), 2),
-               last.runs.size() - problem.steps.size(), number(timed.ms, 1), certificate(last)});
-  }
-  if (!arguments.compare && !fits(last)) return refuse(problem, last);
-  if (!arguments.output.empty()) write_runs(arguments.output, problem, last.runs);
-  if (arguments.output != "-") write_out(heading(arguments, problem) + table.text());
+  const StrategyResults found = try_strategies(chosen(arguments), problem);
+  if (!arguments.compare && !found.fits) return refuse(problem, found.last);
+  if (!arguments.output.empty()) write_runs(arguments.output, problem, found.last.runs);
+  if (arguments.output != "-") write_out(heading(arguments, problem) + found.table.text());
   return 0;
 }
 
-// Shows budgets from the lowest peak of any strategy to the peak without recomputation.
 int curve(const Arguments& arguments, const RecomputeProblem& problem) {
-  const auto strategies = chosen(arguments);
-  int64_t lowest = INT64_MAX;
-  for (const RecomputeStrategy* strategy : strategies)
-    lowest = std::min(lowest, solve(*strategy, problem, {0}).plans.front().peak);
-  const int64_t highest = measure(problem, once_each(problem))->peak;
-  std::vector<int64_t> budgets;
-  for (int i = 0; i < arguments.curve; ++i)
-    budgets.push_back(lowest + (highest - lowest) / std::max(arguments.curve - 1, 1) * i);
-  budgets.back() = highest;
-  std::vector<Table::Column> heads = {{nullptr, "budget"}};
-  std::vector<Timed> all;
-  for (const RecomputeStrategy* strategy : strategies) {
-    heads.emplace_back(nullptr, std::string(strategy->name()).c_str());
-    all.push_back(solve(*strategy, problem, budgets));
-  }
-  heads.emplace_back(nullptr, "bound");
-  Table table(std::move(heads));
-  for (size_t i = 0; i < budgets.size(); ++i) {
-    std::vector<Cell> row = {budgets[i]};
-    for (const Timed& timed : all)
-      row.push_back(fits(timed.plans[i]) ? percent(more_time(timed.plans[i].extra, problem), 2)
-                                         : "-");
-    const int64_t extra = cost_bound(problem, budgets[i]) - base_cost(problem);
-    row.push_back(percent(more_time(extra, problem), 2));
-    table.add(std::move(row));
-  }
-  std::vector<Cell> times = {"ms"};
-  for (const Timed& timed : all) times.push_back(number(timed.ms, 1));
-  times.emplace_back("");
-  table.add(std::move(times));
+  const Table table = budget_table(chosen(arguments), problem, arguments.curve);
   write_out(heading(arguments, problem) + table.text());
   return 0;
 }

@@ -1,12 +1,15 @@
 #include "tessera/tools/planner_results.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "tessera/runtime/error.h"
+#include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/utf8.h"
 
@@ -91,6 +94,48 @@ class Panel {
   double top_, least_, most_;
   std::string svg_;
 };
+
+struct Timed {
+  std::vector<RecomputePlan> plans;
+  double ms;
+};
+
+// Solves for each budget, and checks every plan before it is shown.
+Timed solve(const RecomputeStrategy& strategy, RecomputeProblem problem,
+            const std::vector<int64_t>& budgets) {
+  const auto start = std::chrono::steady_clock::now();
+  Timed timed{strategy.solve(problem, budgets), 0};
+  timed.ms = milliseconds_since(start);
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    problem.budget = budgets[i];
+    if (const auto fault = check_recompute(problem, timed.plans[i]))
+      throw DataError(fmt::format("{}: {}", strategy.name(), *fault));
+  }
+  return timed;
+}
+
+double more_time(int64_t extra, const RecomputeProblem& problem) {
+  const int64_t base = base_cost(problem);
+  return base == 0 ? 0.0 : static_cast<double>(extra) / static_cast<double>(base);
+}
+
+bool fits(const RecomputePlan& plan) {
+  return plan.status == SolveStatus::kOptimal || plan.status == SolveStatus::kFeasible;
+}
+
+std::string certificate(const RecomputePlan& plan) {
+  switch (plan.status) {
+    case SolveStatus::kOptimal:
+      return "optimal";
+    case SolveStatus::kInfeasible:
+      return fmt::format("infeasible, at least {}", plan.lowest);
+    case SolveStatus::kUnknown:
+      return fmt::format("none found, at least {}", plan.lowest);
+    case SolveStatus::kFeasible:
+      break;
+  }
+  return fmt::format("within {:.2f} %", std::ceil(10'000 * plan.gap()) / 100);
+}
 
 }  // namespace
 
@@ -201,6 +246,59 @@ std::string BenchResults::svg() const {
              "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
              ratios.right() + 240) +
          ratios.svg() + times.svg() + names + legend + "</svg>\n";
+}
+
+StrategyResults try_strategies(const std::vector<const RecomputeStrategy*>& strategies,
+                               const RecomputeProblem& problem) {
+  Table table({{nullptr, "strategy", true},
+               {nullptr, "peak"},
+               {nullptr, "extra"},
+               {nullptr, "recomputed"},
+               {nullptr, "ms"},
+               {nullptr, "certificate", true}});
+  RecomputePlan last;
+  for (const RecomputeStrategy* strategy : strategies) {
+    Timed timed = solve(*strategy, problem, {problem.budget});
+    last = std::move(timed.plans.front());
+    table.add({strategy->name(), last.peak, percent(more_time(last.extra, problem), 2),
+               last.runs.size() - problem.steps.size(), number(timed.ms, 1), certificate(last)});
+  }
+  const bool within = fits(last);
+  return {std::move(table), std::move(last), within};
+}
+
+Table budget_table(const std::vector<const RecomputeStrategy*>& strategies,
+                   const RecomputeProblem& problem, int count) {
+  int64_t lowest = INT64_MAX;
+  for (const RecomputeStrategy* strategy : strategies)
+    lowest = std::min(lowest, solve(*strategy, problem, {0}).plans.front().peak);
+  const int64_t highest = measure(problem, once_each(problem))->peak;
+  std::vector<int64_t> budgets;
+  for (int i = 0; i < count; ++i)
+    budgets.push_back(lowest + (highest - lowest) / std::max(count - 1, 1) * i);
+  budgets.back() = highest;
+  std::vector<Table::Column> heads = {{nullptr, "budget"}};
+  std::vector<Timed> all;
+  for (const RecomputeStrategy* strategy : strategies) {
+    heads.emplace_back(nullptr, std::string(strategy->name()).c_str());
+    all.push_back(solve(*strategy, problem, budgets));
+  }
+  heads.emplace_back(nullptr, "bound");
+  Table table(std::move(heads));
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    std::vector<Cell> row = {budgets[i]};
+    for (const Timed& timed : all)
+      row.push_back(fits(timed.plans[i]) ? percent(more_time(timed.plans[i].extra, problem), 2)
+                                         : "-");
+    const int64_t extra = cost_bound(problem, budgets[i]) - base_cost(problem);
+    row.push_back(percent(more_time(extra, problem), 2));
+    table.add(std::move(row));
+  }
+  std::vector<Cell> times = {"ms"};
+  for (const Timed& timed : all) times.push_back(number(timed.ms, 1));
+  times.emplace_back("");
+  table.add(std::move(times));
+  return table;
 }
 
 }  // namespace tessera

@@ -1,10 +1,12 @@
-// BenchResults: the plans of many planners for many problems, as a table, as JSON and as a drawing.
+// BenchResults: the plans of many planners for many problems, as a table, as JSON and as a drawing;
+// tables of strategies of recomputation.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "tessera/memory/plan.h"
+#include "tessera/memory/recompute/recompute.h"
 #include "tessera/runtime/text/report.h"
 
 namespace tessera {
@@ -39,5 +41,20 @@ struct BenchResults {
   // Draws ratios above and times below, both on logarithmic scales, a line for each row.
   std::string svg() const;
 };
+
+// The plans of strategies of recomputation for problem.budget, and the plan of the last strategy.
+// Every plan is checked; try_strategies() and budget_table() throw DataError if one is wrong.
+struct StrategyResults {
+  Table table;
+  RecomputePlan last;
+  bool fits = false;  // the last plan is within the budget
+};
+StrategyResults try_strategies(const std::vector<const RecomputeStrategy*>& strategies,
+                               const RecomputeProblem& problem);
+
+// Returns the extra time of each strategy for `count` budgets, from the lowest peak of any strategy
+// to the peak without recomputation.
+Table budget_table(const std::vector<const RecomputeStrategy*>& strategies,
+                   const RecomputeProblem& problem, int count);
 
 }  // namespace tessera

@@ -231,7 +231,7 @@ class Plan(Test):
         self.assertIn("is only a description, for trainer plan", err)
         self.refused(["plan", "--config", "s.yaml", "--device-memory", "1GiB"], "add device=gpu")
         self.refused(["plan", "--config", "s.yaml", "device=gpu", "mode=eager", "--html", "x.html"],
-                     "--html runs mode: eager on the device to draw it", "set device=cpu")
+                     "a picture of mode: eager runs it on the device", "set device=cpu")
 
     def test_decoders_are_mentioned(self):
         for split in ("train", "test"):
