@@ -8,9 +8,9 @@ CONFIG ?= models/configs/quickstart.yaml
 TRAIN_FLAGS ?= $(if $(filter %/quickstart.yaml,$(CONFIG)),--overwrite) \
   $(if $(filter build/release,$(BUILD)),,run.dir=$(call quoted,$(BUILD)/runs/$(basename $(notdir $(CONFIG)))))
 
-# The number of compilers: one per processor, but each with 0.5 GiB of free memory.
+# The number of compilers: one per processor, but each with 1 GiB of free memory.
 MEMINFO ?= /proc/meminfo
-JOBS ?= $(shell awk -v n=$$(nproc) '/^MemAvailable/ {m = int($$2 / 524288)} \
+JOBS ?= $(shell awk -v n=$$(nproc) '/^MemAvailable/ {m = int($$2 / 1048576)} \
   END {n = m < n ? m : n; print n < 1 ? 1 : n}' $(MEMINFO))
 
 # "[ 42%, 63.1s]": the progress of a build and its time so far.

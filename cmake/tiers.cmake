@@ -28,6 +28,17 @@ function(tessera_build_fast target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
+# Compiles 24 files as one, which parses their headers once; names in anonymous namespaces must
+# therefore differ. The presets `dev` and `portable` compile each file alone, which finds a missing
+# include.
+function(tessera_join target)
+  if(NOT DEFINED CMAKE_UNITY_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+    target_compile_options(${target} PRIVATE  # g++ treats all files but the first as headers
+      $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # For the double, compiles kernels as C++; a header replaces the language extensions of nvcc.
 function(tessera_kernels_of_double)
   list(FILTER ARGN INCLUDE REGEX "\\.cu$")
@@ -90,13 +101,9 @@ function(tessera_tier name)
   if(TIER_FAST)
     tessera_build_fast(${target})
   endif()
-  # Twelve files are compiled as one, which parses their headers once; names in anonymous namespaces
-  # must therefore differ. The presets `dev` and `portable` compile each file alone, which finds a
-  # missing include. Files of runtime stay apart, as small programs link only some of them.
-  if(NOT DEFINED CMAKE_UNITY_BUILD AND NOT name STREQUAL runtime)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-    target_compile_options(${target} PRIVATE  # g++ treats all files but the first as headers
-      $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  # Files of runtime stay apart, as small programs link only some of them.
+  if(NOT name STREQUAL runtime)
+    tessera_join(${target})
   endif()
   if(TIER_FAST OR name STREQUAL runtime)
     tessera_precompile(${target})

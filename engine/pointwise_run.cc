@@ -65,6 +65,67 @@ void visit_stored(DType stored, const void* x, F&& fn) {
     fn(static_cast<const T*>(x));
 }
 
+struct Segment {
+  const void* const* in;
+  const PointwiseAccess* access;
+  const PointwiseNumbers* numbers;
+  PointwiseNumbers result;
+  int64_t phase, period;
+};
+constexpr PointwiseNumbers kFloat32[kMaxScalarRegisters] = {};
+
+int64_t bytes_of(PointwiseNumbers numbers) {
+  return numbers == PointwiseNumbers::bf16 ? sizeof(bfloat16) : sizeof(float);
+}
+
+// Computes the n < step elements after the whole steps: padded, so that the same code computes all
+// elements. Of two NaNs the first operand gives the bits, and the compiler chooses the order.
+void run_padded(PrecompiledCode::Steps steps, int64_t step, const Segment& from, size_t inputs,
+                int64_t n, void* out) {
+  alignas(64) std::byte rest[kMaxScalarRegisters + 1][kPointwiseStep * sizeof(float)];
+  const void* in[kMaxScalarRegisters];
+  int64_t mask[kMaxScalarRegisters];
+  for (size_t k = 0; k < inputs; ++k) {
+    const auto size = static_cast<size_t>(bytes_of(from.numbers[k]));
+    std::memcpy(rest[k], from.in[k], static_cast<size_t>(n) * size);
+    std::memset(rest[k] + static_cast<size_t>(n) * size, 0, static_cast<size_t>(step - n) * size);
+    in[k] = rest[k], mask[k] = -1;
+  }
+  std::byte* const y = rest[kMaxScalarRegisters];
+  steps(in, mask, from.numbers, from.result, step, y);
+  std::memcpy(out, y, static_cast<size_t>(n * bytes_of(from.result)));
+}
+
+// Computes n elements with compiled code; `out` may be an input with linear access.
+void run_compiled(const PrecompiledCode& code, size_t inputs, bool half, const Segment& from,
+                  int64_t n, void* out) {
+  int64_t mask[kMaxScalarRegisters];  // 0 for broadcast inputs
+  auto steps = half ? code.half : code.linear;
+  for (size_t k = 0; k < inputs; ++k) {
+    mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
+    if (mask[k] == 0 && !half) steps = code.masked;
+  }
+  const int64_t step = half ? code.half_step : code.step;
+  int64_t phase = from.phase;
+  for (int64_t done = 0; done < n;) {  // a part lies within one period
+    const int64_t part = std::min(round_up(from.period - phase, kPointwiseStep), n - done);
+    const int64_t at[] = {done, phase, 0};  // for each PointwiseAccess
+    const void* in[kMaxScalarRegisters];
+    for (size_t k = 0; k < inputs; ++k)
+      in[k] = static_cast<const std::byte*>(from.in[k]) +
+              at[static_cast<int>(from.access[k])] * bytes_of(from.numbers[k]);
+    auto* const to = static_cast<std::byte*>(out) + done * bytes_of(from.result);
+    const int64_t i = steps(in, mask, from.numbers, from.result, part, to);
+    if (i < part) {
+      for (size_t k = 0; k < inputs; ++k)
+        in[k] = static_cast<const std::byte*>(in[k]) + (i & mask[k]) * bytes_of(from.numbers[k]);
+      run_padded(steps, step, {in, from.access, from.numbers, from.result, 0, 0}, inputs, part - i,
+                 to + i * bytes_of(from.result));
+    }
+    done += part, phase += part - from.period;
+  }
+}
+
 // Calls fn with the microkernels of a type of 16 bits.
 template <class F>
 void visit_half(DType type, F&& fn) {
@@ -102,8 +163,8 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
     match = precompiled_program(program);
     if (match.program < 0) match = precompiled_program(program, Constants::inputs);
   }
-  const PointwiseMicrokernels& code = TESSERA_SELECT_MICROKERNELS(pointwise_microkernels);
-  if (match.program >= 0) compiled_ = code.precompiled[match.program];
+  if (match.program >= 0)
+    compiled_ = &TESSERA_SELECT_MICROKERNELS(pointwise_microkernels).precompiled[match.program];
   if (!is_precompiled()) interpret(program);
   inputs_.resize(static_cast<size_t>(is_precompiled() ? match.count : program.inputs));
   for (const bool constants : {true, false})  // constants first: the patterns have space for them
@@ -123,8 +184,7 @@ PointwisePlan::PointwisePlan(const ScalarProgram& given, DType dtype,
   for (const Input& input : inputs_)
     single_segment_ = single_segment_ && input.read != Read::gathered;
   if (!single_segment_ || !(any_half(DType::bf16) || any_half(DType::f16))) return;
-  if (!any_half(DType::f16)) compiled_half_ = code.precompiled_half[match.program];
-  single_segment_ = compiled_half_ != nullptr;
+  single_segment_ = takes_half_ = !any_half(DType::f16) && compiled_->half != nullptr;
 }
 
 bool PointwisePlan::any_half(DType of) const {
@@ -316,15 +376,11 @@ void PointwiseRun::run_precompiled(int64_t first, int64_t count, void* to, const
     if (rows != nullptr && input.source == 0) in[k] = rows;
   }
   const int64_t period = plan_.periods_.empty() ? kNoPeriod : plan_.periods_[0].period;
-  if (plan_.compiled_half_ != nullptr) {
-    const auto result = plan_.result_ == DType::bf16    ? PointwiseNumbers::bf16
-                        : plan_.rounded_ == DType::bf16 ? PointwiseNumbers::rounded
-                                                        : PointwiseNumbers::f32;
-    return plan_.compiled_half_({in, access, numbers, result, first % period, period}, count, to);
-  }
-  const float* floats[kMaxScalarRegisters];
-  for (size_t k = 0; k < plan_.inputs_.size(); ++k) floats[k] = static_cast<const float*>(in[k]);
-  plan_.compiled_({floats, access, first % period, period}, count, static_cast<float*>(to));
+  const auto result = plan_.result_ == DType::bf16    ? PointwiseNumbers::bf16
+                      : plan_.rounded_ == DType::bf16 ? PointwiseNumbers::rounded
+                                                      : PointwiseNumbers::f32;
+  run_compiled(*plan_.compiled_, plan_.inputs_.size(), plan_.takes_half_,
+               {in, access, numbers, result, first % period, period}, count, to);
 }
 
 // Cuts a range into segments in which each input is contiguous or one value.
@@ -364,7 +420,12 @@ class PointwiseRun::Segments {
       T* y = is_half(plan_.result_) ? unrounded_ : reinterpret_cast<T*>(out_);
       const T* values = y;
       if constexpr (std::is_same_v<T, float>)
-        if (plan_.is_precompiled()) plan_.compiled_({in_, access_, 0, kNoPeriod}, n, y);
+        if (plan_.is_precompiled()) {
+          const void* in[kMaxScalarRegisters];
+          std::copy_n(in_, plan_.inputs_.size(), in);
+          run_compiled(*plan_.compiled_, plan_.inputs_.size(), false,
+                       {in, access_, kFloat32, PointwiseNumbers::f32, 0, kNoPeriod}, n, y);
+        }
       if (plan_.only_rounds())
         values = in_[0];
       else if (!plan_.is_precompiled())

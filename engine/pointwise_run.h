@@ -97,8 +97,8 @@ class PointwisePlan {
   DType rounded_ = DType::f32;          // the 16 bits to which a float32 result is rounded
   uint32_t round_inputs_ = 0;           // bit k: input k of the program is rounded as it is read,
   DType round_inputs_to_ = DType::f32;  // to this
-  PointwiseMicrokernels::Precompiled compiled_ = nullptr;
-  PointwiseMicrokernels::PrecompiledHalf compiled_half_ = nullptr;  // takes bfloat16 as it is
+  const PrecompiledCode* compiled_ = nullptr;
+  bool takes_half_ = false;      // compiled code reads and writes bfloat16 as it is
   bool single_segment_ = false;  // compiled code computes a range as one segment
   std::vector<Input> inputs_;
   std::vector<Period> periods_;

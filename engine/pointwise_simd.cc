@@ -182,85 +182,30 @@ template <int kProgram, class Load>
   return r[program.inputs + program.length - 1];
 }
 
-// Computes the whole steps in n elements and returns their number of elements. kStays: some inputs
-// are broadcast. Stores nothing but the result, as pending stores limit the memory throughput.
-template <int kProgram, bool kStays, int kInputs>
-[[gnu::noinline]] int64_t run_steps(const float* const (&in)[kInputs],
-                                    const int64_t (&mask)[kInputs], int64_t n, float* out) {
+// Stores nothing but the result, as pending stores limit the memory throughput.
+template <int kProgram, bool kMasked>
+int64_t run_steps(const void* const* in, const int64_t* mask, const PointwiseNumbers*,
+                  PointwiseNumbers, int64_t n, void* out) {
   constexpr int kUnroll = unroll(kProgram), kStep = kUnroll * kLanes;
+  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
   const float* from[kInputs];  // a copy, as stores might alias `in`
-  for (int k = 0; k < kInputs; ++k) from[k] = in[k];
+  for (int k = 0; k < kInputs; ++k) from[k] = static_cast<const float*>(in[k]);
+  auto* const to = static_cast<float*>(out);
   int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {
     const float* x[kInputs];
-    for (int k = 0; k < kInputs; ++k) x[k] = from[k] + (kStays ? i & mask[k] : i);
+    for (int k = 0; k < kInputs; ++k) x[k] = from[k] + (kMasked ? i & mask[k] : i);
     Register y[kUnroll];
     for (int u = 0; u < kUnroll; ++u)
       y[u] = compute<kProgram>([&](int k) { return load(x[k] + u * kLanes); });
-    for (int u = 0; u < kUnroll; ++u) store(out + i + u * kLanes, y[u]);
+    for (int u = 0; u < kUnroll; ++u) store(to + i + u * kLanes, y[u]);
   }
   return i;
 }
 
-// Computes n elements within one period. An incomplete step is padded, so that the same code
-// computes all elements: of two NaNs the first operand gives the bits, and the compiler chooses the
-// order.
-template <int kProgram, int kInputs>
-void run_period(const float* const (&in)[kInputs], const int64_t (&mask)[kInputs], bool stays,
-                int64_t n, float* out) {
-  constexpr int kStep = unroll(kProgram) * kLanes;
-  constexpr bool kMayStay = unroll(kProgram) == 1;  // one instantiation serves both
-  const int64_t i = stays ? run_steps<kProgram, true>(in, mask, n, out)
-                          : run_steps<kProgram, kMayStay>(in, mask, n, out);
-  if (i == n) return;
-  float rest[kInputs + 1][kStep];
-  const float* x[kInputs];
-  int64_t on[kInputs];
-  for (int k = 0; k < kInputs; ++k) {
-    copy_first(in[k] + (i & mask[k]), n - i, kStep, rest[k]);
-    x[k] = rest[k], on[k] = -1;
-  }
-  run_steps<kProgram, kMayStay>(x, on, kStep, rest[kInputs]);
-  for (int64_t j = 0; j < n - i; ++j) out[i + j] = rest[kInputs][j];
-}
-
-// Calls run(at, part, done) for the parts of n elements that lie within one period each: `part`
-// elements after the first `done`, at[access] elements after the begin of an input.
-template <class Segment, class Run>
-void for_periods(const Segment& from, int64_t n, const Run& run) {
-  int64_t phase = from.phase;
-  for (int64_t done = 0; done < n;) {
-    int64_t part = (from.period - phase + kPointwiseStep - 1) / kPointwiseStep * kPointwiseStep;
-    if (part > n - done) part = n - done;
-    const int64_t at[] = {done, phase, 0};  // offset for each PointwiseAccess
-    run(at, part, done);
-    done += part, phase += part - from.period;
-  }
-}
-
-template <int kProgram>
-void run_precompiled(const PointwiseSegment& from, int64_t n, float* out) {
-  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
-  bool stays = false;
-  int64_t mask[kInputs];  // 0 for broadcast inputs
-  for (int k = 0; k < kInputs; ++k) {
-    mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
-    stays |= mask[k] == 0;
-  }
-  for_periods(from, n, [&](const int64_t(&at)[3], int64_t part, int64_t done) {
-    const float* in[kInputs];
-    for (int k = 0; k < kInputs; ++k) in[k] = from.in[k] + at[static_cast<int>(from.access[k])];
-    run_period<kProgram>(in, mask, stays, part, out + done);
-  });
-}
-
+constexpr int kHalfRegisters = 2;  // per iteration; their results are stored as one
 #if defined(__AVX2__)
 // Compiled code for numbers of bfloat16.
-
-int64_t bytes_of(PointwiseNumbers numbers) {
-  return numbers == PointwiseNumbers::bf16 ? sizeof(bfloat16) : sizeof(float);
-}
-constexpr int kHalfRegisters = 2;  // per iteration; their results are stored as one
 
 [[gnu::always_inline]] inline Register load_numbers(const void* p, int64_t at,
                                                     PointwiseNumbers numbers) {
@@ -282,13 +227,11 @@ constexpr int kHalfRegisters = 2;  // per iteration; their results are stored as
   store(static_cast<float*>(p) + at + kLanes, rounded ? bfloat16_of(b) : b);
 }
 
-// Computes the whole steps in n elements and returns their number of elements.
-template <int kProgram, int kInputs>
-[[gnu::noinline]] int64_t run_half_steps(const void* const (&in)[kInputs],
-                                         const int64_t (&mask)[kInputs],
-                                         const PointwiseNumbers* numbers, PointwiseNumbers result,
-                                         int64_t n, void* out) {
+template <int kProgram>
+int64_t run_half_steps(const void* const* in, const int64_t* mask, const PointwiseNumbers* numbers,
+                       PointwiseNumbers result, int64_t n, void* out) {
   constexpr int kUnroll = kHalfRegisters, kStep = kUnroll * kLanes;
+  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
   const void* from[kInputs];  // copies, as stores might alias the originals
   int64_t stays[kInputs];
   PointwiseNumbers stored[kInputs];
@@ -303,43 +246,6 @@ template <int kProgram, int kInputs>
     store_numbers(out, i, y[0], y[1], result);
   }
   return i;
-}
-
-// Computes n elements within one period. An incomplete step is padded, as in run_period().
-template <int kProgram, int kInputs>
-void run_half_period(const void* const (&in)[kInputs], const int64_t (&mask)[kInputs],
-                     const PointwiseNumbers* numbers, PointwiseNumbers result, int64_t n,
-                     void* out) {
-  constexpr int kStep = kHalfRegisters * kLanes;
-  const int64_t i = run_half_steps<kProgram>(in, mask, numbers, result, n, out);
-  if (i == n) return;
-  alignas(64) float rest[kInputs + 1][kStep] = {};
-  const void* x[kInputs];
-  for (int k = 0; k < kInputs; ++k) {
-    const int64_t size = bytes_of(numbers[k]);
-    std::memcpy(rest[k], static_cast<const char*>(in[k]) + (i & mask[k]) * size,
-                static_cast<size_t>((n - i) * size));
-    x[k] = rest[k];
-  }
-  run_half_steps<kProgram>(x, mask, numbers, result, kStep, rest[kInputs]);
-  const int64_t size = bytes_of(result);
-  std::memcpy(static_cast<char*>(out) + i * size, rest[kInputs],
-              static_cast<size_t>((n - i) * size));
-}
-
-template <int kProgram>
-void run_precompiled_half(const HalfSegment& from, int64_t n, void* out) {
-  constexpr int kInputs = kPrecompiledPrograms.list[kProgram].inputs;
-  int64_t mask[kInputs];  // 0 for broadcast inputs
-  for (int k = 0; k < kInputs; ++k) mask[k] = from.access[k] == PointwiseAccess::broadcast ? 0 : -1;
-  for_periods(from, n, [&](const int64_t(&at)[3], int64_t part, int64_t done) {
-    const void* in[kInputs];
-    for (int k = 0; k < kInputs; ++k)
-      in[k] = static_cast<const char*>(from.in[k]) +
-              at[static_cast<int>(from.access[k])] * bytes_of(from.numbers[k]);
-    run_half_period<kProgram>(in, mask, from.numbers, from.result, part,
-                              static_cast<char*>(out) + done * bytes_of(from.result));
-  });
 }
 #endif
 
@@ -423,20 +329,19 @@ void interpret(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>
 }
 
 constexpr auto kPrecompiledCode =
-    table_of<PointwiseMicrokernels::Precompiled, kPrecompiledPrograms.count>(
-        []<int kProgram>() { return run_precompiled<kProgram>; });
-
-template <int kProgram>
-constexpr PointwiseMicrokernels::PrecompiledHalf half_code() {
+    table_of<PrecompiledCode, kPrecompiledPrograms.count>([]<int kProgram>() {
+      constexpr int kUnroll = unroll(kProgram);
+      PrecompiledCode code{.step = kUnroll * kLanes,
+                           .half_step = kHalfRegisters * kLanes,
+                           .linear = run_steps<kProgram, kUnroll == 1>,  // one serves both
+                           .masked = run_steps<kProgram, true>,
+                           .half = nullptr};
 #if defined(__AVX2__)
-  if constexpr (kPrecompiledPrograms.is_for_bfloat16(kProgram))
-    return run_precompiled_half<kProgram>;
+      if constexpr (kPrecompiledPrograms.is_for_bfloat16(kProgram))
+        code.half = run_half_steps<kProgram>;
 #endif
-  return nullptr;
-}
-constexpr auto kHalfCode =
-    table_of<PointwiseMicrokernels::PrecompiledHalf, kPrecompiledPrograms.count>(
-        []<int kProgram>() { return half_code<kProgram>(); });
+      return code;
+    });
 
 template <class H>
 void from_half(const H* x, int64_t n, float* y) {
@@ -481,8 +386,8 @@ const HalfMicrokernels half_microkernels = {
     {from_half<bfloat16>, to_half<bfloat16>, round_to<ScalarOp::bfloat16>},
     {from_half<float16>, to_half<float16>, round_to<ScalarOp::float16>}};
 extern const PointwiseMicrokernels pointwise_microkernels;
-const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), kHalfCode.data(),
-                                                      interpret<float>, interpret<double>};
+const PointwiseMicrokernels pointwise_microkernels = {kPrecompiledCode.data(), interpret<float>,
+                                                      interpret<double>};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

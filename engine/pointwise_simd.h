@@ -30,39 +30,33 @@ struct InterpretedProgram {
   int count, inputs, blocks;
 };
 
-// How compiled code reads an input: linear, at the index of the output; cyclic, from `phase` on,
+// How a segment reads an input: linear, at the index of the output; cyclic, from `phase` on,
 // padded by kPointwiseStep elements if its period is no multiple of that; or broadcast, always the
 // same kPointwiseStep elements, which have one value.
 enum class PointwiseAccess : uint8_t { linear, cyclic, broadcast };
 inline constexpr int64_t kPointwiseStep = 64;
 
-struct PointwiseSegment {
-  const float* const* in;
-  const PointwiseAccess* access;
-  int64_t phase, period;
-};
-
 // The numbers in memory: float32, bfloat16, or float32 that is rounded to bfloat16 as it is read or
 // written.
 enum class PointwiseNumbers : uint8_t { f32, bf16, rounded };
 
-struct HalfSegment {
-  const void* const* in;
-  const PointwiseAccess* access;
-  const PointwiseNumbers* numbers;
-  PointwiseNumbers result;
-  int64_t phase, period;
+// The code of a precompiled program. Each function computes the whole steps in n elements and
+// returns their number; element i reads input k at i & mask[k]. `out` may be an input whose mask is
+// -1.
+struct PrecompiledCode {
+  using Steps = int64_t (*)(const void* const* in, const int64_t* mask,
+                            const PointwiseNumbers* numbers, PointwiseNumbers result, int64_t n,
+                            void* out);
+  int step, half_step;   // elements, at most kPointwiseStep
+  Steps linear, masked;  // float32; all masks of `linear` are -1
+  // Converts numbers of bfloat16 in machine registers; null for programs that are not
+  // is_for_bfloat16(), and without vectors of 32 bytes.
+  Steps half;
 };
 
 // Compiled code is float32 only, as float64 is for checking gradients.
 struct PointwiseMicrokernels {
-  // Computes n elements. `out` may be an input with linear access.
-  using Precompiled = void (*)(const PointwiseSegment& from, int64_t n, float* out);
-  const Precompiled* precompiled;  // for each of kPrecompiledPrograms
-  // Computes with numbers of bfloat16, which are converted in machine registers; null for programs
-  // that are not is_for_bfloat16(), and without vectors of 32 bytes.
-  using PrecompiledHalf = void (*)(const HalfSegment& from, int64_t n, void* out);
-  const PrecompiledHalf* precompiled_half;
+  const PrecompiledCode* precompiled;  // for each of kPrecompiledPrograms
   // Interprets any program; all inputs have linear access. Blocks have kPointwiseBlock elements.
   template <class T>
   using Interpret = void (*)(const InterpretedProgram& program, T (*blocks)[kPointwiseBlock<T>],

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   std::vector<std::string> files;
   std::string plot;
   Limits limits;
@@ -56,7 +56,7 @@ BenchCell timed(const std::function<Solution()>& prove) {
   return {solution.plan.bytes, solution.status, solution.nodes, ms};
 }
 
-int compare(const Arguments& arguments) {
+int compare(const BenchArguments& arguments) {
   for (const std::filesystem::path& file : files_of(arguments.files)) {
     const Problem problem = read_plan_csv_file(file);
     const int64_t bound = lower_bound(problem);
@@ -111,7 +111,7 @@ BenchResults bench_ablation(const std::vector<std::filesystem::path>& files, con
   return results;
 }
 
-int bench(const Arguments& arguments) {
+int bench(const BenchArguments& arguments) {
   if (!arguments.plot.empty() && !arguments.plot.ends_with(".svg"))
     throw ConfigError(fmt::format("bench: -o must end in .svg, but is '{}'", arguments.plot));
   const std::vector<std::filesystem::path> files = files_of(arguments.files);
@@ -128,7 +128,7 @@ int bench(const Arguments& arguments) {
   return 0;
 }
 
-int list(const Arguments&) {
+int list(const BenchArguments&) {
   Table table({{nullptr, "", true}, {nullptr, "", true}});
   for (const Planner* planner : planners()) table.add({planner->name(), planner->explanation()});
   write_out(table.text());
@@ -138,8 +138,8 @@ int list(const Arguments&) {
 }  // namespace
 
 void add_bench_commands(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+  auto arguments = std::make_shared<BenchArguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const BenchArguments&)) {
     return add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
   };
   CLI::App* comparing = add("compare", "compare all planners in a table for each file", compare);

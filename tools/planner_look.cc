@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct LookArguments {
   std::string file, planner = "best", output, buffer;
   int columns = 72, rows = 24;
 };
@@ -28,7 +28,7 @@ struct Planned {
   Solution solution;
 };
 
-Planned planned(const Arguments& arguments) {
+Planned planned(const LookArguments& arguments) {
   Planned result{read_plan_csv_file(arguments.file), {}};
   const Planner& planner = planner_named(arguments.planner);
   if (has_plan(result.problem)) {
@@ -40,7 +40,7 @@ Planned planned(const Arguments& arguments) {
   return result;
 }
 
-int draw(const Arguments& arguments) {
+int draw(const LookArguments& arguments) {
   const std::string kind = std::filesystem::path(arguments.output).extension();
   if (!kind.empty() && kind != ".svg" && kind != ".html" && kind != ".txt") {
     throw ConfigError(
@@ -66,7 +66,7 @@ int draw(const Arguments& arguments) {
 }
 
 // Returns the buffer of that name; "#3" selects by its number in the file.
-int buffer_named(const Problem& problem, const Arguments& arguments) {
+int buffer_named(const Problem& problem, const LookArguments& arguments) {
   const std::string& name = arguments.buffer;
   std::vector<std::string> found;
   int last = -1;
@@ -86,7 +86,7 @@ int buffer_named(const Problem& problem, const Arguments& arguments) {
                                 arguments.file, name, fmt::join(found, ", ")));
 }
 
-int explain(const Arguments& arguments) {
+int explain(const LookArguments& arguments) {
   const auto [problem, solution] = planned(arguments);
   if (!placed(solution)) {
     print_conflict(problem, solution);
@@ -108,8 +108,8 @@ int explain(const Arguments& arguments) {
 }  // namespace
 
 void add_look_commands(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+  auto arguments = std::make_shared<LookArguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const LookArguments&)) {
     CLI::App* sub =
         add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
     sub->add_option("file", arguments->file, "a plan, or a problem to plan first")->required();

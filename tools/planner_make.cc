@@ -18,14 +18,14 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct MakeArguments {
   std::string config, output;
   std::vector<std::string> overrides;
   RandomProblem random;
   int training_batch = 0;
 };
 
-int make_random(const Arguments& arguments) {
+int make_random(const MakeArguments& arguments) {
   if (arguments.training_batch > 0) {
     TrainingNetwork network;
     network.batch = arguments.training_batch;
@@ -42,7 +42,7 @@ int make_random(const Arguments& arguments) {
 
 // Replaces this process by the trainer next to it, which exports the problem of a model, so that
 // planner need not contain the whole engine.
-int export_model(const Arguments& arguments) {
+int export_model(const MakeArguments& arguments) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string trainer = self.parent_path() / "trainer";
   const std::string output = arguments.output.empty() ? "-" : arguments.output;
@@ -83,8 +83,8 @@ void add_random(CLI::App& command, RandomProblem& random) {
 }  // namespace
 
 void add_make_commands(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+  auto arguments = std::make_shared<MakeArguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const MakeArguments&)) {
     CLI::App* sub =
         add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
     sub->add_option("-o,--output", arguments->output, "a file instead of standard output");

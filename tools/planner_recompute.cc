@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct RecomputeArguments {
   std::string file, strategy = "best", output;
   int64_t budget = -1;
   int curve = 0;
@@ -31,7 +31,7 @@ const RecomputeStrategy& strategy_named(const std::string& name) {
                                 recompute_strategy_names()));
 }
 
-std::vector<const RecomputeStrategy*> chosen(const Arguments& arguments) {
+std::vector<const RecomputeStrategy*> chosen(const RecomputeArguments& arguments) {
   if (arguments.compare) return recompute_strategies();
   return {&strategy_named(arguments.strategy)};
 }
@@ -66,14 +66,14 @@ void write_runs(const std::string& path, const RecomputeProblem& problem,
   write_output(path, text);
 }
 
-std::string heading(const Arguments& arguments, const RecomputeProblem& problem) {
+std::string heading(const RecomputeArguments& arguments, const RecomputeProblem& problem) {
   return fmt::format("{}: {} steps, {} values, peak {} without recomputation, at least {}{}\n",
                      arguments.file, problem.steps.size(), problem.values.size(),
                      measure(problem, once_each(problem))->peak, peak_bound(problem).bytes,
                      problem.budget < 0 ? "" : fmt::format(", budget {}", problem.budget));
 }
 
-int table(const Arguments& arguments, const RecomputeProblem& problem) {
+int table(const RecomputeArguments& arguments, const RecomputeProblem& problem) {
   const StrategyResults found = try_strategies(chosen(arguments), problem);
   if (!arguments.compare && !found.fits) return refuse(problem, found.last);
   if (!arguments.output.empty()) write_runs(arguments.output, problem, found.last.runs);
@@ -81,13 +81,13 @@ int table(const Arguments& arguments, const RecomputeProblem& problem) {
   return 0;
 }
 
-int curve(const Arguments& arguments, const RecomputeProblem& problem) {
+int curve(const RecomputeArguments& arguments, const RecomputeProblem& problem) {
   const Table table = budget_table(chosen(arguments), problem, arguments.curve);
   write_out(heading(arguments, problem) + table.text());
   return 0;
 }
 
-int recompute(const Arguments& arguments) {
+int recompute(const RecomputeArguments& arguments) {
   RecomputeProblem problem = read_recompute_file(arguments.file);
   if (arguments.budget >= 0) problem.budget = arguments.budget;
   return arguments.curve > 0 ? curve(arguments, problem) : table(arguments, problem);
@@ -96,7 +96,7 @@ int recompute(const Arguments& arguments) {
 }  // namespace
 
 void add_recompute_command(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RecomputeArguments>();
   CLI::App* sub = add_command(app, command, "recompute",
                               "choose what is recomputed, so that a program fits a budget in bytes",
                               [arguments] { return recompute(*arguments); });

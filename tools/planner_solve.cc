@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct SolveArguments {
   std::string file, planner = "best", output;
   int64_t capacity = -1, max_bytes = -1;
   Limits limits;
@@ -38,7 +38,7 @@ Limits what_is_left(Limits limits, std::chrono::steady_clock::time_point start) 
   return limits;
 }
 
-int solve(const Arguments& arguments) {
+int solve(const SolveArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   const Planner& planner = planner_named(arguments.planner);
   Problem problem = read_plan_csv_file(arguments.file);
@@ -71,7 +71,7 @@ int solve(const Arguments& arguments) {
   return 0;
 }
 
-int check_file(const Arguments& arguments) {
+int check_file(const SolveArguments& arguments) {
   Problem problem = read_plan_csv_file(arguments.file);
   const Plan plan = take_plan(problem, arguments.file);
   problem.capacity = arguments.capacity;
@@ -88,8 +88,8 @@ int check_file(const Arguments& arguments) {
 }  // namespace
 
 void add_solve_commands(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, int (*run)(const Arguments&)) {
+  auto arguments = std::make_shared<SolveArguments>();
+  const auto add = [&](const char* name, const char* help, int (*run)(const SolveArguments&)) {
     CLI::App* sub =
         add_command(app, command, name, help, [arguments, run] { return run(*arguments); });
     sub->add_option("file", arguments->file, "the problem")->required();

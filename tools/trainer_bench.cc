@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
   int64_t steps = 50, repeat = 0;
@@ -21,13 +21,13 @@ struct Arguments {
   CompileOptions compile;
 };
 
-int run_inference(const Arguments& arguments) {
+int run_inference(const BenchArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   print_report(bench_inference(config, arguments.steps), arguments.json, -1);
   return 0;
 }
 
-int run(const Arguments& arguments) {
+int run_bench(const BenchArguments& arguments) {
   if (arguments.config.empty()) throw ConfigError("bench: --config F or --model NAME is needed");
   if (arguments.infer) return run_inference(arguments);
   if (arguments.ablation) {
@@ -49,9 +49,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   CLI::App* bench = add_command(app, command, "bench", "time the training step",
-                                [arguments] { return run(*arguments); });
+                                [arguments] { return run_bench(*arguments); });
   add_config_options(*bench, arguments->config, arguments->overrides);
   bench->add_option("--steps", arguments->steps, "steps to time")->check(CLI::Range(1, 1000000));
   bench

@@ -19,14 +19,14 @@ namespace tessera {
 
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   NetworkSource network;
   std::string report;
   EvaluateOptions options;
   bool json = false, all_classes = false;
 };
 
-int run(Arguments arguments, bool quiet) {
+int run_eval(EvalArguments arguments, bool quiet) {
   arguments.options.report = !arguments.report.empty();
   for (const std::string& text : arguments.options.overrides)
     for (const char* group : {"train.", "optimizer.", "schedule.", "checkpoint."})
@@ -51,9 +51,9 @@ int run(Arguments arguments, bool quiet) {
 }  // namespace
 
 void add_eval_command(CLI::App& app, Command& command, const bool& quiet) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvalArguments>();
   CLI::App* sub = add_command(app, command, "eval", "evaluate a trained network",
-                              [arguments, &quiet] { return run(*arguments, quiet); });
+                              [arguments, &quiet] { return run_eval(*arguments, quiet); });
   add_network_options(*sub, arguments->network);
   sub->add_option("--data", arguments->options.data,
                   "other data than the run's: a folder of class folders, an HDF5 file, or "

@@ -16,25 +16,25 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct ExportArguments {
   NetworkSource network;
   std::string output;
   int64_t batch = 0;
 };
 
 #if TESSERA_ONNX
-void write_onnx(const TrainedNetwork& trained, const Arguments& arguments) {
+void write_onnx(const TrainedNetwork& trained, const ExportArguments& arguments) {
   write_file(arguments.output, onnx_text(trained, arguments.batch));
 }
 #else
-void write_onnx(const TrainedNetwork&, const Arguments&) {
+void write_onnx(const TrainedNetwork&, const ExportArguments&) {
   throw ConfigError(
       "export: this trainer was built without ONNX; on Debian: apt-get install libonnx-dev "
       "libprotobuf-dev protobuf-compiler, and rebuild");
 }
 #endif
 
-int run(const Arguments& arguments) {
+int run_export(const ExportArguments& arguments) {
   const bool is_onnx = arguments.output.ends_with(".onnx");
   const bool is_keras = arguments.output.ends_with(".h5");
   if (!is_onnx && !is_keras && !arguments.output.ends_with(".safetensors"))
@@ -67,10 +67,10 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 void add_export_command(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExportArguments>();
   CLI::App* sub =
       add_command(app, command, "export", "write a trained network in a format of other programs",
-                  [arguments] { return run(*arguments); });
+                  [arguments] { return run_export(*arguments); });
   add_network_options(*sub, arguments->network);
   sub->add_option("-o,--output", arguments->output,
                   "FILE.safetensors (PyTorch), .weights.h5 (Keras 3), .h5 (Keras 2) or .onnx")

@@ -20,7 +20,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct MachineArguments {
   std::string config;
   std::vector<std::string> overrides;
   bool json = false;
@@ -79,14 +79,14 @@ Report devices_report() {
   return why.empty() ? report : report.line("no GPU: " + why);
 }
 
-int run_devices(const Arguments& arguments) {
+int run_devices(const MachineArguments& arguments) {
   if (!arguments.config.empty())
     cut_devices(load_config(arguments.config, arguments.overrides).devices);
   print_report(devices_report(), arguments.json, -1);
   return 0;
 }
 
-int run_doctor(const Arguments& arguments) {
+int run_doctor(const MachineArguments& arguments) {
   const Diagnosis found = arguments.config.empty()
                               ? examine_machine()
                               : examine(load_config(arguments.config, arguments.overrides));
@@ -97,9 +97,9 @@ int run_doctor(const Arguments& arguments) {
 }  // namespace
 
 void add_machine_commands(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<MachineArguments>();
   const auto add = [&](const char* name, const char* help, const char* config,
-                       int (*run)(const Arguments&)) {
+                       int (*run)(const MachineArguments&)) {
     CLI::App* sub = add_command(app, command, name, help, [arguments, name, run] {
       if (arguments->config.empty() && !arguments->overrides.empty())
         throw ConfigError(

@@ -80,7 +80,7 @@ int show_plan(const PlanOptions& options, const Run& run, const PlanDevice& devi
   return exceeded.empty() ? 0 : kTooLarge;
 }
 
-int run(const PlanOptions& options) {
+int run_plan(const PlanOptions& options) {
   options.check();
   if (!options.diff.empty()) {
     const std::string &a = options.diff[0], &b = options.diff[1];
@@ -113,7 +113,7 @@ void add_plan_command(CLI::App& app, Command& command) {
   auto options = std::make_shared<PlanOptions>();
   options->add_to(*add_command(app, command, "plan",
                                "show the memory of a training step, without a run",
-                               [options] { return run(*options); }));
+                               [options] { return run_plan(*options); }));
 }
 
 }  // namespace tessera

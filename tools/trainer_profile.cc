@@ -19,7 +19,7 @@ namespace tessera {
 
 namespace {
 
-struct Arguments {
+struct ProfileArguments {
   std::string config, trace;
   std::vector<std::string> overrides, diff;
   ProfileOptions options;
@@ -27,7 +27,7 @@ struct Arguments {
   bool json = false, machine = false, algorithms = false;
 };
 
-int profile_this_machine(const Arguments& arguments) {
+int profile_this_machine(const ProfileArguments& arguments) {
   const Config config = parse_config("", "profile", arguments.overrides);
   write_out(profile_machine(config, arguments.options, sample_networks(),
                             [](const SampleNetwork& network) {
@@ -39,7 +39,7 @@ int profile_this_machine(const Arguments& arguments) {
   return 0;
 }
 
-int run(const Arguments& arguments) {
+int run_profile(const ProfileArguments& arguments) {
   if (!arguments.diff.empty()) {
     const std::string &a = arguments.diff[0], &b = arguments.diff[1];
     write_out(diff_profiles(read_file(a), a, read_file(b), b, arguments.ops));
@@ -64,7 +64,7 @@ int run(const Arguments& arguments) {
   return 0;
 }
 
-int tune(const Arguments& arguments) {
+int tune(const ProfileArguments& arguments) {
   if (arguments.config.empty()) throw ConfigError("tune: --config F or --model NAME is needed");
   if (plan_cache().folder().empty())
     throw ConfigError("tune: no folder can keep the results; set TESSERA_CACHE to one");
@@ -81,9 +81,9 @@ int tune(const Arguments& arguments) {
 }  // namespace
 
 void add_profile_command(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProfileArguments>();
   CLI::App* profile = add_command(app, command, "profile", "time a training step op by op",
-                                  [arguments] { return run(*arguments); });
+                                  [arguments] { return run_profile(*arguments); });
   add_config_options(*profile, arguments->config, arguments->overrides);
   profile->add_option("--steps", arguments->options.steps, "steps to time op by op")
       ->check(CLI::Range(1, 1000));
@@ -110,7 +110,7 @@ void add_profile_command(CLI::App& app, Command& command) {
 }
 
 void add_tune_command(CLI::App& app, Command& command) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProfileArguments>();
   CLI::App* sub =
       add_command(app, command, "tune",
                   "find the fastest plan of each convolution on the GPU, for gpu.plans=autotuned",

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::string config, command;
   std::vector<std::string> overrides;
   bool verify_plan = false;
@@ -68,7 +68,7 @@ TrainResult train_and_print(const Config& config, const TrainOptions& options) {
   }
 }
 
-int run(const Arguments& arguments, bool quiet) {
+int run_train(const TrainArguments& arguments, bool quiet) {
   if (look_at_config(arguments.look, arguments.config, arguments.overrides, arguments.train))
     return 0;
   const Config config = load_config(arguments.config, arguments.overrides);
@@ -90,10 +90,10 @@ int run(const Arguments& arguments, bool quiet) {
 
 CLI::App* add_train_command(CLI::App& app, Command& command, const bool& quiet,
                             const std::string& words) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TrainArguments>();
   arguments->command = words;
   CLI::App* train = add_command(app, command, "train", "train a model (the default command)",
-                                [arguments, &quiet] { return run(*arguments, quiet); });
+                                [arguments, &quiet] { return run_train(*arguments, quiet); });
   train->add_option("--config", arguments->config, "YAML file")->required();
   train->add_option("overrides", arguments->overrides, "key=value, dotted: train.steps=50");
   train->add_flag("--verify-plan", arguments->verify_plan,

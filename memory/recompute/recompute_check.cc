@@ -140,7 +140,7 @@ class Checker {
   std::vector<bool> made_by_step_;
 };
 
-constexpr int64_t kLargest = int64_t{1} << 62;
+constexpr int64_t kLargestSum = int64_t{1} << 62;
 
 std::string name_of(const char* kind, const std::string& id, int index) {
   return id.empty() ? fmt::format("{} {}", kind, index) : fmt::format("{} '{}'", kind, id);
@@ -176,7 +176,7 @@ class Inspection {
   std::string of_value(int v) {
     const int64_t bytes = p_.values[v].bytes;
     if (bytes < 0) return fmt::format("{}: its size is below 0: {}", value(v), bytes);
-    if (bytes >= kLargest - sum_of_bytes_)
+    if (bytes >= kLargestSum - sum_of_bytes_)
       return fmt::format("{}: the sum of the sizes up to this value must fit 62 bits", value(v));
     sum_of_bytes_ += bytes;
     return {};
@@ -186,9 +186,9 @@ class Inspection {
     const RecomputeStep& at = p_.steps[s];
     if (at.cost < 0) return fmt::format("{}: its cost is below 0: {}", step(s), at.cost);
     if (at.scratch < 0) return fmt::format("{}: its scratch is below 0: {}", step(s), at.scratch);
-    if (at.cost >= kLargest - sum_of_costs_)
+    if (at.cost >= kLargestSum - sum_of_costs_)
       return fmt::format("{}: the sum of the costs up to this step must fit 62 bits", step(s));
-    if (at.scratch >= kLargest - sum_of_bytes_)
+    if (at.scratch >= kLargestSum - sum_of_bytes_)
       return fmt::format("{}: the sum of its scratch and all sizes must fit 62 bits", step(s));
     sum_of_costs_ += at.cost;
     for (const auto& list : {at.reads, at.makes, at.overwrites})

@@ -14,9 +14,9 @@ namespace {
 
 using Word = TextPiece;
 
-class Reader : TextLines {
+class RecomputeReader : TextLines {
  public:
-  Reader(std::string_view text, std::string_view file) : TextLines(text, file) {}
+  RecomputeReader(std::string_view text, std::string_view file) : TextLines(text, file) {}
 
   RecomputeProblem read() {
     while (next_line()) {
@@ -196,7 +196,7 @@ std::string list(const char* key, const std::vector<int>& values,
 }  // namespace
 
 RecomputeProblem read_recompute(std::string_view text, std::string_view file) {
-  return Reader(text, file).read();
+  return RecomputeReader(text, file).read();
 }
 
 RecomputeProblem read_recompute_file(const std::string& path) {

@@ -1,5 +1,7 @@
 #include "tessera/layers/conv2d/cpu/depthwise_simd.h"
 
+#include <type_traits>
+
 #include "tessera/layers/shared/vector_simd.h"
 
 namespace tessera {
@@ -92,8 +94,9 @@ void outer(const DepthwiseOuter<T>& p) {
 }
 
 // Maximum outputs of a row in a tile. Images of 7, 14, 28, 56 and 112 columns are cut into whole
-// tiles.
-constexpr int kMaxOutputs = 7;
+// tiles. float64, which is for checking gradients, has few sizes, to compile faster.
+template <class T>
+constexpr int kMaxOutputs = std::is_same_v<T, double> ? 2 : 7;
 
 // A vector of channels; the last one may be partial.
 template <class T, bool kWhole>
@@ -262,7 +265,7 @@ inline void tile_of(const P& p, int64_t j, int64_t count) {
     using Inner = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, false>;
     using Edge = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, true>;
     const int64_t first = j * kStep + p.in.base, last = first + Edge::kInColumns;
-    if constexpr (kColumns >= kMaxOutputs - 1)
+    if constexpr (kColumns >= kMaxOutputs<T> - 1)
       if (first >= 0 && last <= p.in.width) return all_channels<Work, Inner, T>(p, j);
     all_channels<Work, Edge, T>(p, j);
   }
@@ -271,10 +274,10 @@ inline void tile_of(const P& p, int64_t j, int64_t count) {
 template <template <class, class> class Work, int kTapRows, int kTaps, int kStep, int kOut, class T,
           class P>
 void columns(const P& p) {
-  const int64_t tiles = (p.in.columns + kMaxOutputs - 1) / kMaxOutputs;
+  const int64_t tiles = (p.in.columns + kMaxOutputs<T> - 1) / kMaxOutputs<T>;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t j = p.in.columns * i / tiles, end = p.in.columns * (i + 1) / tiles;
-    tile_of<Work, kTapRows, kTaps, kStep, kOut, kMaxOutputs, T>(p, j, end - j);
+    tile_of<Work, kTapRows, kTaps, kStep, kOut, kMaxOutputs<T>, T>(p, j, end - j);
   }
   last_channels<Work, TileShape<kTapRows, kTaps, kStep, kOut, 1, true>, T>(p);
 }
