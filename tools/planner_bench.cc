@@ -70,7 +70,7 @@ int compare(const BenchArguments& arguments) {
     for (const Planner* planner : planners()) {
       Solution solution;
       const BenchCell cell = timed([&] { return solution = prove_checked(*planner, problem); });
-      const bool any = placed(solution);
+      const bool any = placed(solution.status);
       table.add({planner->name(), any ? Cell(cell.bytes) : "-",
                  any ? number(ratio(cell.bytes, bound), 4) : "-", number(cell.ms, 2),
                  proof_of(solution)});

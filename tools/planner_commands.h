@@ -25,7 +25,7 @@ const Planner& planner_named(const std::string& name);
 
 // Solves a problem and checks the plan before it is used; throws DataError if the plan is wrong.
 Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits = {});
-bool placed(const Solution& solution);
+bool placed(SolveStatus status);
 
 // has_plan(): all buffers of the file have offsets. take_plan(): moves the offsets out of the
 // problem into a plan; throws DataError if one is missing.

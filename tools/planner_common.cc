@@ -17,13 +17,13 @@ const Planner& planner_named(const std::string& name) {
   throw ConfigError(fmt::format("unknown planner '{}'; write one of {}", name, planner_names()));
 }
 
-bool placed(const Solution& solution) {
-  return solution.status == SolveStatus::kOptimal || solution.status == SolveStatus::kFeasible;
+bool placed(SolveStatus status) {
+  return status == SolveStatus::kOptimal || status == SolveStatus::kFeasible;
 }
 
 Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits) {
   Solution solution = planner.prove(problem, limits);
-  if (const auto fault = placed(solution) ? check(problem, solution.plan) : std::nullopt) {
+  if (const auto fault = placed(solution.status) ? check(problem, solution.plan) : std::nullopt) {
     throw DataError(fmt::format("{}: {}", planner.name(), fault->text));
   }
   return solution;

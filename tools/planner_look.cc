@@ -47,7 +47,7 @@ int draw(const LookArguments& arguments) {
         fmt::format("draw: -o must end in .svg, .html or .txt, but is '{}'", arguments.output));
   }
   const auto [problem, solution] = planned(arguments);
-  if (!placed(solution)) {
+  if (!placed(solution.status)) {
     print_conflict(problem, solution);
     return kInfeasible;
   }
@@ -88,7 +88,7 @@ int buffer_named(const Problem& problem, const LookArguments& arguments) {
 
 int explain(const LookArguments& arguments) {
   const auto [problem, solution] = planned(arguments);
-  if (!placed(solution)) {
+  if (!placed(solution.status)) {
     print_conflict(problem, solution);
     return kInfeasible;
   }

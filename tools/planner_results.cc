@@ -12,6 +12,7 @@
 #include "tessera/runtime/text/clock.h"
 #include "tessera/runtime/text/json.h"
 #include "tessera/runtime/text/utf8.h"
+#include "tessera/tools/planner_commands.h"
 
 namespace tessera {
 namespace {
@@ -119,10 +120,6 @@ double more_time(int64_t extra, const RecomputeProblem& problem) {
   return base == 0 ? 0.0 : static_cast<double>(extra) / static_cast<double>(base);
 }
 
-bool fits(const RecomputePlan& plan) {
-  return plan.status == SolveStatus::kOptimal || plan.status == SolveStatus::kFeasible;
-}
-
 std::string certificate(const RecomputePlan& plan) {
   switch (plan.status) {
     case SolveStatus::kOptimal:
@@ -144,9 +141,7 @@ bool BenchResults::placed(size_t row, size_t problem) const {
 }
 
 double BenchResults::ratio(size_t row, size_t problem) const {
-  const int64_t bound = problems[problem].bound;
-  const int64_t bytes = cells[row][problem].bytes;
-  return bound == 0 ? 1.0 : static_cast<double>(bytes) / static_cast<double>(bound);
+  return tessera::ratio(cells[row][problem].bytes, problems[problem].bound);
 }
 
 double BenchResults::mean_ratio(size_t row) const {
@@ -263,7 +258,7 @@ StrategyResults try_strategies(const std::vector<const RecomputeStrategy*>& stra
     table.add({strategy->name(), last.peak, percent(more_time(last.extra, problem), 2),
                last.runs.size() - problem.steps.size(), number(timed.ms, 1), certificate(last)});
   }
-  const bool within = fits(last);
+  const bool within = placed(last.status);
   return {std::move(table), std::move(last), within};
 }
 
@@ -288,8 +283,9 @@ Table budget_table(const std::vector<const RecomputeStrategy*>& strategies,
   for (size_t i = 0; i < budgets.size(); ++i) {
     std::vector<Cell> row = {budgets[i]};
     for (const Timed& timed : all)
-      row.push_back(fits(timed.plans[i]) ? percent(more_time(timed.plans[i].extra, problem), 2)
-                                         : "-");
+      row.push_back(placed(timed.plans[i].status)
+                        ? percent(more_time(timed.plans[i].extra, problem), 2)
+                        : "-");
     const int64_t extra = cost_bound(problem, budgets[i]) - base_cost(problem);
     row.push_back(percent(more_time(extra, problem), 2));
     table.add(std::move(row));
