@@ -25,12 +25,6 @@ struct PointwiseOptions {
   std::optional<DType> result = {};
 };
 
-// Convert n elements on the calling thread, as engine/dtype.h does; `type` has 16 bits. x of
-// widen_half() is read from element `first` on; y of round_to_half() may be x.
-void widen_half(DType type, const void* x, int64_t first, int64_t n, float* y);
-void narrow_to_half(DType type, const float* x, int64_t n, void* y);
-void round_to_half(DType type, const float* x, int64_t n, float* y);
-
 class PointwisePlan {
  public:
   // `total` is the number of output elements; broadcasts[k] says how input k is read.

@@ -11,6 +11,7 @@
 #endif
 
 #include "tessera/engine/float_functions.h"
+#include "tessera/engine/half_numbers.h"
 #include "tessera/engine/pointwise_precompiled.h"
 
 namespace tessera {

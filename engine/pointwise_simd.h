@@ -66,17 +66,4 @@ struct PointwiseMicrokernels {
 };
 TESSERA_DECLARE_MICROKERNELS(PointwiseMicrokernels, pointwise_microkernels)
 
-// Convert n elements between 16 bits and float32, rounding as engine/dtype.h does.
-template <class H>
-struct HalfMicrokernelsOf {
-  void (*widen)(const H* x, int64_t n, float* y);
-  void (*narrow)(const float* x, int64_t n, H* y);
-  void (*round)(const float* x, int64_t n, float* y);  // both; y may be x
-};
-struct HalfMicrokernels {
-  HalfMicrokernelsOf<bfloat16> bf16;
-  HalfMicrokernelsOf<float16> f16;
-};
-TESSERA_DECLARE_MICROKERNELS(HalfMicrokernels, half_microkernels)
-
 }  // namespace tessera

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/half_numbers.h"
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/engine/recorder.h"
 #include "tessera/runtime/cuda/context.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tessera/engine/pointwise_run.h"
+#include "tessera/engine/half_numbers.h"
 #include "tessera/layers/ops/pool2d.h"
 #include "tessera/layers/ops/pool2d_simd.h"
 #include "tessera/layers/shared/checks.h"

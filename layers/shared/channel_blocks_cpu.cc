@@ -1,4 +1,4 @@
-#include "tessera/engine/pointwise_run.h"
+#include "tessera/engine/half_numbers.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/channel_reduce_simd.h"
 

@@ -390,7 +390,7 @@ struct MemoryConfig {
   // (models/training/memory_need.h).
   std::optional<ByteSize> budget;
   std::string recompute = "best";       // strategy (memory/recompute/recompute.h)
-  std::string cost_model = "roofline";  // costs of nodes (models/training/profile_costs.h)
+  std::string cost_model = "roofline";  // costs of nodes (models/run/profile_costs.h)
   std::string allocator = "caching";    // memory/allocator.h
   std::optional<ByteSize> reserve;      // allocated before the first step
 };

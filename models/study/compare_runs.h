@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/models/run/run_folder.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/training.h"
 #include "tessera/runtime/text/report.h"
 
 namespace tessera {

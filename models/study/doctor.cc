@@ -21,7 +21,7 @@
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/session.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/training.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/device.h"
 #include "tessera/runtime/error.h"

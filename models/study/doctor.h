@@ -12,7 +12,7 @@
 namespace tessera {
 
 struct Config;        // models/config/config.h
-struct TrainOptions;  // models/training/trainer.h
+struct TrainOptions;  // models/training/training.h
 
 struct Finding {
   std::string what;      // "device", "memory", "data", "run folder", "checkpoint"

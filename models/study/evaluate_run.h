@@ -9,7 +9,7 @@
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/run/metrics.h"
 #include "tessera/models/run/trained_network.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/training.h"
 
 namespace tessera {
 

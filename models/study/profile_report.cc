@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/models/run/profile_costs.h"
 #include "tessera/models/study/profile.h"
-#include "tessera/models/training/profile_costs.h"
 
 namespace tessera {
 namespace {

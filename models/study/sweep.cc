@@ -9,6 +9,7 @@
 #include "tessera/models/run/record_file.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/study/compare_runs.h"
+#include "tessera/models/training/trainer.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/files/file_system.h"
 #include "tessera/runtime/random.h"

@@ -108,6 +108,10 @@ std::string check_same_training(const Config& config, const CheckpointFile& chec
   return note;
 }
 
+FileSystem& TrainOptions::file_system() const {
+  return files != nullptr ? *files : tessera::file_system();
+}
+
 Checkpointing::Checkpointing(const Config& config, const TrainOptions& options, const Print& print)
     : config_(config),
       print_(print),

@@ -12,7 +12,7 @@
 #include "tessera/models/config/config.h"
 #include "tessera/models/data/dataset.h"
 #include "tessera/models/run/checkpoint_folder.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/training.h"
 
 namespace tessera {
 

@@ -19,8 +19,8 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/config/optimizers.h"
 #include "tessera/models/data/augment/mix.h"
+#include "tessera/models/run/profile_costs.h"
 #include "tessera/models/run/weights.h"
-#include "tessera/models/training/profile_costs.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/error.h"
 

@@ -504,10 +504,6 @@ class TrainingLoop {
 
 }  // namespace
 
-FileSystem& TrainOptions::file_system() const {
-  return files != nullptr ? *files : tessera::file_system();
-}
-
 TrainResult train(const Config& config, const Print& print, const TrainOptions& options) {
   const Run run = Run::shared(config, options.exchange);
   const SettingsScope settings(run.settings());

@@ -8,11 +8,13 @@
 #include <fmt/format.h>
 
 #include "tessera/graph/arena.h"
+#include "tessera/models/run/environment.h"
 #include "tessera/models/training/checkpointing.h"
 #include "tessera/models/training/evaluator.h"
 #include "tessera/models/training/memory_limit.h"
 #include "tessera/models/training/processes.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/training/training.h"
 #include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/context.h"
 #include "tessera/runtime/host_memory.h"

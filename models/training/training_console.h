@@ -17,7 +17,7 @@ namespace tessera {
 struct Evaluation;      // evaluator.h
 struct RunningMetrics;  // evaluator.h
 struct TrainingSetup;   // training_setup.h
-struct TrainResult;     // trainer.h
+struct TrainResult;     // training.h
 
 // The numbers on the progress line: redrawn in place on a terminal, absent elsewhere.
 //

@@ -8,7 +8,7 @@
 #include "tessera/models/run/checkpoint.h"
 #include "tessera/models/run/run_folder.h"
 #include "tessera/models/training/run.h"
-#include "tessera/models/training/trainer.h"
+#include "tessera/models/training/training.h"
 #include "tessera/runtime/text/json.h"
 
 namespace tessera {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/engine/half_numbers.h"
 #include "tessera/engine/lines.h"
 #include "tessera/engine/prepare.h"
 #include "tessera/layers/shared/channel_blocks.h"

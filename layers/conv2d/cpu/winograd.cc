@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/engine/half_numbers.h"
 #include "tessera/engine/lines.h"
-#include "tessera/engine/pointwise_run.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/layers/conv2d/cpu/winograd_tiling.h"
 #include "tessera/layers/shared/gemm_simd.h"

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tessera/models/training/profile_costs.h"
+#include "tessera/models/run/profile_costs.h"
 #include "tessera/models/training/run.h"
 #include "tessera/runtime/error.h"
 #include "tessera/runtime/text/json.h"

@@ -1,4 +1,4 @@
-#include "tessera/models/training/profile_costs.h"
+#include "tessera/models/run/profile_costs.h"
 
 #include <algorithm>
 #include <array>

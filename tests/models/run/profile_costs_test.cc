@@ -1,5 +1,5 @@
 // memory.cost_model: times of a profile replace the roofline.
-#include "tessera/models/training/profile_costs.h"
+#include "tessera/models/run/profile_costs.h"
 
 #include <algorithm>
 #include <fstream>
