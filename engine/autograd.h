@@ -40,9 +40,4 @@ Tensor requires_grad(const Tensor& x);
 // Returns a handle to the same values as constants: no gradient flows through it.
 Tensor detach(const Tensor& tensor);
 
-// While this scope exists, ops of this thread are not recorded on the tape.
-struct NoGradScope : ValueScope<bool> {
-  NoGradScope();
-};
-
 }  // namespace tessera

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "tessera/engine/autograd.h"
 #include "tessera/engine/kernels_cuda.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/engine/scalar_program.h"
+#include "tessera/engine/scope.h"
 #include "tessera/engine/structural.h"
 #include "tessera/engine/tensor.h"
 #include "tessera/runtime/cuda/cuda.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "tessera/engine/dtype.h"
-#include "tessera/engine/scalar_stages.h"
+#include "tessera/engine/scalar_program.h"
 
 namespace tessera {
 

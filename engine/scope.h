@@ -88,4 +88,9 @@ struct DeferUpdatesScope : ValueScope<std::vector<DeferredUpdate>*> {
 };
 std::vector<DeferredUpdate>* deferred_updates();  // nullptr without a scope
 
+// While this scope exists, ops of this thread are not recorded on the tape.
+struct NoGradScope : ValueScope<bool> {
+  NoGradScope();
+};
+
 }  // namespace tessera

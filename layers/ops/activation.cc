@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/scalar_stages.h"
+#include "tessera/engine/scalar_program.h"
 #include "tessera/layers/shared/checks.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/autograd.h"
-#include "tessera/engine/scalar_stages.h"
+#include "tessera/engine/scalar_program.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/layers/shared/kernels_cuda.h"

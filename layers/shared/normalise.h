@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tessera/engine/pointwise.h"
-#include "tessera/engine/scalar_stages.h"
+#include "tessera/engine/scalar_program.h"
 
 namespace tessera {
 

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "tessera/engine/pointwise_run.h"
-#include "tessera/engine/scalar_stages.h"
+#include "tessera/engine/scalar_program.h"
 #include "tessera/layers/shared/channel_blocks.h"
 #include "tessera/tools/bench/by_hand_simd.h"
 

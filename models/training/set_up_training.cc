@@ -1,5 +1,3 @@
-#include "tessera/models/training/training_setup.h"
-
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -28,6 +26,7 @@
 #include "tessera/models/training/memory_need.h"
 #include "tessera/models/training/processes.h"
 #include "tessera/models/training/session.h"
+#include "tessera/models/training/training_setup.h"
 #include "tessera/runtime/log.h"
 #include "tessera/runtime/text/report.h"
 #include "tessera/runtime/text/terminal.h"
