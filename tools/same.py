@@ -140,8 +140,11 @@ def trained(pair, number, settings):
     return [tensors(here / out) for here in pair.folders]
 
 
-def fine(result):
-    return not isinstance(result, tuple) or result[0] == 0
+def failure(result):
+    """Returns the exit code and the last line of errors of a run that failed, or None."""
+    if isinstance(result, tuple) and result[0] != 0:
+        return f"exit {result[0]}: {(result[2].strip().splitlines() or ['no error text'])[-1]}"
+    return None
 
 
 def weights(pair):
@@ -171,10 +174,10 @@ def main():
             count = 0
             for name, (old, new) in globals()[kind](pair):
                 count += 1
-                failed = kind != "words" and not (fine(old) and fine(new))
+                failed = kind != "words" and (failure(old) or failure(new))
                 if old != new or failed:
                     differ += 1
-                    print(f"{kind}: {name} {'fails' if failed else 'differs'}", flush=True)
+                    print(f"{kind}: {name} {f'fails, {failed}' if failed else 'differs'}", flush=True)
             print(f"{kind}: {count} compared", flush=True)
     print("the same" if differ == 0 else f"{differ} differ")
     return differ != 0
