@@ -16,9 +16,9 @@ constexpr std::array<std::string_view, kColumns> kNames = {"id",        "lower",
 
 using Field = TextPiece;
 
-class Reader : TextLines {
+class PlanReader : TextLines {
  public:
-  Reader(std::string_view text, std::string_view file)
+  PlanReader(std::string_view text, std::string_view file)
       : TextLines(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text, file) {}
 
   Problem read() {
@@ -191,7 +191,7 @@ std::string id_text(const Interval& buffer, size_t index) {
 }  // namespace
 
 Problem read_plan_csv(std::string_view text, std::string_view file) {
-  return Reader(text, file).read();
+  return PlanReader(text, file).read();
 }
 
 Problem read_plan_csv_file(const std::string& path) {

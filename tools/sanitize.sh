@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer:
-# some hours on two cores.
+# Runs all tests under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer,
+# which watches everything but the kernels (cmake/tiers.cmake): some hours on two cores.
 #   tools/sanitize.sh           both
 #   tools/sanitize.sh tsan      one of them: asan, tsan
 set -euo pipefail

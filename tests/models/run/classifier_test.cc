@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/engine/autograd.h"
@@ -14,6 +15,7 @@
 #include "tessera/models/run/trained_network.h"
 #include "tessera/models/training/trainer.h"
 #include "tessera/runtime/error.h"
+#include "tessera/tests/golden/golden_file.h"
 #include "tessera/tests/models/run/checkpoint_fixture.h"
 
 namespace tessera {
@@ -131,6 +133,34 @@ TEST_F(ClassifierTest, HoldsWeightsOnceAndASmallArena) {
   EXPECT_GE(net.bytes().weights, 268'000 * sizeof(float));
   EXPECT_LT(net.bytes().slots, 10'000u);
   EXPECT_LT(net.bytes().arena, size_t{1} << 20);
+}
+
+// A batch may hold pictures and files that are none.
+TEST_F(ClassifierTest, ClassifiesFilesInTheirOrder) {
+  train_with({});
+  const Classifier net = load(run(), {.batch = 2});
+  golden::File pictures(TESSERA_SOURCE_DIR "/tests/golden/pictures.h5");
+  std::vector<std::string> files;
+  for (const char* name : {"png_rgba", "", "jpeg_gray", "png_gray", ""}) {
+    files.push_back(fmt::format("{}/{}.png", run(), files.size()));
+    if (*name == 0) continue;  // there is no such file
+    const auto values = pictures.read(fmt::format("decode/{}/file", name)).values;
+    const std::vector<uint8_t> bytes(values.begin(), values.end());
+    std::ofstream(files.back(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  }
+  size_t calls = 0;
+  net.classify(files, [&](size_t i, std::span<const float> logits, const std::string& fault) {
+    EXPECT_EQ(i, calls++);
+    if (i == 1 || i == 4) {
+      EXPECT_TRUE(logits.empty());
+      EXPECT_NE(fault.find(files[i]), fault.npos) << fault;
+    } else {
+      EXPECT_EQ(fault, "");
+      EXPECT_EQ(std::vector(logits.begin(), logits.end()), net(net.read(files[i])));
+    }
+  });
+  EXPECT_EQ(calls, files.size());
 }
 
 TEST_F(ClassifierTest, RefusesWhatIsNoImage) {
