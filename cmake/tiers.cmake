@@ -6,11 +6,8 @@
 find_package(Threads REQUIRED)
 include(GNUInstallDirs)
 
-# Release has -O2 except in the kernels (SIMD, with -O3) and what is built fast: -O3 takes a tenth longer
-# to compile here and saves nothing.
 function(tessera_options target)
   target_compile_options(${target} PRIVATE
-    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_STRICT}>>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra>
