@@ -53,6 +53,8 @@ struct Factors<bfloat16> {
   static V::Register add(const Register& a, const Register& b, V::Register sum) {
     return V::fma(a.first, b.first, V::fma(a.second, b.second, sum));
   }
+  // Fills registers with a pair that is widened already.
+  static Register fill(const float* a) { return {V::fill(a), V::fill(a + 1)}; }
 #endif
   static Register fill(const bfloat16* a) {
     uint32_t pair;
@@ -63,10 +65,27 @@ struct Factors<bfloat16> {
   static Register fill_half(const bfloat16* a) { return fill(uint32_t{a->bits}); }
 };
 
-// Rows of a gather tile. Two vectors by six rows fill 16 registers, by four rows if pairs of 16
-// bits are multiplied one after the other. Eight rows hide the latency and leave enough general
-// registers for the row pointers, given 32 registers or only one vector. Rows of an outer tile
-// divide kMicroPanelRows.
+// Whether pairs are split into two registers.
+template <class T>
+constexpr bool kSplitsPairs = sizeof(typename Factors<T>::Register) >
+                              sizeof(typename Vector<Computed<T>>::Register);
+
+// Elements of a row that are widened to float at once, as filling registers with a float takes no
+// instruction that competes with FMAs.
+constexpr int64_t kWidened = 64;
+inline __attribute__((always_inline)) void widen(const bfloat16* from, int64_t count, float* to) {
+  using V = Vector<float>;
+  int64_t i = 0;
+  for (; i + V::kLanes <= count; i += V::kLanes) V::store(to + i, V::load(from + i));
+  if (i == count) return;
+  if (i == 0) return V::store(to, V::load_first(from, static_cast<int>(count)));
+  V::store(to + count - V::kLanes, V::load(from + count - V::kLanes));
+  if (count % 2) to[count] = 0;
+}
+
+// Rows of a gather tile. Two vectors by six rows fill 16 registers, by five rows if pairs are
+// split. Eight rows hide the latency and leave enough general registers for the row pointers, given
+// 32 registers or only one vector. Rows of an outer tile divide kMicroPanelRows.
 #if defined(__AVX512F__)
 template <class T, int N>
 constexpr int kGatherRows = 8;
@@ -74,16 +93,15 @@ constexpr int kOuterRows = 8;
 #else
 template <class T, int N>
 constexpr int kGatherRows = N == 1 ? 8
-                            : kDepthStep<T> > 1 ? 4
-                                                : 6;
+                            : kSplitsPairs<T> ? 5
+                                              : 6;
 constexpr int kOuterRows = 4;
 #endif
 
 // Whether registers suffice for three vectors of columns in an outer tile. Pairs that are split
 // take two for each.
 template <class T>
-constexpr bool kWideOuterTiles = sizeof(typename Factors<T>::Register) ==
-                                 sizeof(typename Vector<Computed<T>>::Register);
+constexpr bool kWideOuterTiles = !kSplitsPairs<T> || kOuterRows == 8;
 
 // A tile of sums, passed as a whole so that it stays in registers.
 template <class T, int R, int N>
@@ -162,10 +180,16 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
   const T *b = p.b, *next = p.next;
   const int64_t b_stride = p.b_stride;
+  [[maybe_unused]] alignas(64) float wide[kSplitsPairs<T> ? R : 1][kWidened];
   for (int64_t s = 0; s < p.segment_count; ++s) {
     const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
     for (int64_t l = begin; l < end; l += kDepthStep<T>) {
-      if constexpr (kDepthStep < T >> 1) {
+      [[maybe_unused]] const int64_t at = (l - begin) % kWidened;
+      if constexpr (kSplitsPairs<T>) {
+        if (at == 0)
+          for (int r = 0; r < R; ++r)
+            widen(a[r] + l, end - l < kWidened ? end - l : kWidened, wide[r]);
+      } else if constexpr (kDepthStep < T >> 1) {
         if (l + 1 == end) {
           add_products<T>(tile, b, [&](int r) { return F::fill_half(a[r] + l); });
           next += b_stride, b += b_stride;
@@ -183,7 +207,12 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
         static_assert(R <= kAheadRows && kAheadRows * kDepthStep<T> <= kLine);
         __builtin_prefetch(ahead[l / kDepthStep<T> % kAheadRows] + l / kLine * kLine);
       }
-      add_products<T>(tile, b, [&](int r) { return F::fill(a[r] + l); });
+      add_products<T>(tile, b, [&](int r) {
+        if constexpr (kSplitsPairs<T>)
+          return F::fill(wide[r] + at);
+        else
+          return F::fill(a[r] + l);
+      });
       b += b_stride;
     }
   }
@@ -228,13 +257,24 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, 
     if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
   }
   const T* a = p.a + first / kMicroPanelRows * p.a_panel + first % kMicroPanelRows * K;
-  const int64_t a_point = p.a_point, b_point = p.b_point;
+  const int64_t a_point = p.a_point, b_point = p.b_point, points = p.points;
   const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
-  const int64_t next_line = next ? p.next_b_line - p.points * next_point : 0;
+  const int64_t next_line = next ? p.next_b_line - points * next_point : 0;
+  constexpr int64_t kPoints = kSplitsPairs<T> ? 8 : 1;  // widened at once
+  [[maybe_unused]] alignas(64) float wide[kPoints][R * K];
   for (int64_t line = 0; line < p.lines; ++line) {
     const T* b = p.b + line * p.b_line + column * K;
-    for (int64_t l = p.points; l > 0; --l) {
-      add_products<T>(tile, b, [&](int r) { return F::fill(a + r * K); });
+    for (int64_t l = 0; l < points; ++l) {
+      if constexpr (kSplitsPairs<T>)
+        if (l % kPoints == 0)
+          for (int64_t i = 0; i < kPoints && l + i < points; ++i)
+            widen(a + i * a_point, R * K, wide[i]);
+      add_products<T>(tile, b, [&](int r) {
+        if constexpr (kSplitsPairs<T>)
+          return F::fill(wide[l % kPoints] + r * K);
+        else
+          return F::fill(a + r * K);
+      });
       if constexpr (kFetch) {
         __builtin_prefetch(ahead, 0, 2);
         __builtin_prefetch(next, 0, 2);

@@ -11,11 +11,12 @@
 
 namespace tessera {
 
-// avx512_bf16 is avx512 with products of bfloat16 (VDPBF16PS).
+// avx512_bf16 is avx512 with products of bfloat16 (VDPBF16PS). The results are the same without.
 enum class Isa { baseline, avx2, avx512, avx512_bf16 };
 
-// Returns the best set of this CPU and build. The environment variable
-// TESSERA_MAX_ISA, one of these names, lowers it (for tests and measurements). Read once.
+// Returns the fastest set of this CPU and build: on Intel's CPUs at most avx512, whose FMAs are
+// faster than VDPBF16PS. The environment variable TESSERA_MAX_ISA, one of these names, is used
+// instead, or else the best below it (for tests and measurements). Read once.
 Isa current_isa();
 const char* isa_name(Isa isa);
 

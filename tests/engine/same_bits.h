@@ -1,6 +1,7 @@
 // SameBits: a suite whose tests record() results. Each test runs again in other processes, which
-// may use AVX2 at most (TESSERA_MAX_ISA) and, if the processor has VDPBF16PS, AVX-512 without it;
-// all must record the same bits. Skipped unless the processor has AVX-512.
+// may use AVX2 at most (TESSERA_MAX_ISA) and, if the processor has VDPBF16PS, AVX-512 without it,
+// or with it where this process has none; all must record the same bits. Skipped unless the
+// processor has AVX-512.
 #pragma once
 
 #include <cstdlib>
@@ -42,7 +43,10 @@ class SameBits : public testing::Test {
       return;
     }
     compare_with("avx2");
-    if (current_isa() > Isa::avx512) compare_with("avx512");
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx512bf16")) return;
+    compare_with(current_isa() == Isa::avx512 ? "avx512_bf16" : "avx512");
+#endif
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "tessera/runtime/machine_peaks.h"
 
+#include <cstdlib>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -24,6 +25,13 @@ TEST(MachinePeaks, TheLeafOfPairsDoesTwiceAsMuch) {
   if (current_isa() != Isa::avx512_bf16) GTEST_SKIP() << "no products of bfloat16";
   EXPECT_EQ(leaf.multiply_add_pairs(100), 0.5f * 100 * static_cast<float>(leaf.flops) / 2);
 }
+
+#if defined(__x86_64__)
+TEST(MachinePeaks, IntelsProcessorsMultiplyPairsWithFmas) {
+  if (std::getenv("TESSERA_MAX_ISA") || !__builtin_cpu_is("intel")) GTEST_SKIP();
+  EXPECT_LE(current_isa(), Isa::avx512);
+}
+#endif
 
 TEST(MachinePeaks, TheLeafCopiesAll) {
   for (const int64_t count : {0, 1, 15, 16, 17, 1000}) {
