@@ -329,7 +329,7 @@ TEST_F(SharedTraining, AnErrorOfOneProcessIsItsOwn) {
             {.exchange = exchange});
     });
   };
-  network.run(run_one, 0.5);
+  network.run(run_one, 5);
   EXPECT_EQ(errors[0], "the disk is gone");
   EXPECT_NE(errors[1].find("process 0 on"), std::string::npos) << errors[1];
 }
