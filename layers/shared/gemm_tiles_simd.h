@@ -25,7 +25,13 @@ struct Factors<bfloat16> {
 #if defined(__AVX512BF16__)
   using Register = __m512i;
   static Register load(const bfloat16* b) { return _mm512_loadu_si512(b); }
-  static Register fill(uint32_t pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
+  static Register fill(const bfloat16* a) {
+    int pair;
+    __builtin_memcpy(&pair, a, sizeof(pair));
+    return _mm512_set1_epi32(pair);
+  }
+  // The last element of an odd number.
+  static Register fill_half(const bfloat16* a) { return _mm512_set1_epi32(a->bits); }
   static V::Register add(Register a, Register b, V::Register sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
@@ -34,35 +40,24 @@ struct Factors<bfloat16> {
     V::Register first, second;
   };
 #if defined(__AVX512F__)
-  static Register split(__m512i pairs) {
+  static Register load(const bfloat16* b) {
+    const __m512i pairs = _mm512_loadu_si512(b);
     return {_mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, pairs, 16)),
             _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)))};
   }
-  static Register load(const bfloat16* b) { return split(_mm512_loadu_si512(b)); }
-  static Register fill(uint32_t pair) { return split(_mm512_set1_epi32(static_cast<int>(pair))); }
 #else
-  static Register split(__m256i pairs) {
+  static Register load(const bfloat16* b) {
+    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
             _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)))};
   }
-  static Register load(const bfloat16* b) {
-    return split(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)));
-  }
-  static Register fill(uint32_t pair) { return split(_mm256_set1_epi32(static_cast<int>(pair))); }
 #endif
+  // Fills registers with a pair that is widened already.
+  static Register fill(const float* a) { return {V::fill(a), V::fill(a + 1)}; }
   static V::Register add(const Register& a, const Register& b, V::Register sum) {
     return V::fma(a.first, b.first, V::fma(a.second, b.second, sum));
   }
-  // Fills registers with a pair that is widened already.
-  static Register fill(const float* a) { return {V::fill(a), V::fill(a + 1)}; }
 #endif
-  static Register fill(const bfloat16* a) {
-    uint32_t pair;
-    __builtin_memcpy(&pair, a, sizeof(pair));
-    return fill(pair);
-  }
-  // The last element of an odd number.
-  static Register fill_half(const bfloat16* a) { return fill(uint32_t{a->bits}); }
 };
 
 // Whether pairs are split into two registers.
@@ -85,23 +80,23 @@ inline __attribute__((always_inline)) void widen(const bfloat16* from, int64_t c
 
 // Rows of a gather tile. Two vectors by six rows fill 16 registers, by five rows if pairs are
 // split. Eight rows hide the latency and leave enough general registers for the row pointers, given
-// 32 registers or only one vector. Rows of an outer tile divide kMicroPanelRows.
+// 32 registers or only one vector. Rows of an outer tile divide kMicroPanelRows. Wide ones have
+// three vectors of columns.
 #if defined(__AVX512F__)
 template <class T, int N>
 constexpr int kGatherRows = 8;
 constexpr int kOuterRows = 8;
+template <class T>
+constexpr bool kWideOuterTiles = true;
 #else
 template <class T, int N>
 constexpr int kGatherRows = N == 1 ? 8
                             : kSplitsPairs<T> ? 5
                                               : 6;
 constexpr int kOuterRows = 4;
-#endif
-
-// Whether registers suffice for three vectors of columns in an outer tile. Pairs that are split
-// take two for each.
 template <class T>
-constexpr bool kWideOuterTiles = !kSplitsPairs<T> || kOuterRows == 8;
+constexpr bool kWideOuterTiles = !kSplitsPairs<T>;
+#endif
 
 // A tile of sums, passed as a whole so that it stays in registers.
 template <class T, int R, int N>

@@ -17,12 +17,14 @@ Isa detect() {
     best = __builtin_cpu_supports("avx512bf16") ? Isa::avx512_bf16 : Isa::avx512;
 #endif
   const char* limit = std::getenv("TESSERA_MAX_ISA");
+  if (limit == nullptr) {
 #if defined(__x86_64__)
-  // Intel's processors multiply pairs with AMX. On Emerald Rapids a VDPBF16PS takes as long as four
-  // FMAs, which multiply two pairs.
-  if (limit == nullptr && best == Isa::avx512_bf16 && __builtin_cpu_is("intel")) return Isa::avx512;
+    // Intel's processors multiply pairs with AMX. On Emerald Rapids a VDPBF16PS takes as long as
+    // four FMAs, which multiply two pairs.
+    if (best == Isa::avx512_bf16 && __builtin_cpu_is("intel")) return Isa::avx512;
 #endif
-  if (limit == nullptr) return best;
+    return best;
+  }
   for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
     if (std::string_view(limit) == isa_name(isa) && isa < best) return isa;
   return best;

@@ -152,6 +152,17 @@ TEST_F(Bf16InstructionSets, ProductsOfAnyNumbersGiveTheSameBits) {
       p.c = c.data() + j, p.c_rows = c_rows.data(), p.accumulate = true;
       kernels.gather(p);
     }
+    const int64_t points = (depth + 1) / 2;
+    std::vector<bfloat16> panels(2 * kMicroPanelRows * 2 * points);
+    kernels.pack_micro_panels(a.data(), kRows, depth, kRows, panels.data());
+    kernels.copy_points(b.data(), kColumns, depth, kColumns, packed.data(), 2 * kColumns);
+    OuterProduct<bfloat16> p{};
+    p.a = panels.data(), p.a_point = 2 * kMicroPanelRows, p.a_panel = p.a_point * points;
+    p.b = packed.data(), p.b_point = 2 * kColumns, p.lines = 1, p.points = points;
+    p.rows = kRows, p.vectors = 2, p.columns = kColumns;
+    c.resize(2 * kRows * kColumns);
+    p.c = c.data() + kRows * kColumns, p.c_stride = kColumns;
+    kernels.outer(p);
     for (float& x : c)
       if (x != x) x = 0;  // the bits of NaN may differ
     record(std::to_string(round), c);
