@@ -39,7 +39,7 @@ struct ImplicitGemmProduct {
   Computed<T>* c;
   const int64_t* c_rows;
   bool accumulate;
-  const T* next;    // B of the next product, to prefetch; or null
+  const T* next;    // B of the next product, which is not in the cache: prefetch it; or null
   bool fetch_rows;  // A is not in the cache: prefetch its next rows
 };
 

@@ -150,9 +150,11 @@ inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* 
   }
 }
 
-// kFetch: prefetches the next product's B. kAhead: prefetches the following rows of A, which exist.
-template <class T, int R, int N, bool kFetch, bool kAhead = false>
-inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
+// Prefetches kLines lines in each step, next_step elements further than in the last.
+// kAhead: prefetches the following rows of A, which exist.
+template <class T, int R, int N, int kLines = 0, bool kAhead = false>
+inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T* next = nullptr,
+                        int64_t next_step = 0) {
   using S = Computed<T>;
   using V = Vector<S>;
   using F = Factors<T>;
@@ -173,7 +175,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
   const T* ahead[kAheadRows];
   if constexpr (kAhead)
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
-  const T *b = p.b, *next = p.next;
+  const T* b = p.b;
   const int64_t b_stride = p.b_stride;
   [[maybe_unused]] alignas(64) float wide[kSplitsPairs<T> ? R : 1][kWidened];
   for (int64_t s = 0; s < p.segment_count; ++s) {
@@ -187,15 +189,14 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
       } else if constexpr (kDepthStep < T >> 1) {
         if (l + 1 == end) {
           add_products<T>(tile, b, [&](int r) { return F::fill_half(a[r] + l); });
-          next += b_stride, b += b_stride;
+          b += b_stride;
           break;
         }
       }
-      if constexpr (kFetch) {
-        constexpr int kLine = 64 / sizeof(T);
-        for (int e = 0; e < N * V::kLanes * kDepthStep<T>; e += kLine)
-          __builtin_prefetch(next + e, 0, 2);
-        next += b_stride;
+      if constexpr (kLines > 0) {
+        for (int line = 0; line < kLines; ++line)
+          __builtin_prefetch(next + line * 64 / static_cast<int>(sizeof(T)), 0, 2);
+        next += next_step;
       }
       if constexpr (kAhead) {  // prefetches each row while l passes a line
         constexpr int64_t kLine = 64 / sizeof(T);
@@ -217,13 +218,27 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first) {
 template <class T, int N>
 void gather_vectors(const ImplicitGemmProduct<T>& p) {
   constexpr int R = kGatherRows<T, N>;
+  constexpr int kLines = N * sizeof(typename Vector<Computed<T>>::Register) > 64 ? 2 : 1;
   int64_t row = 0;
-  if (p.next && p.rows >= R) gather_tile<T, R, N, true>(p, row), row += R;
   if (p.fetch_rows)
-    for (; p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, false, true>(p, row);
-  for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N, false>(p, row);
-  if (p.rows - row > 1) gather_tile<T, R / 2, N, false>(p, row);
-  if (p.rows - row == 1) gather_tile<T, 1, N, false>(p, row);
+    for (; p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, 0, true>(p, row);
+  if (const int64_t tiles = (p.rows - row) / R; p.next && tiles > 0) {
+    // Each tile fetches a part, so that the reads are as steady as the products.
+    int64_t steps = 0;
+    for (int64_t s = 0; s < p.segment_count; ++s)
+      steps += (p.segments[s].length + kDepthStep<T> - 1) / kDepthStep<T>;
+    const int64_t step = (p.b_stride + tiles - 1) / tiles;
+    for (int64_t t = 0; t < tiles; ++t, row += R) {
+      const T* part = p.next + steps * p.b_stride * t / tiles;
+      if (tiles == 1)
+        gather_tile<T, R, N, kLines>(p, row, part, step);
+      else
+        gather_tile<T, R, N, 1>(p, row, part, step);
+    }
+  }
+  for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N>(p, row);
+  if (p.rows - row > 1) gather_tile<T, R / 2, N>(p, row);
+  if (p.rows - row == 1) gather_tile<T, 1, N>(p, row);
 }
 
 template <class T>

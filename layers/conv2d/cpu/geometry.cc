@@ -122,15 +122,20 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   // tasks.
   int64_t wanted = (kBlockBytes - halo) / std::max<int64_t>(1, g.in_step_h * in_row + out_row);
   const int64_t filters = g.shape.kh * g.shape.kw * g.in_c / g.shape.groups * g.out_c;
-  if (filters * size > kFilterBytes)
-    wanted = std::max(wanted, ceil_div(kLongPixels, pixels_per_row));
+  filters_stay = filters * size <= kFilterBytes;
+  if (!filters_stay) wanted = std::max(wanted, ceil_div(kLongPixels, pixels_per_row));
   const int64_t work = filters * g.shape.pixels();
+  by_channels = !filters_stay && g.shape.groups == 1 && work >= 2 * kTaskWork &&
+                g.n * count * pixels_per_row < 2 * kLongPixels &&
+                (g.direct || g.n * g.block_rows(count) * in_row <= 2 * kBlockBytes);
   wanted = std::min(wanted, g.n * count / std::clamp<int64_t>(work / kTaskWork, 1, kMinTasks));
   wanted = std::max(wanted, ceil_div(kMinPixels, pixels_per_row));
 
   // Makes tasks of nearly equal size: whole images or pixels in a multiple of four tasks, if there
   // are enough, or rows of one image.
-  if (wanted >= count) {
+  if (by_channels) {
+    images = g.n, rows = unit = count, blocks_per_image = 1;
+  } else if (wanted >= count) {
     const int64_t whole = std::max<int64_t>(1, wanted / std::max<int64_t>(1, count));
     const int64_t parts = ceil_div(ceil_div(g.n, whole), 4) * 4;
     images = ceil_div(std::max<int64_t>(1, g.n), std::max<int64_t>(1, parts));

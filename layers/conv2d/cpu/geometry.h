@@ -99,10 +99,12 @@ struct ConvGeometry {
 };
 
 // Cuts an implicit GEMM into tasks, from the shape alone: one task is `images` whole images, or
-// phase rows (q) of one image, at most `rows`.
+// phase rows (q) of one image, at most `rows`. A task of few pixels and many filters may be all.
 struct ImplicitGemmTiling {
   ImplicitGemmTiling(const ConvGeometry& geometry, DType dtype);
 
+  bool filters_stay;  // in L2, next to a block
+  bool by_channels;   // a single task, which threads cut by channels
   int64_t images, rows, blocks_per_image;
   int64_t tasks;
   int64_t block_h;      // rows of input that a task copies, for each image

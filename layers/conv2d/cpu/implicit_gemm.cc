@@ -23,6 +23,8 @@ namespace {
 constexpr int64_t kSumBytesAtOnce = 1280;
 // A task's sums for this many bytes of output channels stay in L2 from one chunk to the next.
 constexpr int64_t kColumnsBytes = 2048;
+// Ranges of pixels to which threads apply the epilogue, if they took channels.
+constexpr int64_t kRanges = 16;
 // Elements that one core packs in about 10 microseconds (3 billion a second).
 constexpr int64_t kPackWork = 1 << 15;
 
@@ -151,10 +153,12 @@ class ImplicitGemm final : public Convolution<T> {
     if (geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c == 0) return;
     const Scratch all = lay_out(pool.size(), scratch);
     if (!packed_) pack(pool, filters, all.filters);
+    const T* packed = packed_ ? filters : all.filters;
+    if (tiling_.by_channels) return run_by_channels(pool, in, packed, out, all, hooks);
     pool.parallel_for_thread(tiling_.tasks, [&](int64_t task, int thread) {
       Scratch own = all;
       own.blocks += thread * block_elements(), own.result += thread * result_elements();
-      run_task(task, in, packed_ ? filters : all.filters, out, own, hooks);
+      run_task(task, in, packed, out, own, hooks);
     });
   }
 
@@ -178,12 +182,13 @@ class ImplicitGemm final : public Convolution<T> {
  private:
   struct Scratch {
     T* filters;   // packed, phase by phase
-    T* blocks;    // per thread: the input of a task
-    Sum* result;  // per thread: the result of a task
+    T* blocks;    // the input of a task, for each thread that runs one
+    Sum* result;  // the result of a task, likewise
     size_t size;
   };
 
   Scratch lay_out(int threads, void* base) const {
+    if (tiling_.by_channels) threads = 1;  // all run one task
     ScratchLayout layout(base);
     Scratch s{};
     s.filters = layout.take<T>(packed_ ? 0 : filters_);
@@ -252,10 +257,13 @@ class ImplicitGemm final : public Convolution<T> {
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
                       ImplicitGemmProduct<T> product) const {
     const Chunk& chunk = p.chunks[index];
-    const T* const panel = product.b;
+    const T *const panel = product.b, *const next = product.next;
+    const auto height = [](const Band& band) { return band.last - band.first; };
+    const Band* highest = std::ranges::max_element(rows.bands, rows.bands + rows.count, {}, height);
     const int64_t per_tap = p.v.taps ? p.steps / p.v.taps : 0;
     for (int i = 0; i < rows.count; ++i) {
       const Band& band = rows.bands[i];
+      product.next = &band == highest ? next : nullptr;
       const int64_t begin = band.taps.first * per_tap, end = band.taps.last * per_tap;
       const Segment *first = p.segments.data() + chunk.first_segment,
                     *last = first + chunk.segments;
@@ -278,8 +286,9 @@ class ImplicitGemm final : public Convolution<T> {
     }
   }
 
-  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed,
-                Sum* out) const {
+  // Computes channels [begin, end) of each group.
+  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, Sum* out,
+                int64_t begin, int64_t end) const {
     const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
     const int64_t groups = geometry_.shape.groups;
     const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
@@ -289,58 +298,63 @@ class ImplicitGemm final : public Convolution<T> {
     ImplicitGemmProduct<T> product{};
     for (int64_t g = 0; g < groups; ++g) {
       const T* filters = packed + p.filters + g * p.group_stride;
-      for (int64_t o = 0; o < out_c; o += columns_per_block)
+      const auto panel_at = [&](int64_t j, int64_t chunk, int64_t width) {
+        return filters + (j * p.steps + p.chunks[chunk].k * width) * kDepthStep<T>;
+      };
+      for (int64_t o = begin; o < end; o += columns_per_block) {
+        const int64_t block_end = std::min(o + columns_per_block, end);
         for (int64_t i = 0; i < chunks; ++i) {
           product.a = in + g * in_c;
-          for (int64_t j = o; j < std::min(o + columns_per_block, out_c); j += panel) {
+          for (int64_t j = o; j < block_end; j += panel) {
             product.columns = std::min(panel, out_c - j);
             product.vectors = product.columns > microkernel.lanes ? 2 : 1;
-            product.b_stride = product.vectors * microkernel.lanes * kDepthStep<T>;
-            product.b = filters + j * p.steps * kDepthStep<T> + p.chunks[i].k * product.b_stride;
+            const int64_t width = product.vectors * microkernel.lanes;
+            product.b_stride = width * kDepthStep<T>;
+            product.b = panel_at(j, i, width);
             product.c = out + g * out_c + j;
-            // Prefetch the next panel, or the next chunk of the first panel.
-            product.next = j + panel < std::min(o + columns_per_block, out_c)
-                               ? product.b + p.steps * panel * kDepthStep<T>
-                               : filters + (o * p.steps + p.chunks[(i + 1) % chunks].k * panel) *
-                                               kDepthStep<T>;
+            if (!tiling_.filters_stay)
+              product.next = j + panel < block_end ? panel_at(j + panel, i, panel)
+                             : i + 1 < chunks
+                                 ? panel_at(o, i + 1, panel)
+                                 : panel_at(block_end < end ? block_end : begin, 0, panel);
             // A single tap reads each input once, from memory.
-            product.fetch_rows = geometry_.direct && p.taps() == 1 && j == 0;
+            product.fetch_rows = geometry_.direct && p.taps() == 1 && j == begin;
             multiply_bands(p, rows, i, product);
           }
         }
+      }
     }
+  }
+
+  // Copies input rows [row, row + count) of the task rows of an image, which are block_w wide.
+  void copy_rows(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t row, int64_t count,
+                 T* to) const {
+    const ConvGeometry& g = geometry_;
+    const PaddedPart part{g.in_h, g.in_w, g.in_c, row + g.base_h, g.base_w, count, g.block_w};
+    copy_padded(part, to, [&](T* to, int64_t at, int64_t elements) {
+      const int64_t first = image * g.in_h * g.in_w * g.in_c + at;
+      if (hooks.prologue.read)
+        hooks.prologue(to, first, elements);
+      else
+        std::memcpy(to, in + first, elements * sizeof(T));
+    });
   }
 
   // Returns the input rows of a task, from `row` of `image` on: in place, or copied to `block`.
   const T* input_of(const ConvHooks<T>& hooks, const T* in, int64_t image, int64_t images,
                     int64_t row, T* block) const {
     const ConvGeometry& g = geometry_;
-    const int64_t whole = g.in_h * g.in_w * g.in_c, copied = tiling_.block_h * g.block_w * g.in_c;
-    if (g.direct) return in + image * whole + row * g.in_w * g.in_c;
-    const PaddedPart part{g.in_h,   g.in_w,          g.in_c,   row + g.base_h,
-                          g.base_w, tiling_.block_h, g.block_w};
+    if (g.direct) return in + (image * g.in_h + row) * g.in_w * g.in_c;
     for (int64_t i = 0; i < images; ++i)
-      copy_padded(part, block + i * copied, [&](T* to, int64_t at, int64_t count) {
-        const int64_t first = (image + i) * whole + at;
-        if (hooks.prologue.read)
-          hooks.prologue(to, first, count);
-        else
-          std::memcpy(to, in + first, count * sizeof(T));
-      });
+      copy_rows(hooks, in, image + i, row, tiling_.block_h,
+                block + i * tiling_.block_h * g.block_w * g.in_c);
     return block;
   }
 
-  void run_task(int64_t task, const T* in, const T* packed, Sum* out, const Scratch& own,
-                const ConvHooks<T>& hooks) const {
+  // Computes channels [begin, end) of each group, in rows [row, row + rows_of_task) of the phases.
+  void multiply_phases(int64_t row, int64_t rows_of_task, int64_t images, const T* in,
+                       const T* packed, Sum* to, int64_t begin, int64_t end) const {
     const ConvGeometry& g = geometry_;
-    const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
-    const int64_t block = task % tiling_.blocks_per_image;
-    const int64_t row = tiling_.first_row(block), rows_of_task = tiling_.first_row(block + 1) - row;
-    const int64_t images = std::min(tiling_.images, g.n - image);
-    in = input_of(hooks, in, image, images, row * g.in_step_h, own.blocks);
-    const int64_t out_row = row * g.out_step_h;
-    const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
-    Sum* const to = in_ranges_ ? own.result : out + first;
     for (const Phase& p : phases_) {
       const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
       if (images * rows * p.h.count == 0) continue;
@@ -354,9 +368,48 @@ class ImplicitGemm final : public Convolution<T> {
       } else {
         Band bands[kMaxBands];
         const int count = make_bands(p.v, row, rows, bands);
-        multiply(p, {images, bands, count}, in, packed, to);
+        multiply(p, {images, bands, count}, in, packed, to, begin, end);
       }
     }
+  }
+
+  // Computes a single task. Threads take channels, so that each reads only its part of the filters.
+  void run_by_channels(ThreadPool& pool, const T* in, const T* packed, Sum* out,
+                       const Scratch& scratch, const ConvHooks<T>& hooks) const {
+    const ConvGeometry& g = geometry_;
+    if (!g.direct)
+      pool.parallel_for(g.n * tiling_.block_h, [&](int64_t row) {
+        copy_rows(hooks, in, row / tiling_.block_h, row % tiling_.block_h, 1,
+                  scratch.blocks + row * g.block_w * g.in_c);
+      });
+    const T* const rows = g.direct ? in : scratch.blocks;
+    Sum* const to = in_ranges_ ? scratch.result : out;
+    const int64_t panel = 2 * microkernels<T>().lanes, panels = ceil_div(g.out_c, panel);
+    const int64_t parts = std::min<int64_t>(pool.size(), panels);
+    pool.parallel_for(parts, [&](int64_t part) {
+      multiply_phases(0, tiling_.rows, g.n, rows, packed, to, panels * part / parts * panel,
+                      std::min(panels * (part + 1) / parts * panel, g.out_c));
+    });
+    if (!hooks.epilogue.apply) return;
+    const int64_t pixels = g.n * g.out_h * g.out_w, ranges = std::min<int64_t>(pixels, kRanges);
+    pool.parallel_for(ranges, [&](int64_t i) {
+      const int64_t first = pixels * i / ranges * g.out_c;
+      hooks.epilogue(to + first, first, pixels * (i + 1) / ranges * g.out_c - first);
+    });
+  }
+
+  void run_task(int64_t task, const T* in, const T* packed, Sum* out, const Scratch& own,
+                const ConvHooks<T>& hooks) const {
+    const ConvGeometry& g = geometry_;
+    const int64_t image = task / tiling_.blocks_per_image * tiling_.images;
+    const int64_t block = task % tiling_.blocks_per_image;
+    const int64_t row = tiling_.first_row(block), rows_of_task = tiling_.first_row(block + 1) - row;
+    const int64_t images = std::min(tiling_.images, g.n - image);
+    in = input_of(hooks, in, image, images, row * g.in_step_h, own.blocks);
+    const int64_t out_row = row * g.out_step_h;
+    const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
+    Sum* const to = in_ranges_ ? own.result : out + first;
+    multiply_phases(row, rows_of_task, images, in, packed, to, 0, g.out_c / g.shape.groups);
     const int64_t rows = std::min(rows_of_task * g.out_step_h, g.out_h - out_row);
     hooks.epilogue(to, first, images * rows * g.out_w * g.out_c);
   }
