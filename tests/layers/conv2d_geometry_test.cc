@@ -131,7 +131,13 @@ TEST(ImplicitGemmTiling, TasksCoverEveryRowOnceAndFitTheCache) {
             const ImplicitGemmTiling t(g, DType::f32);
             EXPECT_GE(t.images * t.rows, 1);
             EXPECT_TRUE(t.images == 1 || t.rows == g.rows.count);
-            EXPECT_EQ(t.blocks_per_image, (g.rows.count + t.rows - 1) / t.rows);
+            EXPECT_EQ(t.first_row(0), 0);
+            EXPECT_EQ(t.first_row(t.blocks_per_image), g.rows.count);
+            for (int64_t i = 0; i < t.blocks_per_image; ++i) {
+              const int64_t rows = t.first_row(i + 1) - t.first_row(i);
+              EXPECT_TRUE(rows >= 1 && rows <= t.rows) << rows << " of " << t.rows;
+            }
+            EXPECT_TRUE(t.tasks % 2 == 0 || t.tasks >= 16 || t.blocks_per_image == 1) << t.tasks;
             EXPECT_EQ(t.tasks, (n + t.images - 1) / t.images * t.blocks_per_image);
             // One row of the largest images exceeds half of L2 (256 KB); no block exceeds 8 times
             // that.

@@ -150,6 +150,10 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
     images = 1;
     rows = unit = ceil_div(count, ceil_div(count, wanted));
     blocks_per_image = ceil_div(count, rows);
+    if (blocks_per_image % 2 == 1 && g.n * blocks_per_image < kMinTasks) {  // for an even share
+      ++blocks_per_image, unit = 1;
+      rows = ceil_div(count, blocks_per_image);
+    }
   }
   tasks = ceil_div(g.n, images) * blocks_per_image;
   block_h = g.block_rows(rows);
