@@ -67,12 +67,24 @@ Register from_halves(Halves h, const bfloat16*) {
   const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, __builtin_bit_cast(__m256i, h));
   return __builtin_bit_cast(Register, _mm512_maskz_slli_epi32(0xffff, wide, 16));
 }
-// Returns x rounded, in the upper half of each lane; the lower is not 0.
+// Returns x rounded, unless it is NaN, in the upper half of each lane; the lower is not 0.
+__m512i near_words(__m512i x) {
+  const __mmask16 odd = _mm512_test_epi32_mask(x, _mm512_set1_epi32(0x10000));
+  const __m512i up = _mm512_add_epi32(x, _mm512_set1_epi32(0x7fff));
+  return _mm512_mask_sub_epi32(up, odd, up, _mm512_set1_epi32(-1));
+}
+// Returns x rounded, likewise.
 __m512i rounded_words(Register x) {
-  const Words u = __builtin_bit_cast(Words, x);
-  const auto near = __builtin_bit_cast(__m512i, u + 0x7fffu + (u >> 16 & 1u));
-  const auto quiet = __builtin_bit_cast(__m512i, u | 0x400000u);
-  return _mm512_mask_mov_epi32(near, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet);
+  const auto words = __builtin_bit_cast(__m512i, x);
+  return _mm512_mask_or_epi32(near_words(words), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), words,
+                              _mm512_set1_epi32(0x400000));
+}
+// bfloat16_of(), in fewer instructions
+[[gnu::always_inline]] inline Register rounded(Register x) {
+  const auto words = __builtin_bit_cast(__m512i, x);
+  return __builtin_bit_cast(Register,
+                            _mm512_mask_and_epi32(words, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q),
+                                                  near_words(words), _mm512_set1_epi32(-0x10000)));
 }
 // Returns the upper halves of the lanes of a, then of b. A permutation and a store are faster than
 // VPMOVDW to memory.
@@ -94,6 +106,7 @@ void store_halves(bfloat16* to, Register a, Register b) {
   _mm512_storeu_si512(to, upper_halves(rounded_words(a), rounded_words(b)));
 }
 #else
+[[gnu::always_inline]] inline Register rounded(Register x) { return bfloat16_of(x); }
 Register from_halves(Halves h, const bfloat16*) {
   return __builtin_bit_cast(Register, __builtin_convertvector(h, Words) << 16);
 }
@@ -148,6 +161,7 @@ template <ScalarOp kOp, class V>
   if constexpr (kOp == ScalarOp::erf) return erf_of(a);
   if constexpr (kOp == ScalarOp::sigmoid) return sigmoid_of(a);
   if constexpr (kOp == ScalarOp::float32) return a;
+  if constexpr (kOp == ScalarOp::bfloat16 && std::is_same_v<V, Register>) return rounded(a);
   if constexpr (kOp == ScalarOp::bfloat16) return bfloat16_of(a);
   if constexpr (kOp == ScalarOp::float16) return float16_of(a);
   if constexpr (kOp == ScalarOp::pow) return pow_of(a, b);
@@ -217,15 +231,15 @@ constexpr int kHalfRegisters = 2;  // per iteration; their results are stored as
     return from_halves(h, x);
   }
   const Register x = load(static_cast<const float*>(p) + at);
-  return numbers == PointwiseNumbers::rounded ? bfloat16_of(x) : x;
+  return numbers == PointwiseNumbers::rounded ? rounded(x) : x;
 }
 
 [[gnu::always_inline]] inline void store_numbers(void* p, int64_t at, Register a, Register b,
                                                  PointwiseNumbers numbers) {
   if (numbers == PointwiseNumbers::bf16) return store_halves(static_cast<bfloat16*>(p) + at, a, b);
-  const bool rounded = numbers == PointwiseNumbers::rounded;
-  store(static_cast<float*>(p) + at, rounded ? bfloat16_of(a) : a);
-  store(static_cast<float*>(p) + at + kLanes, rounded ? bfloat16_of(b) : b);
+  const bool rounds = numbers == PointwiseNumbers::rounded;
+  store(static_cast<float*>(p) + at, rounds ? rounded(a) : a);
+  store(static_cast<float*>(p) + at + kLanes, rounds ? rounded(b) : b);
 }
 
 template <int kProgram>
