@@ -78,12 +78,16 @@ DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, 
 template <class T>
 class Depthwise3x3 final : public Convolution<T> {
  public:
-  Depthwise3x3(const ConvRequest& request, bool in_ranges)
+  Depthwise3x3(const ConvRequest& request, ConvVariant form)
       : g_(request.shape, request.pass == ConvPass::input_grad),
         blocks_(g_, request.dtype),
-        in_ranges_(in_ranges) {}
+        form_(form) {}
   size_t scratch(int threads) const override {
     return lay_out<T>(g_.shape, 1, threads * block_elements(), nullptr).size;
+  }
+  int64_t packed_elements() const override { return g_.shape.weights(); }
+  void pack(ThreadPool&, const T* filters, T* packed) const override {
+    pack_depthwise(g_.shape, g_.phase(0), filters, packed);
   }
 
   void run(ThreadPool& pool, const T* in, const T* filters, Computed<T>* out, void* scratch,
@@ -92,7 +96,8 @@ class Depthwise3x3 final : public Convolution<T> {
     const DepthwiseScratch<T> own =
         lay_out<T>(g_.shape, 1, pool.size() * block_elements(), scratch);
     Computed<T>* packed = own.weights;
-    for (int64_t i = 0; i < g_.phases; ++i)
+    if (form_.packed) std::copy_n(filters, packed_elements(), packed);
+    for (int64_t i = 0; i < g_.phases && !form_.packed; ++i)
       packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
     const int64_t row = g_.out_w * g_.out_c;
     pool.parallel_for_thread(blocks_.count, [&](int64_t block, int thread) {
@@ -100,7 +105,8 @@ class Depthwise3x3 final : public Convolution<T> {
       const int64_t first = blocks_.first(block), last = blocks_.last(block);
       const int64_t begin = (image * g_.out_h + first) * row;
       const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
-      Computed<T>* const to = in_ranges_ ? own.result + thread * block_elements() : out + begin;
+      Computed<T>* const to =
+          form_.in_ranges ? own.result + thread * block_elements() : out + begin;
       for (int64_t i = first; i < last; i += 2) {
         const int64_t rows = std::min<int64_t>(2, last - i);
         Computed<T>* const row_pair = to + (i - first) * row;
@@ -145,11 +151,13 @@ class Depthwise3x3 final : public Convolution<T> {
     }
   }
 
-  int64_t block_elements() const { return in_ranges_ ? blocks_.rows * g_.out_w * g_.out_c : 0; }
+  int64_t block_elements() const {
+    return form_.in_ranges ? blocks_.rows * g_.out_w * g_.out_c : 0;
+  }
 
   const ConvGeometry g_;
   const RowBlocks blocks_;
-  const bool in_ranges_;
+  const ConvVariant form_;
 };
 
 // The gradient with respect to the filters: partial sums of runs of blocks, reduced in order.
@@ -214,8 +222,9 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
         [](const ConvRequest& r, ConvVariant form) {
           return r.pass == ConvPass::weight_grad
                      ? make_convolution<Depthwise3x3WeightGrad>(ConvTypes(), r.dtype, r)
-                     : make_convolution<Depthwise3x3>(ConvTypes(), r.dtype, r, form.in_ranges);
+                     : make_convolution<Depthwise3x3>(ConvTypes(), r.dtype, r, form);
         },
+    .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; },
     .takes_half = bfloat16_inputs};
 
 }  // namespace tessera

@@ -23,8 +23,6 @@ namespace {
 constexpr int64_t kSumBytesAtOnce = 1280;
 // A task's sums for this many bytes of output channels stay in L2 from one chunk to the next.
 constexpr int64_t kColumnsBytes = 2048;
-// Ranges of pixels to which threads apply the epilogue, if they took channels.
-constexpr int64_t kRanges = 16;
 // Elements that one core packs in about 10 microseconds (3 billion a second).
 constexpr int64_t kPackWork = 1 << 15;
 
@@ -391,11 +389,9 @@ class ImplicitGemm final : public Convolution<T> {
                       std::min(panels * (part + 1) / parts * panel, g.out_c));
     });
     if (!hooks.epilogue.apply) return;
-    const int64_t pixels = g.n * g.out_h * g.out_w, ranges = std::min<int64_t>(pixels, kRanges);
-    pool.parallel_for(ranges, [&](int64_t i) {
-      const int64_t first = pixels * i / ranges * g.out_c;
-      hooks.epilogue(to + first, first, pixels * (i + 1) / ranges * g.out_c - first);
-    });
+    const int64_t row = g.out_w * g.out_c;
+    pool.parallel_for(g.n * g.out_h,
+                      [&](int64_t i) { hooks.epilogue(to + i * row, i * row, row); });
   }
 
   void run_task(int64_t task, const T* in, const T* packed, Sum* out, const Scratch& own,
