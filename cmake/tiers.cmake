@@ -22,10 +22,11 @@ function(tessera_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-# Compiles with -O1 in Release: for code that decides and reports, which takes longer to compile than to
-# run.
+# In Release, optimizes loops as with -O3 and all else as with -O1, which takes four fifths of the time to
+# compile. For all code but kernels.
 function(tessera_build_fast target)
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  target_compile_options(${target} PRIVATE
+    "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1;-fstrict-aliasing;-fpeel-loops;-ftree-loop-vectorize;-fvect-cost-model=dynamic>")
 endfunction()
 
 # Compiles 24 files as one, which parses their headers once; names in anonymous namespaces must
@@ -77,7 +78,7 @@ endfunction()
 # sources, with products of bfloat16, are also compiled with VDPBF16PS. AVX, BF16 and NATIVE sources,
 # which call them, exist only on x86-64.
 function(tessera_tier name)
-  cmake_parse_arguments(TIER "FAST" "FOLDER"
+  cmake_parse_arguments(TIER "" "FOLDER"
     "HEADERS;CUDA_HEADERS;SOURCES;SIMD;NATIVE;AVX;BF16;CUDA;LINK;PRIVATE" ${ARGN})
   set(target tessera_${name})
   if(NOT TIER_FOLDER)
@@ -98,9 +99,7 @@ function(tessera_tier name)
   add_library(tessera::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   tessera_options(${target})
-  if(TIER_FAST)
-    tessera_build_fast(${target})
-  endif()
+  tessera_build_fast(${target})
   # Files of runtime stay apart, as small programs link only some of them.
   if(NOT name STREQUAL runtime)
     tessera_join(${target})

@@ -99,7 +99,7 @@ struct ConvGeometry {
 };
 
 // Cuts an implicit GEMM into tasks, from the shape alone: one task is `images` whole images, or
-// phase rows (q) of one image, at most `rows`. A task of few pixels and many filters may be all.
+// phase rows (q) of one image, at most `rows`. Few pixels with large filters may be a single task.
 struct ImplicitGemmTiling {
   ImplicitGemmTiling(const ConvGeometry& geometry, DType dtype);
 

@@ -329,12 +329,12 @@ class ImplicitGemm final : public Convolution<T> {
                  T* to) const {
     const ConvGeometry& g = geometry_;
     const PaddedPart part{g.in_h, g.in_w, g.in_c, row + g.base_h, g.base_w, count, g.block_w};
-    copy_padded(part, to, [&](T* to, int64_t at, int64_t elements) {
+    copy_padded(part, to, [&](T* run, int64_t at, int64_t elements) {
       const int64_t first = image * g.in_h * g.in_w * g.in_c + at;
       if (hooks.prologue.read)
-        hooks.prologue(to, first, elements);
+        hooks.prologue(run, first, elements);
       else
-        std::memcpy(to, in + first, elements * sizeof(T));
+        std::memcpy(run, in + first, elements * sizeof(T));
     });
   }
 

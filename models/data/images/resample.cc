@@ -10,7 +10,7 @@ namespace {
 constexpr int kBits = 22;
 constexpr int32_t kHalf = 1 << (kBits - 1);
 
-uint8_t from_fixed_point(int32_t sum) {
+inline uint8_t from_fixed_point(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255));
 }
 
@@ -99,7 +99,10 @@ void Resampler::row(int y, const uint8_t* pixels) {
   }
 }
 
-void Resampler::finish() { std::transform(sums_.begin(), sums_.end(), out_, from_fixed_point); }
+void Resampler::finish() {
+  std::transform(sums_.begin(), sums_.end(), out_,
+                 [](int32_t sum) { return from_fixed_point(sum); });
+}
 
 size_t Resampler::bytes() const {
   size_t bytes = line_.capacity() + sums_.capacity() * sizeof(int32_t);
