@@ -23,9 +23,8 @@ std::string fault_of(const Interval& b) {
       b.lower <= -kLargest || b.lower >= kLargest || b.upper <= -kLargest || b.upper >= kLargest) {
     return "its numbers must fit 62 bits";
   }
-  if (b.lower > b.upper) {
+  if (b.lower > b.upper)
     return fmt::format("it must not end before it begins, but lives in [{}, {})", b.lower, b.upper);
-  }
   if (b.offset >= 0 && b.offset % b.alignment != 0) {
     return fmt::format("its fixed offset {} must be a multiple of its alignment {}", b.offset,
                        b.alignment);
@@ -114,9 +113,8 @@ int64_t lower_bound(const Problem& problem) {
 
 int64_t unplanned_bytes(const Problem& problem) {
   int64_t total = 0;
-  for (const Interval& buffer : problem.buffers) {
+  for (const Interval& buffer : problem.buffers)
     total = round_up(total, buffer.alignment) + buffer.size;
-  }
   return total;
 }
 

@@ -30,15 +30,12 @@ std::string misplaced(const Problem& problem, const Plan& plan, int64_t i) {
   const Interval& buffer = problem.buffers[i];
   const int64_t offset = plan.offsets[i];
   if (offset < 0) return "must start at or above 0";
-  if (buffer.alignment > 1 && offset % buffer.alignment != 0) {
+  if (buffer.alignment > 1 && offset % buffer.alignment != 0)
     return fmt::format("must start at a multiple of {}", buffer.alignment);
-  }
-  if (buffer.offset >= 0 && offset != buffer.offset) {
+  if (buffer.offset >= 0 && offset != buffer.offset)
     return fmt::format("must start at its fixed offset {}", buffer.offset);
-  }
-  if (buffer.takes_room() && (buffer.size > plan.bytes || offset > plan.bytes - buffer.size)) {
+  if (buffer.takes_room() && (buffer.size > plan.bytes || offset > plan.bytes - buffer.size))
     return fmt::format("must end within the plan's {} bytes", plan.bytes);
-  }
   return {};
 }
 
@@ -100,14 +97,12 @@ std::optional<PlanFault> check(const Problem& problem, const Plan& plan) {
       continue;
     }
     const auto above = held.lower_bound(offset);
-    if (above != held.end() && above->first < offset + problem.buffers[event.buffer].size) {
+    if (above != held.end() && above->first < offset + problem.buffers[event.buffer].size)
       return overlap(problem, plan, above->second, event.buffer, event.time);
-    }
     if (above != held.begin()) {
       const auto [start, below] = *std::prev(above);
-      if (start + problem.buffers[below].size > offset) {
+      if (start + problem.buffers[below].size > offset)
         return overlap(problem, plan, below, event.buffer, event.time);
-      }
     }
     held.emplace_hint(above, offset, event.buffer);
   }

@@ -131,13 +131,11 @@ class PlanReader : TextLines {
   void read_gaps(const Field& field, Interval& buffer) const {
     for (const Field& piece : split(field.text, ' ', field.column)) {
       if (piece.text.empty()) continue;
-      if (piece.text.find('@') != piece.text.npos) {
+      if (piece.text.find('@') != piece.text.npos)
         fail(piece, "windows in gaps are not supported: " + in_quotes(piece.text));
-      }
       const size_t dash = piece.text.find('-', 1);  // not the sign of the first number
-      if (dash == piece.text.npos) {
+      if (dash == piece.text.npos)
         fail(piece, "a gap must be 'from-to', but is " + in_quotes(piece.text));
-      }
       const Field upper{piece.text.substr(dash + 1), piece.column + dash + 1};
       const Gap gap{parse({piece.text.substr(0, dash), piece.column}), add_inclusive(parse(upper))};
       const int64_t after = buffer.gaps.empty() ? buffer.lower : buffer.gaps.back().upper;
@@ -173,18 +171,16 @@ class PlanReader : TextLines {
 
 std::string gaps_text(const Interval& buffer) {
   std::string text;
-  for (const Gap& gap : buffer.gaps) {
+  for (const Gap& gap : buffer.gaps)
     text += fmt::format("{}{}-{}", text.empty() ? "" : " ", gap.lower, gap.upper);
-  }
   return text;
 }
 
 // Returns the name; commas and line ends, which a field cannot contain, become '_'.
 std::string id_text(const Interval& buffer, size_t index) {
   std::string id = buffer.id.empty() ? std::to_string(index) : buffer.id;
-  for (char& c : id) {
+  for (char& c : id)
     if (c == ',' || c == '\n' || c == '\r') c = '_';
-  }
   return id;
 }
 

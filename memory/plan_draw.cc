@@ -44,9 +44,8 @@ std::string name_of(const Problem& problem, size_t i) {
 // Returns the first of 1, 2, 5, 10, ... that cuts a range into at most `parts`.
 int64_t round_step(int64_t range, int64_t parts) {
   for (int64_t step = 1;; step *= 10) {
-    for (int64_t factor : {1, 2, 5}) {
+    for (int64_t factor : {1, 2, 5})
       if (range / (step * factor) <= parts) return step * factor;
-    }
   }
 }
 

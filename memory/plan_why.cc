@@ -27,9 +27,8 @@ void find_fullest(const PreparedProblem& prepared, int buffer, BufferExplanation
   const std::vector<int64_t>& times = prepared.times;
   const auto after = std::upper_bound(times.begin(), times.end(), story.peak_time);
   const auto peak = static_cast<int32_t>(after - times.begin()) - 1;
-  for (int i = 0; i < std::ssize(prepared.items); ++i) {
+  for (int i = 0; i < std::ssize(prepared.items); ++i)
     if (i != buffer && live_at(i, peak)) story.beside.push_back(i);
-  }
   std::stable_sort(story.beside.begin(), story.beside.end(),
                    [&](int a, int b) { return prepared.items[a].size > prepared.items[b].size; });
 }

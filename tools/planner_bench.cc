@@ -37,12 +37,10 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& path
       continue;
     }
     const size_t before = files.size();
-    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    for (const auto& entry : fs::recursive_directory_iterator(path))
       if (entry.path().extension() == ".csv") files.push_back(entry.path());
-    }
-    if (files.size() == before) {
+    if (files.size() == before)
       throw DataError(fmt::format("{}: the folder has no .csv files", path));
-    }
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }
   return files;

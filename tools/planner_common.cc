@@ -23,9 +23,8 @@ bool placed(SolveStatus status) {
 
 Solution prove_checked(const Planner& planner, const Problem& problem, const Limits& limits) {
   Solution solution = planner.prove(problem, limits);
-  if (const auto fault = placed(solution.status) ? check(problem, solution.plan) : std::nullopt) {
+  if (const auto fault = placed(solution.status) ? check(problem, solution.plan) : std::nullopt)
     throw DataError(fmt::format("{}: {}", planner.name(), fault->text));
-  }
   return solution;
 }
 
@@ -42,9 +41,8 @@ Plan take_plan(Problem& problem, const std::string& file) {
           fmt::format("{}: buffer '{}' has no offset; run 'planner solve' first", file, buffer.id));
     }
     plan.offsets.push_back(buffer.offset);
-    if (buffer.size > 0 && buffer.lower < buffer.upper) {
+    if (buffer.size > 0 && buffer.lower < buffer.upper)
       plan.bytes = std::max(plan.bytes, buffer.offset + buffer.size);
-    }
     buffer.offset = -1;
   }
   return plan;

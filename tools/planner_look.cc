@@ -92,9 +92,8 @@ int explain(const LookArguments& arguments) {
     print_conflict(problem, solution);
     return kInfeasible;
   }
-  if (const auto fault = check(problem, solution.plan)) {
+  if (const auto fault = check(problem, solution.plan))
     throw DataError(fmt::format("{}: {}", arguments.file, fault->text));
-  }
   const int buffer = buffer_named(problem, arguments);
   const Interval& b = problem.buffers[buffer];
   if (b.size == 0 || b.lower == b.upper) {

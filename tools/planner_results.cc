@@ -146,9 +146,8 @@ double BenchResults::ratio(size_t row, size_t problem) const {
 
 double BenchResults::mean_ratio(size_t row) const {
   double sum = 0, count = 0;
-  for (size_t p = 0; p < problems.size(); ++p) {
+  for (size_t p = 0; p < problems.size(); ++p)
     if (placed(row, p)) sum += std::log(ratio(row, p)), ++count;
-  }
   return count == 0 ? 1 : std::exp(sum / count);
 }
 
@@ -213,9 +212,8 @@ std::string BenchResults::svg() const {
   // Added to a ratio's distance from 1, so that ratio 1 has a position on a logarithmic scale.
   constexpr double kMin = 1e-4;
   double slowest = 1;
-  for (const auto& row : cells) {
+  for (const auto& row : cells)
     for (const BenchCell& cell : row) slowest = std::max(slowest, cell.ms);
-  }
   Panel ratios(*this, 40, "bytes above the lower bound", kMin, 1);
   for (double above : {1e-3, 1e-2, 1e-1, 1.0}) ratios.mark(above, fmt::format("{} %", 100 * above));
   ratios.mark(kMin, "lowest");

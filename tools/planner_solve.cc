@@ -60,9 +60,8 @@ int solve(const SolveArguments& arguments) {
                solution.plan.bytes, arguments.max_bytes);
     return kInfeasible;
   }
-  if (!arguments.output.empty()) {
+  if (!arguments.output.empty())
     write_output(arguments.output, write_plan_csv(problem, &solution.plan));
-  }
   const std::string text = summary(problem, solution);
   if (arguments.output == "-")  // standard output has the plan
     fmt::print(stderr, "{}", text);

@@ -20,9 +20,8 @@ class NormalizeKernel final : public Kernel {
  public:
   explicit NormalizeKernel(const ImageNormalizeParams& params) {
     for (size_t c = 0; c < params.mean.size(); ++c) {
-      for (int value = 0; value < 256; ++value) {
+      for (int value = 0; value < 256; ++value)
         table_.push_back(normalized_byte<T>(value, params.mean[c], params.stddev[c]));
-      }
     }
   }
   void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
@@ -66,12 +65,10 @@ class ImageNormalize final : public OpBase<ImageNormalize, ImageNormalizeParams>
           fmt::format("mean and deviation must have one value for each channel, but have {} and {}",
                       params.mean.size(), params.stddev.size()));
     }
-    for (double d : params.stddev) {
+    for (double d : params.stddev)
       if (!(d > 0)) check.fail(fmt::format("deviations must be positive, but one is {}", d));
-    }
-    if (!is_float(params.dtype)) {
+    if (!is_float(params.dtype))
       check.fail(fmt::format("dtype must be floating point, but is {}", name_of(params.dtype)));
-    }
     return {{params.dtype, in[0].shape, {}}};
   }
   bool takes_half(DeviceKind kind, SpecView) const override { return kind == DeviceKind::gpu; }

@@ -26,9 +26,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   InputCheck check("linear", in, {"x", "w"});
   check.rank(0, 2);
   check.rank(1, 2);
-  if (x.shape()[1] != w.shape()[1]) {
+  if (x.shape()[1] != w.shape()[1])
     check.fail(fmt::format("x has {} features, but w expects {}", x.shape()[1], w.shape()[1]));
-  }
   const DType dtype = x.dtype();
   const Tensor y = matmul(x, is_half(dtype) ? cast(w, dtype) : w,
                           {.transpose_b = true, .float32_result = b.defined()});

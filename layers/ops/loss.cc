@@ -48,9 +48,8 @@ double row_loss(const CrossEntropyCase<T>& in, int64_t i) {
     weight = 0;
     for (int64_t j = 0; j < in.c; ++j) wanted += double{t[j]} * z[j], weight += t[j];
   }
-  if (in.smoothing != 0) {
+  if (in.smoothing != 0)
     for (int64_t j = 0; j < in.c; ++j) all += z[j];
-  }
   const double s = in.smoothing;
   return ((1 - s) * weight + s) * log_sum_exp(z, in.c) - (1 - s) * wanted -
          s / static_cast<double>(in.c) * all;
@@ -95,9 +94,8 @@ void cross_entropy_targets_grad(ThreadPool& pool, const CrossEntropyCase<T>& in,
   for_rows(pool, in.n, in.c, kTaskLogits, [&](int64_t i) {
     const T* z = in.logits + i * in.c;
     const double log_sum = log_sum_exp(z, in.c);
-    for (int64_t j = 0; j < in.c; ++j) {
+    for (int64_t j = 0; j < in.c; ++j)
       d_targets[i * in.c + j] = static_cast<T>(scale * (log_sum - z[j]));
-    }
   });
 }
 
@@ -235,9 +233,8 @@ class CrossEntropy final : public OpBase<CrossEntropy, CrossEntropyParams> {
 
 // Throws an Error if a label that can be read is out of range, because kernels cannot throw.
 void check_labels(const Tensor& labels, int64_t classes) {
-  if (labels.dtype() != DType::i32 || !labels.device().is_cpu() || current_recorder() != nullptr) {
+  if (labels.dtype() != DType::i32 || !labels.device().is_cpu() || current_recorder() != nullptr)
     return;
-  }
   const std::vector<int32_t> values = labels.to_vector<int32_t>();
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= 0 && values[i] < classes) continue;

@@ -212,12 +212,8 @@ class Matmul final : public OpBase<Matmul, EpilogueParams>, public HasEpilogue {
       return apply1(std::make_shared<Matmul>(EpilogueParams{transposed}), {x, y});
     };
     Tensors grads(2);
-    if (args.needs(0)) {
-      grads[0] = ta ? product(b, dy, {tb, true}) : product(dy, b, {false, !tb});
-    }
-    if (args.needs(1)) {
-      grads[1] = tb ? product(dy, a, {true, ta}) : product(a, dy, {!ta, false});
-    }
+    if (args.needs(0)) grads[0] = ta ? product(b, dy, {tb, true}) : product(dy, b, {false, !tb});
+    if (args.needs(1)) grads[1] = tb ? product(dy, a, {true, ta}) : product(a, dy, {!ta, false});
     return grads;
   }
 

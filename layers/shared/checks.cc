@@ -54,9 +54,8 @@ void InputCheck::shape(int input, const Shape& shape, std::string_view why) cons
 
 void InputCheck::fail(std::string_view what) const {
   std::string text = fmt::format("{}: {} (", op_, what);
-  for (size_t i = 0; i < in_.size(); ++i) {
+  for (size_t i = 0; i < in_.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? "" : ", ", names_[i], in_[i].text());
-  }
   throw ShapeError(text + ")");
 }
 

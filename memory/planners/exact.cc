@@ -239,12 +239,10 @@ class Question {
     add_parts();
     // Building the searches takes about twice as long as building the parts.
     if (!prepared.deadline.leaves(3 * (Clock::now() - begin))) return;
-    for (const auto& part : parts_) {
+    for (const auto& part : parts_)
       if (!part->sections.complete) return;
-    }
-    for (const auto& part : parts_) {
+    for (const auto& part : parts_)
       part->search.emplace(part->sections, capacity_, inferences, prepared.deadline);
-    }
     hopeless_ = false;
   }
 
@@ -301,14 +299,12 @@ class Question {
 
   Plan full_plan() const {
     Plan plan;
-    for (const Interval& b : prepared_.problem.buffers) {
+    for (const Interval& b : prepared_.problem.buffers)
       plan.offsets.push_back(std::max<int64_t>(b.offset, 0));
-    }
     for (const auto& part : parts_) {
       const std::vector<Block>& blocks = part->sections.blocks;
-      for (size_t i = 0; i < blocks.size(); ++i) {
+      for (size_t i = 0; i < blocks.size(); ++i)
         plan.offsets[blocks[i].buffer] = part->search->offsets()[i];
-      }
     }
     return place_around(prepared_, peeled_.core, std::move(plan), peeled_.rest);
   }

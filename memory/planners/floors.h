@@ -43,9 +43,8 @@ class Floors {
       for (int32_t b : members) {
         most = std::max(most, sections.blocks[b].padded_size - sections.blocks[b].size);
         if (sections.blocks[b].fixed >= 0) fixed_here.push_back(b);
-        for (const Span span : sections.spans(b)) {
+        for (const Span span : sections.spans(b))
           if (span.lower == s) starts_.push_back(b);
-        }
       }
       // Two overlapping blocks share the section in which the later one begins.
       for (size_t i = first_start_.back(); i < starts_.size(); ++i) {
@@ -54,9 +53,8 @@ class Floors {
           fixed_[b].insert(fixed_[b].end(), fixed_here.begin(), fixed_here.end());
           continue;
         }
-        for (int32_t other : members) {
+        for (int32_t other : members)
           if (sections.blocks[other].fixed < 0) fixed_[other].push_back(b);
-        }
       }
       spare_.push_back(most);
     }
@@ -107,9 +105,8 @@ class Floors {
     }
     bool fits = true;
     for (size_t b = 0; b < blocks.size() && fits; ++b) fits = raise(static_cast<int>(b), 0);
-    for (size_t s = 0; s < count && sums_; ++s) {
+    for (size_t s = 0; s < count && sums_; ++s)
       fits = fits && (live_[s] == 0 || slack(static_cast<int>(s)) >= 0);
-    }
     changed_ = {0, sections_.count()};
     fits = clean(fits);
     trail_.clear();
@@ -142,9 +139,8 @@ class Floors {
   // Places nothing more below the height in the section.
   bool rise(int section, int64_t height) {
     bool fits = true;
-    for (int32_t b : left(section)) {
+    for (int32_t b : left(section))
       if (fits && low_[b] < height) fits = raise(b, height);
-    }
     if (!fits) bump_weight(section);
     return clean(fits);
   }
@@ -268,9 +264,8 @@ class Floors {
 
   void note_block(int block) {
     ++clock_;
-    for (const Span span : sections_.spans(block)) {
+    for (const Span span : sections_.spans(block))
       std::fill(changed_at_.begin() + span.lower, changed_at_.begin() + span.upper, clock_);
-    }
   }
 
   void note_starts(int block) {
@@ -337,9 +332,8 @@ class Floors {
 
   // in all of its sections
   void set_floors(int block, int64_t height) {
-    for (const Span span : sections_.spans(block)) {
+    for (const Span span : sections_.spans(block))
       std::fill(floor_.begin() + span.lower, floor_.begin() + span.upper, height);
-    }
   }
 
   // Raises `offset` to the lowest one at which the block may be placed; false if there is none.

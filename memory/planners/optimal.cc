@@ -81,9 +81,8 @@ Solution best(const PreparedProblem& prepared, int64_t nodes) {
     solution.status = status_of(problem, solution);
   };
   if (!done()) take(best_of_orders(prepared, kEffort));
-  for (const auto other : {local_search, xla, tflite}) {
+  for (const auto other : {local_search, xla, tflite})
     if (!done()) take(other(prepared));
-  }
   return solution;
 }
 
@@ -95,9 +94,8 @@ std::span<const Ablation> ablations() { return planning::kAblations; }
 
 Solution prove_without(std::string_view inference, const Problem& problem, const Limits& limits) {
   planning::Inferences inferences;
-  for (const Ablation& ablation : ablations()) {
+  for (const Ablation& ablation : ablations())
     if (ablation.name == inference) inferences.*ablation.use = false;
-  }
   const planning::PreparedProblem prepared(problem, planning::Deadline(limits.seconds));
   return planning::prove_with(inferences, prepared, limits.nodes);
 }

@@ -66,9 +66,8 @@ class Pile {
 class Shelf {
  public:
   explicit Shelf(const PreparedProblem& prepared) : prepared_(prepared) {
-    for (size_t count = 1 + prepared.items.size() / kPerSlice; count > 1; count = (count + 3) / 4) {
+    for (size_t count = 1 + prepared.items.size() / kPerSlice; count > 1; count = (count + 3) / 4)
       add_level(count);
-    }
     add_level(1);
   }
 
@@ -217,16 +216,14 @@ void PreparedProblem::measure_load() {
   for (const Item& item : items) {
     if (item.lower >= item.upper) continue;
     add(item.lower, item.upper, item.size);
-    for (int32_t g = 0; g < item.gap_count; ++g) {
+    for (int32_t g = 0; g < item.gap_count; ++g)
       add(gaps[item.first_gap + g].lower, gaps[item.first_gap + g].upper, -item.size);
-    }
   }
   for (size_t i = 1; i < load.size(); ++i) load[i] += load[i - 1];
   const RangeMaximum maximum(load);
   peak_load.assign(items.size(), 0);
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (size_t i = 0; i < items.size(); ++i)
     if (items[i].lower < items[i].upper) peak_load[i] = maximum(items[i].lower, items[i].upper);
-  }
 }
 
 bool PreparedProblem::meet(const Item& a, const Item& b) const {
@@ -245,9 +242,8 @@ bool PreparedProblem::meet_outside_gaps(const Item& a, const Item& b) const {
   int32_t time = std::max(a.lower, b.lower);
   const int32_t end = std::min(a.upper, b.upper);
   const auto past_gap = [&](const Item& item) {
-    for (int32_t g = item.first_gap; g < item.first_gap + item.gap_count; ++g) {
+    for (int32_t g = item.first_gap; g < item.first_gap + item.gap_count; ++g)
       if (gaps[g].lower <= time && time < gaps[g].upper) time = gaps[g].upper;
-    }
   };
   for (int32_t before = -1; time < end && before != time;) {
     before = time;
@@ -270,9 +266,8 @@ Plan place(const PreparedProblem& prepared, const std::vector<int>& order, Fit f
            Effort* effort) {
   Plan plan;
   plan.offsets.resize(prepared.items.size());
-  for (size_t i = 0; i < prepared.items.size(); ++i) {
+  for (size_t i = 0; i < prepared.items.size(); ++i)
     plan.offsets[i] = std::max<int64_t>(prepared.items[i].fixed, 0);
-  }
   Shelf shelf(prepared);
   for (int index : prepared.fixed) shelf.put(index, prepared.items[index].fixed);
   fill(prepared, order, fit, stop_at, shelf, plan);

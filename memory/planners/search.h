@@ -149,9 +149,7 @@ class Search {
       if (rule == BlockRule::kLarge) keys[b] = {size, length, peak_load, index};
     }
     std::sort(keys.begin(), keys.end(), std::greater<>());
-    for (size_t i = 0; i < keys.size(); ++i) {
-      rank_[-std::get<3>(keys[i])] = static_cast<int32_t>(i);
-    }
+    for (size_t i = 0; i < keys.size(); ++i) rank_[-std::get<3>(keys[i])] = static_cast<int32_t>(i);
   }
 
   Outcome descend(const Strategy& strategy, int64_t limit) {
@@ -225,9 +223,8 @@ class Search {
       const Span piece = pieces_[i];
       bool any = false;
       // Otherwise rounding may leave space at the top that only some blocks can use.
-      if (floors_.top(piece.lower) % sections_.unit == 0 && !floors_.lift_long(piece, any)) {
+      if (floors_.top(piece.lower) % sections_.unit == 0 && !floors_.lift_long(piece, any))
         return false;
-      }
       if (any) {
         pieces_.erase(pieces_.begin() + i);
         cut(piece);
@@ -240,9 +237,8 @@ class Search {
 
   // Returns whether a part that was whole may no longer be one.
   bool is_cut(Span changed) const {
-    for (int32_t s = changed.lower; s < changed.upper; ++s) {
+    for (int32_t s = changed.lower; s < changed.upper; ++s)
       if (!floors_.linked(s)) return true;
-    }
     return false;
   }
 
@@ -266,9 +262,8 @@ class Search {
     frame.section = low.section;
     frame.height = floors_.floor(low.section);
     frame.rise = low.slack > 0 || !use_.sums;
-    for (int32_t b : floors_.left(low.section)) {
+    for (int32_t b : floors_.left(low.section))
       if (allowed(b, frame.height)) choices_.push_back(b);
-    }
     frame.last = choices_.size();
     sort_choices(frame, low.stretch);
     return true;
@@ -280,17 +275,15 @@ class Search {
     // A block with gaps may reach over a wall to another low, so only the lowest low is used then.
     int64_t highest = kWall - 1;
     const auto floor = [&](int s) { return floors_.empty(s) ? kWall : floors_.floor(s); };
-    for (int s = part.lower; s < part.upper && sections_.gaps; ++s) {
+    for (int s = part.lower; s < part.upper && sections_.gaps; ++s)
       highest = std::min(highest, floor(s));
-    }
     int64_t before = kWall;
     for (int s = part.lower; s < part.upper;) {
       const int64_t height = floor(s);
       int64_t changed = floors_.changed(s);
       int end = s + 1;
-      for (; end < part.upper && floor(end) == height; ++end) {
+      for (; end < part.upper && floor(end) == height; ++end)
         changed = std::max(changed, floors_.changed(end));
-      }
       const int64_t after = end < part.upper ? floor(end) : kWall;
       if (height <= highest && height < before && height < after) {
         Low& low = seen_lows_[s];
@@ -382,9 +375,8 @@ class Search {
     } else if (frame.rise) {
       frame.rise = false;
       const int64_t height = next_height(frame);
-      if (height != kWall && floors_.rise(frame.section, height)) {
+      if (height != kWall && floors_.rise(frame.section, height))
         return open(part, self, pending, {0, 0});
-      }
     } else {
       if (use_.nogoods) remember(key_of(part));
       frame.section = -1;

@@ -75,9 +75,8 @@ struct Sections {
   }
   // Returns whether a span of the block holds both the section and the one before.
   bool passes(int block, int section) const {
-    for (const Span span : spans(block)) {
+    for (const Span span : spans(block))
       if (span.lower < section && section < span.upper) return true;
-    }
     return false;
   }
   std::span<const int32_t> members(int section) const {

@@ -44,9 +44,8 @@ class Candidates {
     for (size_t time = 1; time < starts_.size(); ++time) starts_[time] += starts_[time - 1];
     by_lower_.resize(ranked_.size());
     std::vector<int32_t> next = starts_;
-    for (size_t i = 0; i < ranked_.size(); ++i) {
+    for (size_t i = 0; i < ranked_.size(); ++i)
       by_lower_[next[prepared.items[ranked_[i]].lower]++] = static_cast<int32_t>(leaves_ + i);
-    }
   }
 
   // Removes the first buffer that is live only in [lower, upper) and returns its index, or -1.

@@ -32,9 +32,8 @@ class Heap {
 
   Plan fill(const std::vector<int>& order) && {
     size_t i = 0;
-    for (; i < order.size() && !prepared_.deadline.passed(); ++i) {
+    for (; i < order.size() && !prepared_.deadline.passed(); ++i)
       put(order[i], smallest_chunk(prepared_.items[order[i]]));
-    }
     stack(prepared_, order, i, plan_);
     return std::move(plan_);
   }

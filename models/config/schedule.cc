@@ -88,9 +88,7 @@ std::vector<std::string> never_reached(const Config& config, int64_t images) {
 }
 
 double Schedule::lr(int64_t step) const {
-  if (step < warmup_) {
-    return base_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);
-  }
+  if (step < warmup_) return base_ * static_cast<double>(step + 1) / static_cast<double>(warmup_);
   return config_.name == ScheduleKind::kOneCycle ? one_cycle(step) : decayed(step);
 }
 

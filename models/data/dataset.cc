@@ -19,9 +19,8 @@ std::string shape_text(const ImageShape& shape) {
 Dataset::Dataset(DatasetInfo info) : info_(std::move(info)) {
   auto fail = [&](const std::string& what) { throw Error(info_.name + ": " + what); };
   const ImageShape& shape = info_.shape;
-  if (shape.height < 1 || shape.width < 1 || shape.channels < 1) {
+  if (shape.height < 1 || shape.width < 1 || shape.channels < 1)
     fail("images must have at least one pixel and one channel, but are " + shape_text(shape));
-  }
   if (info_.count < 1) fail(fmt::format("count must be at least 1, but is {}", info_.count));
   if (info_.classes < 1) fail(fmt::format("classes must be at least 1, but is {}", info_.classes));
   auto classes = static_cast<size_t>(info_.classes);

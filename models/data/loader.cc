@@ -242,14 +242,12 @@ struct Loader::Impl {
     }
     auto window = static_cast<uint64_t>(options_.shuffle_window);
     if (window > 0 && window < order_.size()) {
-      for (size_t i = 0; i < order_.size(); ++i) {
+      for (size_t i = 0; i < order_.size(); ++i)
         std::swap(order_[i], order_[i + random.below(std::min(window, order_.size() - i))]);
-      }
       return;
     }
-    for (size_t left = order_.size(); left > 1; --left) {
+    for (size_t left = order_.size(); left > 1; --left)
       std::swap(order_[left - 1], order_[random.below(left)]);
-    }
   }
 
   // Claims the next batch and sets its samples. Requires the lock.

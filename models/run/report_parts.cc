@@ -35,9 +35,8 @@ constexpr double kWidth = 560, kHeight = 280, kLeft = 64, kRight = 8, kTop = 34,
 // Returns the first of 1, 2, 5, 10, ... that divides a range into at most `parts` parts.
 double tick_of(double range, int parts) {
   double tick = std::pow(10, std::floor(std::log10(range / parts)));
-  for (double factor : {1.0, 2.0, 5.0, 10.0}) {
+  for (double factor : {1.0, 2.0, 5.0, 10.0})
     if (range / (tick * factor) <= parts) return tick * factor;
-  }
   return tick * 10;
 }
 
@@ -89,9 +88,8 @@ std::string line_of(const Curve& curve, const X& x, const Y& y) {
     return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\">{}</circle>",
                        x(curve.points[0].x), y(curve.points[0].y), curve.colour, hint);
   std::string path;
-  for (const Curve::Point& p : curve.points) {
+  for (const Curve::Point& p : curve.points)
     path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(p.x), y(p.y));
-  }
   return fmt::format("<path d=\"{}\" stroke=\"{}\"{}>{}</path>", path, curve.colour,
                      curve.name.empty() ? " stroke-opacity=\"0.35\"" : "", hint);
 }

@@ -312,9 +312,8 @@ std::string model_summary(const Graph& graph, const Tensors& parameters, int dep
   for (const Node& s : graph.nodes) {
     if (s.phase != Phase::forward || s.recomputed) continue;
     const std::string at = shortened(s.module_path, depth);
-    if (rows.empty() || rows.back().module_path != at) {
+    if (rows.empty() || rows.back().module_path != at)
       rows.push_back({at, "", "", std::exchange(counts[at], 0)});
-    }
     add_op(rows.back(), std::string(s.op->name()));
     for (ValueId id : s.outputs) {  // updates and statistics have no output to show
       const Value& value = graph.values[id];

@@ -333,9 +333,8 @@ void check_size(const DataFile& file, const CifarFormat& format) {
 }
 
 void interleave(const uint8_t* planes, uint8_t* image) {
-  for (int64_t i = 0; i < kPlane; ++i) {
+  for (int64_t i = 0; i < kPlane; ++i)
     for (int64_t c = 0; c < 3; ++c) image[3 * i + c] = planes[c * kPlane + i];
-  }
 }
 
 }  // namespace

@@ -213,9 +213,8 @@ std::shared_ptr<const Dataset> synthetic(uint64_t seed, SyntheticSplit split, in
     throw ConfigError(fmt::format("data.image_size: {} is not in [{}, {}]", size,
                                   kSmallestSynthetic, kLargestSynthetic));
   }
-  if (count < 1) {
+  if (count < 1)
     throw ConfigError(fmt::format("synthetic data: must have at least 1 image, but has {}", count));
-  }
   bool train = split == SyntheticSplit::kTrain;
   DatasetInfo info{.name = train ? "synthetic train" : "synthetic test",
                    .shape = {size, size, 3},
