@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The derived class has compute<S>(pool, shape, input, output, scratch).
-template <class Derived>
+// The derived class has compute<S>(pool, shape, input, output, scratch). kLaunch does it on a GPU.
+template <class Derived, auto kLaunch>
 class AverageOp : public PoolOp<Derived> {
  public:
   using PoolOp<Derived>::PoolOp;
@@ -19,9 +19,12 @@ class AverageOp : public PoolOp<Derived> {
                                    out[0].as<S>(), scratch.as<Computed<S>>());
     });
   }
+  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
+    if constexpr (kCuda) kLaunch(ctx, this->shape_of(in[0].spec.shape), in[0], out[0]);
+  }
 };
 
-class AveragePool2dGrad final : public AverageOp<AveragePool2dGrad> {
+class AveragePool2dGrad final : public AverageOp<AveragePool2dGrad, average_pool2d_grad_cuda> {
  public:
   using AverageOp::AverageOp;
   PoolShape shape_of(const Shape& dy) const override {
@@ -69,9 +72,6 @@ class AveragePool2dGrad final : public AverageOp<AveragePool2dGrad> {
       write_strip(to, length, dx + row * length);
     });
   }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) average_pool2d_grad_cuda(ctx, shape_of(in[0].spec.shape), in[0], out[0]);
-  }
 
   Tensors grad(const GradArgs& args) const override {
     return {average_pool2d(args.grad_outputs[0], params.pool)};
@@ -81,7 +81,7 @@ class AveragePool2dGrad final : public AverageOp<AveragePool2dGrad> {
   }
 };
 
-class AveragePool2d final : public AverageOp<AveragePool2d> {
+class AveragePool2d final : public AverageOp<AveragePool2d, average_pool2d_cuda> {
  public:
   using AverageOp::AverageOp;
   PoolShape shape_of(const Shape& x) const override { return pool_shape(params.pool, x); }
@@ -124,9 +124,6 @@ class AveragePool2d final : public AverageOp<AveragePool2d> {
       write_strip(means, out_w * s.c, y + row * out_w * s.c);
     });
   }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) average_pool2d_cuda(ctx, shape_of(in[0].spec.shape), in[0], out[0]);
-  }
 
   Tensors grad(const GradArgs& args) const override {
     const Shape& x = args.input_specs[0].shape;
@@ -143,7 +140,8 @@ class AveragePool2d final : public AverageOp<AveragePool2d> {
 PoolShape global_shape(const Shape& x) { return pool_shape({.kernel = {x[1], x[2]}}, x); }
 
 // dx[b,i,j,k] = dy[b,k] / (h w)
-class GlobalAveragePoolGrad final : public AverageOp<GlobalAveragePoolGrad> {
+class GlobalAveragePoolGrad final
+    : public AverageOp<GlobalAveragePoolGrad, global_average_pool_grad_cuda> {
  public:
   using AverageOp::AverageOp;
   Shape image(const Shape& dy) const { return {dy[0], params.image.h, params.image.w, dy[1]}; }
@@ -175,10 +173,6 @@ class GlobalAveragePoolGrad final : public AverageOp<GlobalAveragePoolGrad> {
       for (int64_t i = 1; i < pixels; ++i) std::copy_n(first, c, first + i * c);
     });
   }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda)
-      global_average_pool_grad_cuda(ctx, shape_of(in[0].spec.shape), in[0], out[0]);
-  }
 
   Tensors grad(const GradArgs& args) const override {
     return {global_average_pool(args.grad_outputs[0])};
@@ -187,7 +181,7 @@ class GlobalAveragePoolGrad final : public AverageOp<GlobalAveragePoolGrad> {
 };
 
 // A mean over many pixels has another order of additions than average_pool2d().
-class GlobalAveragePool final : public AverageOp<GlobalAveragePool> {
+class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_average_pool_cuda> {
  public:
   PoolShape shape_of(const Shape& x) const override { return global_shape(x); }
   int64_t strip_elements(const PoolShape& s, bool half) const override {
@@ -217,9 +211,6 @@ class GlobalAveragePool final : public AverageOp<GlobalAveragePool> {
       pool_microkernels_of<T>().divide(means, static_cast<T>(pixels), s.c, means);
       write_strip(means, s.c, y + b * s.c);
     });
-  }
-  void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
-    if constexpr (kCuda) global_average_pool_cuda(ctx, shape_of(in[0].spec.shape), in[0], out[0]);
   }
 
   Tensors grad(const GradArgs& args) const override {

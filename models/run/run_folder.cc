@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <ranges>
 #include <sstream>
 
 #include <fcntl.h>
@@ -225,8 +224,10 @@ std::vector<Metrics> read_metrics(const std::string& path) {
   std::getline(in, line);  // column names
   while (std::getline(in, line)) {
     std::vector<std::string> fields;
-    for (const auto field : std::views::split(line, ','))
-      fields.emplace_back(field.begin(), field.end());
+    for (size_t from = 0, comma; from <= line.size(); from = comma + 1) {
+      comma = std::min(line.find(',', from), line.size());
+      fields.push_back(line.substr(from, comma - from));
+    }
     if (fields.size() < 3 + kEarlierColumns[0] || phase_of(fields[2]) == nullptr) continue;
     const auto number = [&](size_t i) {
       double value = NAN;  // an empty field

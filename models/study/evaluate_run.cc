@@ -5,7 +5,6 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <span>
 #include <sstream>
@@ -229,11 +228,11 @@ Json calibration_json(const Calibration& calibration) {
 }
 
 Json confusion_json(const ConfusionMatrix& confusion) {
-  const auto row = [&](int64_t truth) {
-    return Json::list_of(
-        std::span(confusion.counts).subspan(truth * confusion.classes, confusion.classes));
-  };
-  return Json::list_of(std::views::iota(int64_t{0}, confusion.classes), row);
+  std::vector<Json> rows;
+  for (int64_t truth = 0; truth < confusion.classes; ++truth)
+    rows.push_back(Json::list_of(
+        std::span(confusion.counts).subspan(truth * confusion.classes, confusion.classes)));
+  return Json::list(rows);
 }
 
 }  // namespace

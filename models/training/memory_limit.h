@@ -53,14 +53,18 @@ struct Remedy {
 // if it takes more than three quarters of the limit or of 5 MiB, whichever is larger.
 inline constexpr int64_t kPlanningBytes = 4096;
 
+inline constexpr double kRemedySeconds = 1.2;  // for the remedies of a refusal
+
 // Returns settings with which the run needs at most `limit` bytes of the host's memory or of the
 // GPU's: smallest change first, then lowest price, at most four of each kind of change. Starts no
 // plan that would probably not be finished within `seconds`.
-std::vector<Remedy> remedies(const Run& run, int64_t limit, bool on_gpu, double seconds = 1.2);
+std::vector<Remedy> remedies(const Run& run, int64_t limit, bool on_gpu,
+                             double seconds = kRemedySeconds);
 
 // Returns a line for each remedy, or a line that there are none:
 //     memory.budget=9MiB        8.98 MiB   +3.2 % time  same bits
-std::string remedies_text(const Run& run, int64_t limit, bool on_gpu);
+std::string remedies_text(const Run& run, int64_t limit, bool on_gpu,
+                          double seconds = kRemedySeconds);
 
 // Limits the allocator of eager tensors, which memory.allocator and memory.reserve choose, to the
 // part of memory.limit, or else of the available memory, that everything else leaves. Throws

@@ -280,10 +280,10 @@ std::vector<Remedy> remedies(const Run& run, int64_t limit, bool on_gpu, double 
   return Search(run, limit, on_gpu, seconds).find();
 }
 
-std::string remedies_text(const Run& run, int64_t limit, bool on_gpu) {
+std::string remedies_text(const Run& run, int64_t limit, bool on_gpu, double seconds) {
   constexpr const char* kChanges[] = {"same bits", "another sum", "another training"};
   std::string text;
-  for (const Remedy& remedy : remedies(run, limit, on_gpu))
+  for (const Remedy& remedy : remedies(run, limit, on_gpu, seconds))
     text += fmt::format("  {:<46} {:>12} {:>+7.1f} % time  {}{}\n", remedy.overrides,
                         byte_text(remedy.bytes), 100 * remedy.slowdown,
                         kChanges[static_cast<size_t>(remedy.changes)], remedy.remark);

@@ -10,7 +10,8 @@ namespace {
 constexpr int kBits = 22;
 constexpr int32_t kHalf = 1 << (kBits - 1);
 
-// Inline, and called by a lambda instead of passed: without -O3, g++ calls a function that is passed.
+// Inline, and called by a lambda instead of passed: without -O3, g++ calls a function that is
+// passed.
 inline uint8_t from_fixed_point(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255));
 }
