@@ -19,6 +19,9 @@ struct WinogradResult {
   int64_t image, row;
 };
 
+// Transformed filters that stay in L2 from one block of tiles to the next.
+constexpr int64_t kFiltersInCache = (1 << 20) / sizeof(float);
+
 // The steps of a Winograd convolution or its input gradient that do not depend on their order:
 // transforms of filters, of blocks of tiles, and back.
 struct WinogradSteps {
@@ -157,6 +160,7 @@ struct WinogradSteps {
     p.tiles = round_up(block.tiles(), winograd_kernels().row_tile);
     p.b = u, p.b_position = u_position, p.b_panel = in.c * panel;
     p.c = out, p.c_position = out_position, p.c_row = columns_per_block, p.columns = count;
+    p.fetch_filters = filter_positions * in.c * columns > kFiltersInCache;
     return p;
   }
 

@@ -378,11 +378,13 @@ class Fetcher {
   int64_t at_ = 0, step_;
 };
 
+constexpr int64_t kLine = 64 / sizeof(float);
+
 // Computes R rows by N vectors of one position. Keeps only every fourth row address, as there are
-// too few general registers for more.
-template <int R, int N>
-TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const float* b,
-                                 float* c) {
+// too few general registers for more. kFetch: prefetches a line for each k, from `next` on.
+template <int R, int N, bool kFetch = false>
+TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const float* b, float* c,
+                                 const float* next = nullptr) {
   Register sum[R][N];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < N; ++v) sum[r][v] = V::zero();
@@ -393,6 +395,7 @@ TESSERA_INLINE void product_tile(const WinogradProduct& p, const float* a, const
     Register bv[N];
     for (int v = 0; v < N; ++v) bv[v] = V::load(b + v * kLanes);
     b += N * kLanes;
+    if constexpr (kFetch) __builtin_prefetch(next, 0, 2), next += kLine;
     for (int r = 0; r < R; ++r) {
       const Register av = V::fill(rows[r / 4] + (r % 4) * row);
       for (int v = 0; v < N; ++v) sum[r][v] = V::fma(av, bv[v], sum[r][v]);
@@ -411,12 +414,19 @@ void product(const WinogradProduct& p) {
     const float *a = p.a + i * p.a_position, *b = p.b + p.filter_of[i] * p.b_position;
     float* c = p.c + i * p.c_position;
     int64_t j = 0;
-    for (; j + kPanel <= p.columns; j += kPanel, b += p.b_panel)
-      for (int64_t t = 0; t < p.tiles; t += kRows) {
+    for (; j + kPanel <= p.columns; j += kPanel, b += p.b_panel) {
+      const bool last = j + 2 * kPanel > p.columns;
+      const float* next =
+          last ? p.b + p.filter_of[(i + 1) % p.positions] * p.b_position : b + p.b_panel;
+      for (int64_t t = 0; t < p.tiles; t += kRows, next += p.depth * kLine) {
         read.some();
         write.some<true>();
-        product_tile<kRows, 2>(p, a + t * p.a_row, b, c + t * p.c_row + j);
+        if (p.fetch_filters && t < kPanel / kLine * kRows)
+          product_tile<kRows, 2, true>(p, a + t * p.a_row, b, c + t * p.c_row + j, next);
+        else
+          product_tile<kRows, 2>(p, a + t * p.a_row, b, c + t * p.c_row + j);
       }
+    }
     if (j == p.columns) continue;
     for (int64_t t = 0; t < p.tiles;) {  // one vector: twice the rows, to hide the latency
       read.some();

@@ -68,6 +68,7 @@ struct WinogradProduct {
   int64_t b_position, b_panel;  // b_panel: elements from one panel to the next
   float* c;
   int64_t c_position, c_row, columns;
+  bool fetch_filters;         // B is not in the cache: prefetch each next panel
   WinogradFetch read, write;  // prefetched: next input, and memory of this block's outputs
 };
 
