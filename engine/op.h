@@ -179,6 +179,14 @@ class Op {
                                                SpecView /*in*/, SpecView /*consumer_in*/) const {
     return std::nullopt;
   }
+  // Fuses `producer`, whose output is `input` and has no other user: the fused op computes both
+  // part by part, so that `input` need not be in memory, with the same bits. Returns nullopt if
+  // that is not possible, or not faster.
+  virtual std::optional<FusedOp> fuse_chain(const OpPtr& /*producer*/, int /*input*/,
+                                            SpecView /*in*/, SpecView /*producer_in*/,
+                                            const Target& /*target*/) const {
+    return std::nullopt;
+  }
   // Returns the input [channels, ...] in which the first output [..., channels] is linear channel
   // by channel: scaling slice c of the input scales channel c of the output. -1 if there is none.
   // Used for batch-norm folding.

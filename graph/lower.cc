@@ -31,6 +31,7 @@ constexpr Pass kPasses[] = {
     {"fuse_late_prologues", fuse_late_prologues},
     {"order_updates", order_updates},
     {"pack_constants", pack_constants},
+    {"fuse_chains", fuse_chains},
 };
 
 void check_names(const CompileOptions& options) {

@@ -223,6 +223,37 @@ bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, con
   });
 }
 
+// Returns true if node `consumer` is the only user of a value, which it reads once and which is the
+// only output of a node on the same device.
+bool is_sole_user(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
+                  ValueId id) {
+  const Value& value = graph.values[id];
+  const Node& node = graph.nodes[consumer];
+  if (value.role != Role::intermediate || value.producer < 0) return false;
+  const Node& producer = graph.nodes[value.producer];
+  return producer.outputs.size() == 1 && producer.device == node.device && users[id].size() == 1 &&
+         users[id][0] == consumer && std::ranges::count(node.inputs, id) == 1;
+}
+
+bool fuse_chain_at(Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
+                   int fused_input) {
+  Node& node = graph.nodes[consumer];
+  const ValueId id = node.inputs[fused_input];
+  if (!is_sole_user(graph, users, consumer, id)) return false;
+  const int before = graph.values[id].producer;
+  Node& producer = graph.nodes[before];
+  if (overwritten_between(graph, before, consumer)) return false;
+  const auto fused =
+      node.op->fuse_chain(producer.op, fused_input, graph.input_specs(node),
+                          graph.input_specs(producer), context(node.device).target());
+  if (!fused) return false;
+  node.inputs = fused_inputs(*fused, node, producer);
+  node.op = fused->op;
+  node.module_path = joined_module_path(producer.module_path, node.module_path);
+  producer = Node{};
+  return true;
+}
+
 // Fuses each pointwise node s into the users that choose(users, node, s) returns, if all of these
 // can be fused; drops the node if these are all of its users. Returns how many nodes were fused.
 template <class Choose>
@@ -255,11 +286,7 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
   const Node& consumer_node = graph.nodes[consumer];
   ValueId id = consumer_node.inputs[fused_input];
   const Value& value = graph.values[id];
-  if (value.role != Role::intermediate || value.producer < 0) return {};
-  const Node& producer = graph.nodes[value.producer];
-  if (producer.outputs.size() != 1 || producer.device != consumer_node.device) return {};
-  if (users[id].size() != 1 || users[id][0] != consumer) return {};
-  if (std::ranges::count(consumer_node.inputs, id) != 1) return {};
+  if (!is_sole_user(graph, users, consumer, id)) return {};
   if (value.spec.shape != graph.values[consumer_node.outputs[0]].spec.shape) return {};
   FusionSite site{value.producer, consumer, fused_input, consumer};
   bool adjacent = consumer == site.producer + 1;
@@ -330,6 +357,11 @@ int fuse_epilogues(Graph& graph) {
 
 int fuse_consumers(Graph& graph) {
   return fuse_inputs(graph, [&](int s, int k) { return fuse_consumer_at(graph, s, k); });
+}
+
+int fuse_chains(Graph& graph) {
+  const auto users = graph.users();
+  return fuse_inputs(graph, [&](int s, int k) { return fuse_chain_at(graph, users, s, k); });
 }
 
 // Reading more than one large value instead of one would take longer. Fuses into all users or none:

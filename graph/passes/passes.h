@@ -38,6 +38,8 @@ int fuse_consumers(Graph& graph);
 int order_updates(Graph& graph);
 // Converts constant inputs to the layout that the ops compute with (weight prepacking).
 int pack_constants(Graph& graph);
+// Fuses ops with the only user of their output, if that computes both part by part.
+int fuse_chains(Graph& graph);
 
 // Turns parameters and buffers that the graph does not update into constants with their current
 // bytes.

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "tessera/engine/prepare.h"
 #include "tessera/engine/structural.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/layers/conv2d/cpu/fused_kernel.h"
+#include "tessera/layers/conv2d/cpu/row_chain.h"
 #include "tessera/layers/conv2d/cuda/kernels.h"
 #include "tessera/layers/shared/checks.h"
 #include "tessera/runtime/cuda/cuda.h"
@@ -121,6 +123,9 @@ struct ConvOpParams {
   std::optional<PackedFilters> packed = {};  // the second input; forward only
   bool operator==(const ConvOpParams&) const = default;
 };
+
+std::optional<FusedOp> chained(const Op& op, int input, SpecView in, const OpPtr& producer,
+                               SpecView producer_in, const Target& target);
 
 // The convolution and its gradients.
 class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue {
@@ -241,6 +246,26 @@ class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue {
         with_consumer(params.fusion, consumer, fused_input, in, infer(in)[0], consumer_in));
   }
 
+  std::optional<FusedOp> fuse_chain(const OpPtr& producer, int input, SpecView in,
+                                    SpecView producer_in, const Target& target) const override {
+    return chained(*this, input, in, producer, producer_in, target);
+  }
+
+  // Returns this as a stage of a chain, or nullopt if it cannot be one.
+  std::optional<ChainStage> stage(SpecView in) const {
+    const ConvRequest asked = request(in);
+    if (!params.packed || !in[0].device.is_cpu() || in[0].dtype != asked.dtype ||
+        in[1].dtype != asked.dtype || !params.fusion.prologue.code.empty() ||
+        !params.fusion.consumers.empty())
+      return std::nullopt;
+    const TensorSpec result = infer(in)[0];
+    const ConvAlgorithm& algorithm = *params.packed->algorithm;
+    if (!algorithm.computes_rows(asked) || result.dtype != asked.dtype) return std::nullopt;
+    return ChainStage{shared_convolution(algorithm, asked, {.packed = true}), asked.shape,
+                      epilogue_plan(epilogue(), in.subspan(2), computed(result), result.dtype),
+                      static_cast<int>(in.size())};
+  }
+
   // Counts a direct convolution, whatever the algorithm: in all three passes kh kw c / groups
   // products for each pixel of y and filter, including those with the padding.
   Cost cost(SpecView in) const override {
@@ -299,6 +324,85 @@ class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue {
     return FusedOp{std::make_shared<ConvOp>(std::move(whole)), std::move(extended->inputs)};
   }
 };
+
+struct ChainedConv {
+  OpPtr op;
+  int inputs;
+  bool operator==(const ChainedConv& other) const { return op->is_equivalent(*other.op); }
+};
+
+// Convolutions that read the one before them as a RowChain does (cpu/row_chain.h).
+class ConvChain final : public OpBase<ConvChain, std::vector<ChainedConv>> {
+ public:
+  using OpBase::OpBase;
+  std::string_view name() const override { return "conv2d_chain"; }
+  bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
+
+  Specs infer(SpecView in) const override {
+    return for_stages(in, [](const ConvOp&, SpecView) {});
+  }
+  std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
+    return {{"rows", row_chain_scratch(stages(in), target.threads)}};
+  }
+  std::unique_ptr<Kernel> prepare(SpecView in, Context&, const Algorithm&) const override {
+    return row_chain_kernel(stages(in));
+  }
+  Cost cost(SpecView in) const override {
+    int64_t flops = 0;
+    for_stages(in, [&](const ConvOp& op, SpecView own) { flops += op.cost(own).flops; });
+    return cost_with(in, flops);
+  }
+
+  std::vector<ChainStage> stages(SpecView in) const {
+    std::vector<ChainStage> all;
+    for_stages(in, [&](const ConvOp& op, SpecView own) { all.push_back(*op.stage(own)); });
+    return all;
+  }
+
+ private:
+  // Calls fn(convolution, specs of its inputs); returns the specs of the last one's outputs.
+  template <class F>
+  Specs for_stages(SpecView in, F fn) const {
+    Specs result = {in[0]};
+    in = in.subspan(1);
+    for (const ChainedConv& stage : params) {
+      const auto& op = static_cast<const ConvOp&>(*stage.op);
+      Specs own = {result[0]};
+      const auto rest = in.first(static_cast<size_t>(stage.inputs) - 1);
+      own.insert(own.end(), rest.begin(), rest.end());
+      fn(op, own);
+      result = op.infer(own);
+      result[0].device = own[0].device;
+      in = in.subspan(rest.size());
+    }
+    return result;
+  }
+};
+
+std::optional<FusedOp> chained(const Op& op, int input, SpecView in, const OpPtr& producer,
+                               SpecView producer_in, const Target& target) {
+  const auto& consumer = static_cast<const ConvOp&>(op);
+  const auto own = consumer.stage(in);
+  if (!own || input != 0) return std::nullopt;
+  std::vector<ChainedConv> all;
+  std::vector<ChainStage> stages;
+  if (const auto* chain = dynamic_cast<const ConvChain*>(producer.get())) {
+    all = chain->params, stages = chain->stages(producer_in);
+  } else if (const auto* first = dynamic_cast<const ConvOp*>(producer.get())) {
+    const auto stage = first->stage(producer_in);
+    if (!stage) return std::nullopt;
+    all = {{producer, stage->inputs}}, stages = {*stage};
+  }
+  const ConvShape& s = own->shape;
+  if (stages.empty() || stages.back().shape.depthwise() == s.depthwise() ||
+      s.n * s.out_h() < kChainRows * target.threads || in[0].bytes() < kChainBytes)
+    return std::nullopt;
+  all.push_back({std::make_shared<ConvOp>(consumer.params), own->inputs});
+  FusedOp fused{std::make_shared<ConvChain>(std::move(all)), {}};
+  for (size_t k = 0; k < producer_in.size(); ++k) fused.inputs.push_back(-1 - static_cast<int>(k));
+  for (size_t k = 1; k < in.size(); ++k) fused.inputs.push_back(static_cast<int>(k));
+  return fused;
+}
 
 }  // namespace
 

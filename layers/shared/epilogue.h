@@ -60,11 +60,11 @@ class EpilogueRun {
   void apply(int64_t first, int64_t count, const void* rows = nullptr) const {
     if (run_) run_->apply(first, count, rows);
   }
-  // Reads the same range of the result, which stays unchanged, and writes the program's values to
-  // `to`. Requires a program that is not the identity.
+  // Reads the same range of the result, which stays unchanged, or `rows`, if set, and writes the
+  // program's values to `to`. Requires a program that is not the identity.
   template <class T>
-  void apply_to(T* to, int64_t first, int64_t count) const {
-    run_->apply_to(to, first, count);
+  void apply_to(T* to, int64_t first, int64_t count, const void* rows = nullptr) const {
+    run_->apply_to(to, first, count, rows);
   }
   // Returns apply() as the callback of kernels; an empty one for the identity program. T is the
   // element type of the result. The callback refers to *this.

@@ -18,6 +18,7 @@
 #include "tessera/layers/ops/linear.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/tests/golden/formula.h"
+#include "tessera/tests/models/zoo/zoo_step.h"
 
 namespace tessera {
 namespace {
@@ -44,10 +45,14 @@ struct Net {
   }
 };
 
-Tensor images() {
-  std::vector<float> values(static_cast<size_t>(kBatch * kSide * kSide * kIn));
+std::vector<float> values_of(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
-  return from_vector<float>({kBatch, kSide, kSide, kIn}, values);
+  return values;
+}
+
+Tensor images() {
+  return from_vector<float>({kBatch, kSide, kSide, kIn}, values_of(kBatch * kSide * kSide * kIn));
 }
 
 CompileOptions frozen(std::vector<std::string> off = {}) {
@@ -145,7 +150,7 @@ TEST(Frozen, OtherProgramsHaveNoConstants) {
   CompileOptions options = frozen();
   options.constant_parameters = false;
   Program program(captured(net), options);
-  for (const char* pass : {"fold_constants", "fold_scales", "pack_constants"})
+  for (const char* pass : {"fold_constants", "fold_scales", "pack_constants", "fuse_chains"})
     EXPECT_EQ(fired(program, pass), 0) << pass;
   const std::vector<float> before = run(program);
   net.bias.assign(std::span<const float>(std::vector<float>{5, 6, 7}));
@@ -182,6 +187,80 @@ TEST(Frozen, FoldedValuesAreNotLargerThanWhatTheyAreMadeOf) {
     return options;
   }());
   EXPECT_EQ(fired(program, "fold_constants"), 1);
+}
+
+struct Form {
+  int64_t stride = 1;
+  bool expands = true, projects = true;
+};
+
+// The inverted residual of MobileNet v2.
+struct Inverted : Form {
+  explicit Inverted(const Form& form) : Form(form) {}
+  static constexpr int64_t kNarrow = 20, kWide = 96;
+  Store store{7};
+  Tensor expand = store.parameter("expand", {kWide, 1, 1, kNarrow}, Initializer::normal(0.3));
+  Tensor depthwise = store.parameter("depthwise", {kWide, 3, 3, 1}, Initializer::normal(0.3));
+  Tensor project = store.parameter("project", {kNarrow, 1, 1, kWide}, Initializer::normal(0.3));
+
+  Shape image() const { return {3, 32, 31, expands ? kNarrow : kWide}; }
+  Tensor operator()(const Tensor& x) const {
+    const NoGradScope no_grad;
+    Tensor y = x;
+    if (expands) y = relu6(conv2d(y, expand));
+    y = relu6(conv2d(y, depthwise, {.stride = stride, .padding = 1, .groups = kWide}));
+    if (projects) y = conv2d(y, project);
+    return y.shape() == x.shape() ? y + x : y;
+  }
+};
+
+// A chain of convolutions has the bits of its convolutions, with any number of threads, and its
+// arena does not hold what is between them.
+TEST(Frozen, ChainsOfConvolutionsHaveTheirBits) {
+  for (const Form& form :
+       {Form{}, Form{.stride = 2}, Form{.expands = false}, Form{.projects = false},
+        Form{.stride = 2, .expands = false}, Form{.stride = 2, .projects = false}}) {
+    const Inverted block(form);
+    const std::vector<float> x = values_of(block.image().elements());
+    const auto compiled = [&](std::vector<std::string> off) {
+      return Program(capture([&](const Tensors& in) { return Tensors{block(in[0])}; },
+                             {TensorSpec{DType::f32, block.image(), {}}}),
+                     frozen(std::move(off)));
+    };
+    const auto output = [&](Program& program) {
+      program.bind();
+      Tensor(program.input(0)).assign(std::span<const float>(x));
+      program.run();
+      return program.output(0).to_vector<float>();
+    };
+    for (const int count : {1, 2, 5}) {
+      const testing_zoo::Threads threads(count);
+      Program apart = compiled({"fuse_chains"}), chained = compiled({});
+      const int stages = 1 + (block.expands ? 1 : 0) + (block.projects ? 1 : 0);
+      EXPECT_EQ(fired(chained, "fuse_chains"), has_native_kernels() ? stages - 1 : 0)
+          << form.stride << form.expands << form.projects << " " << count << " threads";
+      EXPECT_EQ(output(chained), output(apart)) << block.stride << " " << count << " threads";
+      if (has_native_kernels() && block.expands && count < 5) {
+        EXPECT_LT(chained.compiled().arena_bytes(), apart.compiled().arena_bytes());
+      }
+    }
+  }
+}
+
+// Small tensors stay in the cache anyway, and many threads would compute many rows twice.
+TEST(Frozen, ChainsMustPay) {
+  const Inverted block({});
+  const auto chains = [&](const Shape& image) {
+    return fired(Program(capture([&](const Tensors& in) { return Tensors{block(in[0])}; },
+                                 {TensorSpec{DType::f32, image, {}}}),
+                         frozen()),
+                 "fuse_chains");
+  };
+  const int both = has_native_kernels() ? 2 : 0;
+  const testing_zoo::Threads threads(4);
+  EXPECT_EQ(chains({1, 28, 28, 20}), both);
+  EXPECT_EQ(chains({1, 15, 60, 20}), 0);
+  EXPECT_EQ(chains({1, 24, 24, 20}), 0);
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ class Refusals(Test):
         times = json.loads(self.succeed("bench", *words, "--ablation", "--steps", 2, "--json"))
         names = ["simplify", "dead_code", "common_subexpressions", "fold_constants", "fuse_pointwise",
                  "fold_scales", "fuse_epilogues", "fuse_prologues", "fuse_consumers",
-                 "fuse_late_prologues", "order_updates", "pack_constants", "in_place", "any pass",
+                 "fuse_late_prologues", "order_updates", "pack_constants", "fuse_chains", "in_place", "any pass",
                  "planner in_order", "planner none", "activations in bfloat16"]
         for rows in (plans, times):
             self.assertTrue(rows[0]["name"].startswith("as configured"))

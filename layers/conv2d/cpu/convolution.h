@@ -110,6 +110,15 @@ class Convolution : public AnyConvolution {
   virtual void run(ThreadPool& pool, const T* a, const T* b, Computed<T>* out, void* scratch,
                    const ConvHooks<T>& hooks) const = 0;
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
+
+  // For the stages of a RowChain (row_chain.h), which have packed filters. start_rows() prepares
+  // `scratch` of scratch(0) bytes. run_rows() then computes rows of y on the calling thread, with
+  // the same bits as run(). in[i] is row i of those that they read, null outside the image. To a
+  // 1x1 convolution a pixel is a row, up to kMaxPixels, and follows the one before it.
+  static constexpr int64_t kMaxPixels = 256;
+  virtual void start_rows(const T* /*filters*/, void* /*scratch*/) const {}
+  virtual void run_rows(const T* const* /*in*/, int64_t /*rows*/, const T* /*filters*/,
+                        Computed<T>* /*out*/, void* /*scratch*/) const {}
 };
 
 // Returns C<T>(args...) for the C++ type T of the dtype, which is in the list.
@@ -144,6 +153,9 @@ struct ConvAlgorithm {
   bool (*absorbs_prologue)(const ConvRequest& request) = never;
   // Returns true if constant filters should be prepacked.
   bool (*packs_filters)(const ConvRequest& request) = never;
+  // Returns true if the convolution may be a stage of a RowChain. Not in 16 bits: these halve what
+  // a chain keeps out of memory, and chains were slower (docs/cpu-runs.md).
+  bool (*computes_rows)(const ConvRequest& request) = never;
   // Returns true if the algorithm takes inputs of 16 bits as they are; others get float32.
   bool (*takes_half)(const ConvRequest& request) = never;
   // Whether filters are read in float32 anyway, and may be rounded to 16 bits then.

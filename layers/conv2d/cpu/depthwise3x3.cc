@@ -49,16 +49,20 @@ struct DepthwiseScratch {
   size_t size;
 };
 
+// Returns the elements of the zeros that stand for rows outside the image.
+int64_t zero_elements(const ConvShape& s) {
+  return std::min(kDepthwiseColumns, std::max(s.w, s.out_w()) + s.pad_w + s.kw) * s.c;
+}
+
 // Lays out scratch at `scratch` with `sets` sets of weights and `result` elements of the result.
 template <class T>
 DepthwiseScratch<T> lay_out(const ConvShape& s, int64_t sets, int64_t result, void* scratch) {
   ScratchLayout layout(scratch);
   DepthwiseScratch<T> all{};
-  all.zeros = layout.take<T>(kDepthwiseColumns * s.c);
+  all.zeros = layout.take<T>(zero_elements(s));
   all.weights = layout.take<Computed<T>>(sets * s.weights());
   all.result = layout.take<Computed<T>>(result);
   all.size = layout.size();
-  if (scratch != nullptr) std::fill_n(all.zeros, kDepthwiseColumns * s.c, T{});
   return all;
 }
 
@@ -70,48 +74,46 @@ DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, 
   in.zeros = zeros;
   for (int64_t y = 0; y < count; ++y)
     if (first + y >= 0 && first + y < g.in_h) in.rows[y] = image + (first + y) * g.in_w * g.in_c;
-  in.width = g.in_w, in.channels = g.in_c;
+  in.width = g.in_w, in.channels = g.in_c, in.fetch_next = true;
   return in;
 }
 
 // The convolution, and its gradient with respect to x.
 template <class T>
 class Depthwise3x3 final : public Convolution<T> {
+  using Sum = Computed<T>;
+
  public:
   Depthwise3x3(const ConvRequest& request, ConvVariant form)
       : g_(request.shape, request.pass == ConvPass::input_grad),
         blocks_(g_, request.dtype),
         form_(form) {}
-  size_t scratch(int threads) const override {
-    return lay_out<T>(g_.shape, 1, threads * block_elements(), nullptr).size;
-  }
+  size_t scratch(int threads) const override { return take(nullptr, threads, nullptr).size; }
   int64_t packed_elements() const override { return g_.shape.weights(); }
   void pack(ThreadPool&, const T* filters, T* packed) const override {
     pack_depthwise(g_.shape, g_.phase(0), filters, packed);
   }
 
-  void run(ThreadPool& pool, const T* in, const T* filters, Computed<T>* out, void* scratch,
+  void run(ThreadPool& pool, const T* in, const T* filters, Sum* out, void* scratch,
            const ConvHooks<T>& hooks) const override {
     if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
-    const DepthwiseScratch<T> own =
-        lay_out<T>(g_.shape, 1, pool.size() * block_elements(), scratch);
-    Computed<T>* packed = own.weights;
-    if (form_.packed) std::copy_n(filters, packed_elements(), packed);
-    for (int64_t i = 0; i < g_.phases && !form_.packed; ++i)
-      packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
+    start_rows(filters, scratch);
+    const Parts own = take(filters, pool.size(), scratch);
     const int64_t row = g_.out_w * g_.out_c;
     pool.parallel_for_thread(blocks_.count, [&](int64_t block, int thread) {
       const int64_t image = blocks_.image(block);
       const int64_t first = blocks_.first(block), last = blocks_.last(block);
       const int64_t begin = (image * g_.out_h + first) * row;
       const T* from = in + image * g_.in_h * g_.in_w * g_.in_c;
-      Computed<T>* const to =
-          form_.in_ranges ? own.result + thread * block_elements() : out + begin;
+      Sum* const to = form_.in_ranges ? own.result + thread * block_elements() : out + begin;
       for (int64_t i = first; i < last; i += 2) {
         const int64_t rows = std::min<int64_t>(2, last - i);
-        Computed<T>* const row_pair = to + (i - first) * row;
+        Sum* const row_pair = to + (i - first) * row;
         if (g_.phases == 1) {
-          run_rows(from, i, rows, row_pair, own);
+          const auto [v, h] = g_.phase(0);
+          multiply(rows_for(g_, from, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3,
+                            own.zeros),
+                   rows, own.filters, row_pair);
         } else {
           for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
         }
@@ -120,23 +122,55 @@ class Depthwise3x3 final : public Convolution<T> {
     });
   }
 
+  void start_rows(const T* filters, void* scratch) const override {
+    const Parts own = take(filters, 0, scratch);
+    std::fill_n(own.zeros, zero_elements(g_.shape), T{});
+    if (reads_packed()) return;
+    Sum* packed = own.weights;
+    if (form_.packed) std::copy_n(filters, packed_elements(), packed);
+    for (int64_t i = 0; i < g_.phases && !form_.packed; ++i)
+      packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
+  }
+  void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out,
+                void* scratch) const override {
+    const Parts own = take(filters, 0, scratch);
+    DepthwiseRows<T> from{};
+    from.zeros = own.zeros, from.width = g_.in_w, from.channels = g_.in_c;
+    std::copy_n(in, (rows - 1) * g_.in_step_h + 3, from.rows);
+    multiply(from, rows, own.filters, out);
+  }
+
  private:
-  // Computes output rows [i, i + rows) of an image, one or two, at `out`.
-  void run_rows(const T* image, int64_t i, int64_t rows, Computed<T>* out,
-                const DepthwiseScratch<T>& own) const {
-    const auto [v, h] = g_.phase(0);
+  struct Parts : DepthwiseScratch<T> {
+    const Sum* filters;  // packed
+  };
+
+  // Returns true if the packed filters are read as they are.
+  bool reads_packed() const { return form_.packed && std::is_same_v<T, Sum>; }
+
+  Parts take(const T* filters, int threads, void* scratch) const {
+    Parts own{lay_out<T>(g_.shape, reads_packed() ? 0 : 1, threads * block_elements(), scratch),
+              {}};
+    own.filters = own.weights;
+    if constexpr (std::is_same_v<T, Sum>)
+      if (form_.packed) own.filters = filters;
+    return own;
+  }
+
+  // Computes one or two rows of outputs at `out`.
+  void multiply(const DepthwiseRows<T>& in, int64_t rows, const Sum* filters, Sum* out) const {
     DepthwiseProducts<T> p{};
-    p.in = rows_for(g_, image, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3, own.zeros);
-    p.in.base = h.base, p.in.columns = g_.out_w;
-    p.f = own.weights, p.out_column = g_.out_c;
+    p.in = in;
+    p.in.base = g_.phase(0).h.base, p.in.columns = g_.out_w;
+    p.f = filters, p.out_column = g_.out_c;
     for (int64_t r = 0; r < rows; ++r) p.out[r] = out + r * g_.out_w * g_.out_c;
     depthwise<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
   }
 
   // Computes one row of the input gradient with stride 2, in which even and odd columns use
   // different taps.
-  void run_row(const T* image, int64_t i, Computed<T>* out, const DepthwiseScratch<T>& own) const {
-    const Computed<T>* packed = own.weights;
+  void run_row(const T* image, int64_t i, Sum* out, const Parts& own) const {
+    const Sum* packed = own.filters;
     for (int64_t phase = 0; phase < 4; ++phase) {
       const auto [v, h] = g_.phase(phase);
       if (v.first == i % 2 && h.count > 0) {
@@ -174,6 +208,7 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
   void run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* df, void* scratch,
            const ConvHooks<T>&) const override {
     const DepthwiseScratch<T> own = lay_out<T>(g_.shape, runs_, 0, scratch);
+    std::fill_n(own.zeros, zero_elements(g_.shape), T{});
     const int64_t weights = g_.shape.weights();
     pool.parallel_for(runs_, [&](int64_t run) {
       Computed<T>* sum = own.weights + run * weights;
@@ -225,6 +260,8 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
                      : make_convolution<Depthwise3x3>(ConvTypes(), r.dtype, r, form);
         },
     .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; },
+    .computes_rows =
+        [](const ConvRequest& r) { return r.pass == ConvPass::forward && r.dtype == DType::f32; },
     .takes_half = bfloat16_inputs};
 
 }  // namespace tessera

@@ -135,7 +135,7 @@ struct TileInput {
       : channels(p.channels),
         first(j * S::kStep + p.base),
         width(p.width),
-        ahead(S::kOut * S::kStep * p.width * p.channels) {
+        ahead(p.fetch_next ? S::kOut * S::kStep * p.width * p.channels : 0) {
     for (int y = 0; y < S::kInRows; ++y)
       row[y] = p.rows[y] ? p.rows[y] + first * channels : p.zeros;
   }

@@ -48,6 +48,7 @@ struct DepthwiseRows {
   const T* rows[5];
   const T* zeros;                          // kDepthwiseColumns pixels
   int64_t width, base, channels, columns;  // columns: outputs of a row
+  bool fetch_next;                         // the rows follow one another: prefetch the next ones
 };
 
 // out[r][j][k] = sum over u, v of x * f[tap row][tap][k]

@@ -26,6 +26,9 @@ constexpr int64_t kColumnsBytes = 2048;
 // Elements that one core packs in about 10 microseconds (3 billion a second).
 constexpr int64_t kPackWork = 1 << 15;
 
+// Filters that stay in L2 from one call of run_rows() to the next.
+constexpr int64_t kChainFilterBytes = 256 << 10;
+
 // Every piece of scratch begins on a cache line.
 template <class T>
 int64_t whole_lines(int64_t elements) {
@@ -53,12 +56,13 @@ struct Phase : ConvPhase {
   std::vector<Chunk> chunks;
 };
 
-// Fills in the offsets of the pixels of a full task and of the taps.
-void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, Phase& p) {
+// Fills in the offsets of the taps, and of the pixels of `rows` rows, those of a task or more.
+void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, int64_t rows, Phase& p) {
   const int64_t row_length = g.block_w * g.in_c;
-  const size_t pixels = std::min(tiling.rows, p.v.count) * tiling.images * p.h.count;
+  rows = std::min(rows, p.v.count);
+  const size_t pixels = rows * tiling.images * p.h.count;
   p.in_rows.reserve(pixels), p.out_rows.reserve(pixels);
-  for (int64_t q = 0; q < std::min(tiling.rows, p.v.count); ++q)
+  for (int64_t q = 0; q < rows; ++q)
     for (int64_t image = 0; image < tiling.images; ++image)
       for (int64_t x = 0; x < p.h.count; ++x) {
         int64_t row = image * tiling.block_h + q * g.in_step_h + p.v.base - g.base_h;
@@ -141,7 +145,10 @@ class ImplicitGemm final : public Convolution<T> {
 
   void prepare() override {
     for (Phase& p : phases_) {
-      fill_offsets(geometry_, tiling_, p);
+      fill_offsets(geometry_, tiling_,
+                   geometry_.shape.pointwise() ? std::max(tiling_.rows, Convolution<T>::kMaxPixels)
+                                               : tiling_.rows,
+                   p);
       if (!geometry_.shape.depthwise()) fill_segments<T>(geometry_, p);
     }
   }
@@ -158,6 +165,11 @@ class ImplicitGemm final : public Convolution<T> {
       own.blocks += thread * block_elements(), own.result += thread * result_elements();
       run_task(task, in, packed, out, own, hooks);
     });
+  }
+
+  void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out,
+                void*) const override {
+    multiply_phases(0, pixels, 1, in[0], packed, out, 0, geometry_.out_c);
   }
 
   int64_t packed_elements() const override { return filters_; }
@@ -450,6 +462,11 @@ const ConvAlgorithm ConvAlgorithm::direct = {
         },
     .absorbs_prologue = forward_is_direct,
     .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; },
+    .computes_rows =
+        [](const ConvRequest& r) {
+          return r.pass == ConvPass::forward && r.dtype == DType::f32 && r.shape.pointwise() &&
+                 r.shape.groups == 1 && r.shape.weights() * bytes_of(r.dtype) <= kChainFilterBytes;
+        },
     .takes_half = multiplies_pairs};
 
 }  // namespace tessera
