@@ -395,7 +395,8 @@ std::optional<FusedOp> chained(const Op& op, int input, SpecView in, const OpPtr
   }
   const ConvShape& s = own->shape;
   if (stages.empty() || stages.back().shape.depthwise() == s.depthwise() ||
-      s.n * s.out_h() < kChainRows * target.threads || in[0].bytes() < kChainBytes)
+      (s.depthwise() && stages.size() > 1) || s.n * s.out_h() < kChainRows * target.threads ||
+      in[0].bytes() < kChainBytes)
     return std::nullopt;
   all.push_back({std::make_shared<ConvOp>(consumer.params), own->inputs});
   FusedOp fused{std::make_shared<ConvChain>(std::move(all)), {}};

@@ -203,7 +203,7 @@ struct Inverted : Form {
   Tensor depthwise = store.parameter("depthwise", {kWide, 3, 3, 1}, Initializer::normal(0.3));
   Tensor project = store.parameter("project", {kNarrow, 1, 1, kWide}, Initializer::normal(0.3));
 
-  Shape image() const { return {3, 32, 31, expands ? kNarrow : kWide}; }
+  Shape image() const { return {4, 32, 31, expands ? kNarrow : kWide}; }
   Tensor operator()(const Tensor& x) const {
     const NoGradScope no_grad;
     Tensor y = x;
@@ -245,6 +245,29 @@ TEST(Frozen, ChainsOfConvolutionsHaveTheirBits) {
       }
     }
   }
+}
+
+// The second depthwise convolution of MobileNet v1 reads a chain, and is not in it.
+TEST(Frozen, AChainHasOneDepthwiseConvolution) {
+  const Inverted block({.expands = false});
+  Store store{3};
+  const Tensor filters =
+      store.parameter("last", {Inverted::kNarrow, 3, 3, 1}, Initializer::normal(0.3));
+  const auto net = [&](const Tensors& x) {
+    return Tensors{conv2d(block(x[0]), filters, {.padding = 1, .groups = Inverted::kNarrow})};
+  };
+  const std::vector<float> x = values_of(block.image().elements());
+  std::vector<float> results[2];
+  for (const bool chains : {false, true}) {
+    Program program(capture(net, {TensorSpec{DType::f32, block.image(), {}}}),
+                    chains ? frozen() : frozen({"fuse_chains"}));
+    EXPECT_EQ(fired(program, "fuse_chains"), chains && has_native_kernels() ? 1 : 0);
+    program.bind();
+    Tensor(program.input(0)).assign(std::span<const float>(x));
+    program.run();
+    results[chains] = program.output(0).to_vector<float>();
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // Small tensors stay in the cache anyway, and many threads would compute many rows twice.
