@@ -99,7 +99,7 @@ TEST_P(Bits, EagerAndEveryPlannerAgree) {
 TEST_P(Bits, EagerAndGraphWithoutEachPassAgree) {
   const std::vector<float> expected = eager();
   const std::vector<std::string> passes = pass_names();
-  ASSERT_EQ(passes.size(), 13u);
+  ASSERT_EQ(passes.size(), 14u);
   for (const std::string& pass : passes) {
     CompileOptions graph;
     graph.disabled_passes = {pass};

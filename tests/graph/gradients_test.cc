@@ -479,11 +479,12 @@ TEST(Gradients, NoOpIsForgottenHere) {
       EXPECT_TRUE(of_integers.defined());
   }
   // Update ops of optimizers and running statistics: nothing is computed from their results. The
-  // image ops read bytes. Only the compiler packs filters. Gradients are what processes exchange.
+  // image ops read bytes. Only the compiler packs filters and fuses chains. Gradients are what
+  // processes exchange.
   for (const char* name :
        {"sgd_update", "adamw_update", "increment_step", "lr_if_finite", "batch_norm_update",
         "rmsprop_update", "update_gate", "image_normalize", "flip_left_right", "pack_filters",
-        "exchange_start", "exchange_wait", "scale_tensors"})
+        "conv2d_chain", "exchange_start", "exchange_wait", "scale_tensors"})
     seen.insert(name);
   for (const std::string& name : op_names()) EXPECT_TRUE(seen.contains(name)) << name;
 }
