@@ -14,10 +14,14 @@
 namespace tessera {
 namespace {
 
-// Returns the bytes of intermediate values whose last user is the producer: fusing it into a later
-// node would extend their lifetime. Values no larger than a channel vector do not count.
-size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>& users,
-                         const FusionSite& site, size_t freed) {
+// Returns true if fusing the producer into the later consumer keeps more bytes alive between them
+// than the fused value has: intermediate values whose last user is the producer. Those no larger
+// than a channel vector do not count.
+bool keeps_more(const Graph& graph, const std::vector<std::vector<int>>& users,
+                const FusionSite& site) {
+  if (site.consumer == site.producer + 1) return false;
+  const ValueId fused = graph.nodes[site.consumer].inputs[static_cast<size_t>(site.fused_input)];
+  const size_t freed = graph.values[fused].spec.bytes();
   size_t bytes = 0;
   const std::vector<ValueId>& inputs = graph.nodes[site.producer].inputs;
   for (const ValueId id : std::set<ValueId>(inputs.begin(), inputs.end())) {
@@ -25,7 +29,7 @@ size_t bytes_kept_longer(const Graph& graph, const std::vector<std::vector<int>>
     if (value.role != Role::intermediate || value.spec.bytes() * 16 < freed) continue;
     if (users[id].back() < site.consumer) bytes += value.spec.bytes();
   }
-  return bytes;
+  return bytes > freed;
 }
 
 // Returns true if all inputs of a node except `but` exist before node `producer` runs.
@@ -242,7 +246,9 @@ bool fuse_chain_at(Graph& graph, const std::vector<std::vector<int>>& users, int
   if (!is_sole_user(graph, users, consumer, id)) return false;
   const int before = graph.values[id].producer;
   Node& producer = graph.nodes[before];
-  if (overwritten_between(graph, before, consumer)) return false;
+  if (keeps_more(graph, users, {before, consumer, fused_input, consumer}) ||
+      overwritten_between(graph, before, consumer))
+    return false;
   const auto fused =
       node.op->fuse_chain(producer.op, fused_input, graph.input_specs(node),
                           graph.input_specs(producer), context(node.device).target());
@@ -289,10 +295,7 @@ FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& 
   if (!is_sole_user(graph, users, consumer, id)) return {};
   if (value.spec.shape != graph.values[consumer_node.outputs[0]].spec.shape) return {};
   FusionSite site{value.producer, consumer, fused_input, consumer};
-  bool adjacent = consumer == site.producer + 1;
-  size_t freed = value.spec.bytes();
-  if ((adjacent || bytes_kept_longer(graph, users, site, freed) <= freed) &&
-      !overwritten_between(graph, site.producer, site.consumer))
+  if (!keeps_more(graph, users, site) && !overwritten_between(graph, site.producer, site.consumer))
     return site;
   site.at = site.producer;
   return ready_before(graph, consumer_node, id, site.producer) ? site : FusionSite{};

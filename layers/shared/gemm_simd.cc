@@ -103,7 +103,7 @@ void scaled_rows(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumu
 template <class T>
 constexpr GemmMicrokernelsOf<T> microkernels_of = {
     Vector<T>::kLanes, gather<T>, outer<T>, pack_micro_panels<T>, pack_transposed<T>,
-    copy_points<T>,    nullptr,   dots<T>,  scaled_rows<T>};
+    copy_points<T>,    nullptr,   dots<T>,  kGathersPanels<T>,    scaled_rows<T>};
 
 }  // namespace
 

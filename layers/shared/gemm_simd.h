@@ -34,8 +34,9 @@ struct ImplicitGemmProduct {
   int64_t segment_count;
   const T* b;
   int64_t b_stride;
-  int vectors;  // 1 or 2
+  int vectors;  // 1, 2, or 4 if the microkernels gather panels
   int64_t columns;
+  int64_t b_panel;  // if 4, the last two vectors of B are b_panel elements after the first two
   Computed<T>* c;
   const int64_t* c_rows;
   bool accumulate;
@@ -103,6 +104,7 @@ struct GemmMicrokernelsOf {
   void (*copy_scattered)(const T* const* from, int64_t points, int64_t length, T* to,
                          int64_t to_stride) = nullptr;
   void (*dots)(const DotProduct<T>&);
+  bool gathers_panels = false;  // whether gather() multiplies two panels of B at once
   // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1. Not for pairs.
   void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c,
                       bool accumulate) = nullptr;

@@ -80,11 +80,12 @@ inline __attribute__((always_inline)) void widen(const bfloat16* from, int64_t c
 
 // Rows of a gather tile. Two vectors by six rows fill 16 registers, by five rows if pairs are
 // split. Eight rows hide the latency and leave enough general registers for the row pointers, given
-// 32 registers or only one vector. Rows of an outer tile divide kMicroPanelRows. Wide ones have
+// 32 registers or only one vector. Four vectors of two panels by six rows, which fill 32 registers,
+// take two thirds of the loads. Rows of an outer tile divide kMicroPanelRows. Wide ones have
 // three vectors of columns.
 #if defined(__AVX512F__)
 template <class T, int N>
-constexpr int kGatherRows = 8;
+constexpr int kGatherRows = N == 4 ? 6 : 8;
 constexpr int kOuterRows = 8;
 template <class T>
 constexpr bool kWideOuterTiles = true;
@@ -97,6 +98,8 @@ constexpr int kOuterRows = 4;
 template <class T>
 constexpr bool kWideOuterTiles = !kSplitsPairs<T>;
 #endif
+template <class T>
+constexpr bool kGathersPanels = Vector<Computed<T>>::kLanes == 16 && std::is_same_v<T, float>;
 
 // A tile of sums, passed as a whole so that it stays in registers.
 template <class T, int R, int N>
@@ -111,15 +114,17 @@ inline __attribute__((always_inline)) void clear(Tile<T, R, N>& tile) {
   for (int v = 0; v < N; ++v) tile.sum[r][v] = Vector<T>::zero();
 }
 
-// Adds one step of the summed index: in row r fill(r) times the vectors at b.
+// Adds one step of the summed index: in row r fill(r) times the vectors at b. If N is 4, the last
+// two are b_panel elements after the first two.
 template <class T, int R, int N, class Fill>
 inline __attribute__((always_inline)) void add_products(Tile<Computed<T>, R, N>& tile, const T* b,
-                                                        const Fill& fill) {
+                                                        int64_t b_panel, const Fill& fill) {
   using F = Factors<T>;
   constexpr int kElements = Vector<Computed<T>>::kLanes * kDepthStep<T>;
   typename F::Register bv[N];
   TESSERA_UNROLL
-  for (int v = 0; v < N; ++v) bv[v] = F::load(b + v * kElements);
+  for (int v = 0; v < N; ++v)
+    bv[v] = F::load(N == 4 && v >= 2 ? b + b_panel + (v - 2) * kElements : b + v * kElements);
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {
     const auto av = fill(r);
@@ -166,8 +171,8 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
     int64_t row = first + (r < rows ? r : rows - 1);
     a[r] = p.a + p.a_rows[row];
     c[r] = p.c + p.c_rows[row];
-    __builtin_prefetch(c[r], 1);
-    if (N > 1) __builtin_prefetch(c[r] + (N - 1) * V::kLanes, 1);
+    TESSERA_UNROLL
+    for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * V::kLanes, 1);
   }
   Tile<S, R, N> tile;
   clear(tile);
@@ -176,7 +181,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
   if constexpr (kAhead)
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
   const T* b = p.b;
-  const int64_t b_stride = p.b_stride;
+  const int64_t b_stride = p.b_stride, b_panel = p.b_panel;
   [[maybe_unused]] alignas(64) float wide[kSplitsPairs<T> ? R : 1][kWidened];
   for (int64_t s = 0; s < p.segment_count; ++s) {
     const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
@@ -188,7 +193,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
             widen(a[r] + l, end - l < kWidened ? end - l : kWidened, wide[r]);
       } else if constexpr (kDepthStep < T >> 1) {
         if (l + 1 == end) {
-          add_products<T>(tile, b, [&](int r) { return F::fill_half(a[r] + l); });
+          add_products<T>(tile, b, b_panel, [&](int r) { return F::fill_half(a[r] + l); });
           b += b_stride;
           break;
         }
@@ -203,7 +208,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
         static_assert(R <= kAheadRows && kAheadRows * kDepthStep<T> <= kLine);
         __builtin_prefetch(ahead[l / kDepthStep<T> % kAheadRows] + l / kLine * kLine);
       }
-      add_products<T>(tile, b, [&](int r) {
+      add_products<T>(tile, b, b_panel, [&](int r) {
         if constexpr (kSplitsPairs<T>)
           return F::fill(wide[r] + at);
         else
@@ -227,9 +232,10 @@ void gather_vectors(const ImplicitGemmProduct<T>& p) {
     int64_t steps = 0;
     for (int64_t s = 0; s < p.segment_count; ++s)
       steps += (p.segments[s].length + kDepthStep<T> - 1) / kDepthStep<T>;
-    const int64_t step = (p.b_stride + tiles - 1) / tiles;
+    const int64_t panels = N == 4 && tiles > 1 ? 2 : 1, each = (tiles + panels - 1) / panels;
+    const int64_t step = (p.b_stride + each - 1) / each;
     for (int64_t t = 0; t < tiles; ++t, row += R) {
-      const T* part = p.next + steps * p.b_stride * t / tiles;
+      const T* part = p.next + t / each * p.b_panel + steps * p.b_stride * (t % each) / each;
       if (tiles == 1)
         gather_tile<T, R, N, kLines>(p, row, part, step);
       else
@@ -244,6 +250,8 @@ void gather_vectors(const ImplicitGemmProduct<T>& p) {
 template <class T>
 void gather(const ImplicitGemmProduct<T>& p) {
   if (p.vectors == 1) return gather_vectors<T, 1>(p);
+  if constexpr (kGathersPanels<T>)
+    if (p.vectors == 4) return gather_vectors<T, 4>(p);
   gather_vectors<T, 2>(p);
 }
 
@@ -279,7 +287,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, 
         if (l % kPoints == 0)
           for (int64_t i = 0; i < kPoints && l + i < points; ++i)
             widen(a + i * a_point, R * K, wide[i]);
-      add_products<T>(tile, b, [&](int r) {
+      add_products<T>(tile, b, 0, [&](int r) {
         if constexpr (kSplitsPairs<T>)
           return F::fill(wide[l % kPoints] + r * K);
         else

@@ -16,6 +16,7 @@
 #include "tessera/layers/ops/activation.h"
 #include "tessera/layers/ops/batch_norm.h"
 #include "tessera/layers/ops/linear.h"
+#include "tessera/layers/ops/pool2d.h"
 #include "tessera/runtime/simd/isa.h"
 #include "tessera/tests/golden/formula.h"
 #include "tessera/tests/models/zoo/zoo_step.h"
@@ -192,6 +193,7 @@ TEST(Frozen, FoldedValuesAreNotLargerThanWhatTheyAreMadeOf) {
 struct Form {
   int64_t stride = 1;
   bool expands = true, projects = true;
+  int64_t padding = 1;
 };
 
 // The inverted residual of MobileNet v2.
@@ -208,7 +210,7 @@ struct Inverted : Form {
     const NoGradScope no_grad;
     Tensor y = x;
     if (expands) y = relu6(conv2d(y, expand));
-    y = relu6(conv2d(y, depthwise, {.stride = stride, .padding = 1, .groups = kWide}));
+    y = relu6(conv2d(y, depthwise, {.stride = stride, .padding = padding, .groups = kWide}));
     if (projects) y = conv2d(y, project);
     return y.shape() == x.shape() ? y + x : y;
   }
@@ -219,7 +221,8 @@ struct Inverted : Form {
 TEST(Frozen, ChainsOfConvolutionsHaveTheirBits) {
   for (const Form& form :
        {Form{}, Form{.stride = 2}, Form{.expands = false}, Form{.projects = false},
-        Form{.stride = 2, .expands = false}, Form{.stride = 2, .projects = false}}) {
+        Form{.stride = 2, .expands = false}, Form{.stride = 2, .projects = false},
+        Form{.padding = 0}, Form{.padding = 2}, Form{.stride = 2, .padding = 3}}) {
     const Inverted block(form);
     const std::vector<float> x = values_of(block.image().elements());
     const auto compiled = [&](std::vector<std::string> off) {
@@ -238,7 +241,7 @@ TEST(Frozen, ChainsOfConvolutionsHaveTheirBits) {
       Program apart = compiled({"fuse_chains"}), chained = compiled({});
       const int stages = 1 + (block.expands ? 1 : 0) + (block.projects ? 1 : 0);
       EXPECT_EQ(fired(chained, "fuse_chains"), has_native_kernels() ? stages - 1 : 0)
-          << form.stride << form.expands << form.projects << " " << count << " threads";
+          << form.stride << form.expands << form.projects << form.padding << " " << count;
       EXPECT_EQ(output(chained), output(apart)) << block.stride << " " << count << " threads";
       if (has_native_kernels() && block.expands && count < 5) {
         EXPECT_LT(chained.compiled().arena_bytes(), apart.compiled().arena_bytes());
@@ -268,6 +271,23 @@ TEST(Frozen, AChainHasOneDepthwiseConvolution) {
     results[chains] = program.output(0).to_vector<float>();
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+// The input of the depthwise convolution is larger than its result, and would have to stay in
+// memory until the pooling between the two convolutions is done.
+TEST(Frozen, AChainDoesNotKeepALargerTensorForLater) {
+  const Inverted block({.stride = 2, .expands = false, .projects = false});
+  for (const bool between : {false, true}) {
+    const auto net = [&](const Tensors& x) {
+      const auto half = [&] { return max_pool2d(x[0], {.kernel = 2}); };
+      const Tensor before = half();
+      const Tensor narrow = block(max_pool2d(x[0], {.kernel = 3, .stride = 1, .padding = 1}));
+      const Tensor after = between ? half() + before : before;
+      return Tensors{conv2d(narrow, block.project), after};
+    };
+    const Program program(capture(net, {TensorSpec{DType::f32, block.image(), {}}}), frozen());
+    EXPECT_EQ(fired(program, "fuse_chains"), !between && has_native_kernels() ? 1 : 0);
+  }
 }
 
 // Small tensors stay in the cache anyway, and many threads would compute many rows twice.

@@ -355,30 +355,29 @@ void filter_gradient(const WinogradFilters& all) {
     });
 }
 
+constexpr int64_t kLineBytes = 64, kLine = kLineBytes / sizeof(float);
+
 // Prefetches cache lines evenly over `calls` calls of some().
 class Fetcher {
  public:
   Fetcher(const WinogradFetch& fetch, int64_t calls)
       : fetch_(fetch),
-        step_((fetch.runs * ((fetch.length + kLine - 1) / kLine) + calls - 1) / calls) {}
+        step_((fetch.runs * ((fetch.length + kLineBytes - 1) / kLineBytes) + calls - 1) / calls) {}
 
   template <bool kWrite = false>
   TESSERA_INLINE void some() {
     for (int64_t i = 0; i < step_ && fetch_.runs > 0; ++i) {
       __builtin_prefetch(fetch_.begin + at_, kWrite, 2);
-      at_ += kLine;
+      at_ += kLineBytes;
       if (at_ < fetch_.length) continue;
       at_ = 0, fetch_.begin += fetch_.stride, --fetch_.runs;
     }
   }
 
  private:
-  static constexpr int64_t kLine = 64;
   WinogradFetch fetch_;
   int64_t at_ = 0, step_;
 };
-
-constexpr int64_t kLine = 64 / sizeof(float);
 
 // Computes R rows by N vectors of one position. Keeps only every fourth row address, as there are
 // too few general registers for more. kFetch: prefetches a line for each k, from `next` on.
