@@ -129,16 +129,16 @@ bool fold_at(Graph& graph, const std::vector<std::vector<int>>& users, int s, in
   Node& node = graph.nodes[s];
   const auto* op = dynamic_cast<const Pointwise*>(node.op.get());
   if (op == nullptr) return false;
-  const FusionSite site = fusion_site(graph, users, s, x);
-  if (site.producer < 0) return false;
-  Node& producer = graph.nodes[site.producer];
+  const Value& value = graph.values[node.inputs[x]];
+  const Shape& out = graph.values[node.outputs[0]].spec.shape;
+  if (!is_sole_user(graph, users, s, node.inputs[x]) || value.spec.shape != out) return false;
+  Node& producer = graph.nodes[value.producer];
   const int filters = producer.op->scales_by_channel(graph.input_specs(producer));
   if (filters < 0 || !is_constant(graph, producer.inputs[filters])) return false;
   const auto scaling = scaling_of(op->params.program, x);
   if (!scaling) return false;
   const ValueId scale = node.inputs[scaling->scale];
   const Shape& shape = graph.values[scale].spec.shape;
-  const Shape& out = graph.values[node.outputs[0]].spec.shape;
   if (!is_constant(graph, scale) || shape.rank() != 1 || shape[0] != out.back()) return false;
   ValueId& weights = producer.inputs[filters];
   weights =
@@ -211,7 +211,8 @@ int pack_constants(Graph& graph) {
 
 int fold_scales(Graph& graph) {
   const auto users = graph.users();
-  const int folded = fuse_inputs(graph, [&](int s, int x) { return fold_at(graph, users, s, x); });
+  const int folded = fuse_inputs(
+      graph, [&](int s, int x) { return fold_at(graph, users, s, x); }, true);
   erase_unused_constants(graph);
   return folded;
 }

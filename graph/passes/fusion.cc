@@ -229,16 +229,6 @@ bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, con
 
 // Returns true if node `consumer` is the only user of a value, which it reads once and which is the
 // only output of a node on the same device.
-bool is_sole_user(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
-                  ValueId id) {
-  const Value& value = graph.values[id];
-  const Node& node = graph.nodes[consumer];
-  if (value.role != Role::intermediate || value.producer < 0) return false;
-  const Node& producer = graph.nodes[value.producer];
-  return producer.outputs.size() == 1 && producer.device == node.device && users[id].size() == 1 &&
-         users[id][0] == consumer && std::ranges::count(node.inputs, id) == 1;
-}
-
 bool fuse_chain_at(Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
                    int fused_input) {
   Node& node = graph.nodes[consumer];
@@ -286,6 +276,16 @@ int fuse_prologues_into(Graph& graph, const Choose& choose) {
 }
 
 }  // namespace
+
+bool is_sole_user(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
+                  ValueId id) {
+  const Value& value = graph.values[id];
+  const Node& node = graph.nodes[consumer];
+  if (value.role != Role::intermediate || value.producer < 0) return false;
+  const Node& producer = graph.nodes[value.producer];
+  return producer.outputs.size() == 1 && producer.device == node.device && users[id].size() == 1 &&
+         users[id][0] == consumer && std::ranges::count(node.inputs, id) == 1;
+}
 
 FusionSite fusion_site(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
                        int fused_input) {

@@ -5,6 +5,11 @@
 
 namespace tessera {
 
+// Returns whether node `consumer` alone reads this value, once, and the value is an intermediate
+// one and the only output of a node on the same device.
+bool is_sole_user(const Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
+                  ValueId id);
+
 // A pair of nodes that may be fused: the only output of `producer` has `consumer` as its only user.
 struct FusionSite {
   int producer = -1, consumer = -1;

@@ -263,6 +263,7 @@ class ConvOp final : public OpBase<ConvOp, ConvOpParams>, public HasEpilogue {
     if (!algorithm.computes_rows(asked) || result.dtype != asked.dtype) return std::nullopt;
     return ChainStage{shared_convolution(algorithm, asked, {.packed = true}), asked.shape,
                       epilogue_plan(epilogue(), in.subspan(2), computed(result), result.dtype),
+                      bias_activation(epilogue(), in.subspan(2), computed(result), result.dtype),
                       static_cast<int>(in.size())};
   }
 

@@ -1,6 +1,7 @@
 #include "tessera/layers/shared/epilogue.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera {
 
@@ -14,6 +15,81 @@ PointwisePlan epilogue_plan(const ScalarProgram& program, SpecView extra, const 
     stored.inputs.push_back(input.dtype);
   }
   return {program, compute_type(result.dtype), broadcasts, result.shape.elements(), stored};
+}
+
+BiasActivation BiasActivationPlan::bound_to(Buffers extra) const {
+  const auto data = [&](int k) {
+    return k < 0 ? nullptr : extra[static_cast<size_t>(k)].as<float>();
+  };
+  BiasActivation bound = bounds;
+  bound.bias = data(bias), bound.residual = data(residual);
+  bound.residual_bias = data(residual_bias);
+  return bound;
+}
+
+namespace {
+
+// Matches a program to a BiasActivation, from its result on.
+struct ActivationMatch {
+  const ScalarProgram& p;
+  SpecView extra;
+  const Shape& result;
+  BiasActivationPlan plan = {};
+
+  const Instruction* made_by(ScalarOp op, int r) const {
+    const Instruction* in = r < p.inputs ? nullptr : &p.code[r - p.inputs];
+    return in && in->op == op ? in : nullptr;
+  }
+  // Moves r to the other operand of a bound by a constant.
+  void take_bound(ScalarOp op, int& r, float& bound) const {
+    const Instruction* in = made_by(op, r);
+    const Instruction* constant = in ? made_by(ScalarOp::constant, in->b) : nullptr;
+    if (constant == nullptr) return;
+    const auto value = static_cast<float>(constant->value);
+    if (value == 0 && (op == ScalarOp::min || std::signbit(value))) return;
+    bound = value, r = in->a;
+  }
+  // Sets `at` if r is an input with that shape.
+  bool is_input(int r, int64_t elements, int& at) const {
+    if (r == 0 || r >= p.inputs) return false;
+    const Shape& shape = extra[r - 1].shape;
+    if (shape.elements() != elements || shape.back() != result.back()) return false;
+    at = r - 1;
+    return true;
+  }
+  // Returns whether r is a sum of two registers, in either order, for which this is true.
+  template <class Match>
+  bool is_sum(int r, Match match) {
+    const Instruction* in = made_by(ScalarOp::add, r);
+    return in && (match(in->a, in->b) || match(in->b, in->a));
+  }
+  bool is_biased_sum(int r) {
+    return is_sum(r, [&](int x, int y) { return x == 0 && is_input(y, result.back(), plan.bias); });
+  }
+  bool is_residual(int r) {
+    const auto residual = [&](int x) { return is_input(x, result.elements(), plan.residual); };
+    return residual(r) || is_sum(r, [&](int x, int y) {
+             return residual(x) && is_input(y, result.back(), plan.residual_bias);
+           });
+  }
+  bool matches() {
+    int r = p.result();
+    take_bound(ScalarOp::min, r, plan.bounds.high);
+    take_bound(ScalarOp::max, r, plan.bounds.low);
+    return is_biased_sum(r) ||
+           is_sum(r, [&](int x, int y) { return is_biased_sum(x) && is_residual(y); });
+  }
+};
+
+}  // namespace
+
+std::optional<BiasActivationPlan> bias_activation(const ScalarProgram& p, SpecView extra,
+                                                  const TensorSpec& result, DType to) {
+  const auto is_float = [](const TensorSpec& spec) { return spec.dtype == DType::f32; };
+  if (to != DType::f32 || !is_float(result) || !std::ranges::all_of(extra, is_float))
+    return std::nullopt;
+  ActivationMatch match{p, extra, result.shape};
+  return match.matches() ? std::optional(match.plan) : std::nullopt;
 }
 
 EpilogueRun::EpilogueRun(const PointwisePlan& plan, Buffers extra, const Buffer& from,

@@ -46,6 +46,17 @@ class HasEpilogue {
 PointwisePlan epilogue_plan(const ScalarProgram& program, SpecView extra, const TensorSpec& result,
                             DType to);
 
+// An epilogue that is a BiasActivation: the indices of its inputs in `extra`; -1: none.
+struct BiasActivationPlan {
+  int bias = -1, residual = -1, residual_bias = -1;
+  BiasActivation bounds;  // without inputs
+  // Returns the BiasActivation of one run.
+  BiasActivation bound_to(Buffers extra) const;
+};
+// Returns nothing for other programs and dtypes than float32. Arguments as for epilogue_plan().
+std::optional<BiasActivationPlan> bias_activation(const ScalarProgram& program, SpecView extra,
+                                                  const TensorSpec& result, DType to);
+
 // An epilogue bound to the buffers of one run. Made on the stack for each run; allocates nothing.
 // apply() and apply_to() may be called by several threads at once, for disjoint ranges.
 class EpilogueRun {

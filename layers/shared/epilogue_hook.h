@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace tessera {
 
@@ -16,6 +17,28 @@ struct Epilogue {
   // Calls apply(), if set.
   void operator()(T* rows, int64_t first_element, int64_t count) const {
     if (apply) apply(context, rows, first_element, count);
+  }
+};
+
+// The epilogue of most inference, for kernels that apply it to sums in registers:
+//
+//   y = min(max((sum + bias) + (residual + residual_bias), low), high)
+//
+// Biases are those of the channels; the residual is like the result. `low` is not -0, `high` is not
+// 0 of either sign.
+struct BiasActivation {
+  const float* bias = nullptr;
+  const float *residual = nullptr, *residual_bias = nullptr;  // each may be null
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+  // Returns the one of the elements from `element` of the result on, which is of this channel.
+  BiasActivation from(int64_t channel, int64_t element) const {
+    if (bias == nullptr) return {};
+    BiasActivation rest = *this;
+    rest.bias += channel;
+    if (residual) rest.residual += element;
+    if (residual_bias) rest.residual_bias += channel;
+    return rest;
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tessera/engine/dtype.h"
+#include "tessera/layers/shared/epilogue_hook.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -40,8 +41,9 @@ struct ImplicitGemmProduct {
   Computed<T>* c;
   const int64_t* c_rows;
   bool accumulate;
-  const T* next;    // B of the next product, which is not in the cache: prefetch it; or null
-  bool fetch_rows;  // A is not in the cache: prefetch its next rows
+  BiasActivation after;  // applied to C if `after.bias` is set; float32 only
+  const T* next;         // B of the next product, which is not in the cache: prefetch it; or null
+  bool fetch_rows;       // A is not in the cache: prefetch its next rows
 };
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.

@@ -133,24 +133,70 @@ inline __attribute__((always_inline)) void add_products(Tile<Computed<T>, R, N>&
   }
 }
 
-// Adds the first rows of a tile to C or stores them; the last vector may extend beyond C.
-template <class T, int R, int N>
+// What is done to sums before they are stored: nothing.
+struct Unchanged {
+  template <class Load>
+  int bias(const Load&) const {
+    return 0;
+  }
+  template <class Sum, class Load>
+  Sum operator()(Sum sum, int, int, const Load&) const {
+    return sum;
+  }
+};
+
+// Or a BiasActivation: bias() loads the biases of one vector of columns, operator() changes its sum
+// in row r. load() loads the same lanes of any row.
+struct Activated {
+  using Register = Vector<float>::Register;
+  Activated(const ImplicitGemmProduct<float>& p, float* const* c)
+      : after(p.after), bounds(after.low, after.high), first(p.c), c(c) {}
+  template <class Load>
+  inline __attribute__((always_inline)) Register bias(const Load& load) const {
+    return bounds.of_bias(load(after.bias));
+  }
+  template <class Load>
+  inline __attribute__((always_inline)) Register operator()(Register sum, int r, Register bias,
+                                                            const Load& load) const {
+    sum = sum + bias;
+    if (after.residual) {
+      Register x = load(after.residual + (c[r] - first));
+      if (after.residual_bias) x = x + load(after.residual_bias);
+      sum = sum + x;
+    }
+    return bounds(sum);
+  }
+  const BiasActivation& after;
+  Bounds bounds;
+  const float *first, *const *c;
+};
+
+// Adds the first rows of a tile to C or stores them, changed by `after`; the last vector may extend
+// beyond C.
+template <class T, int R, int N, class After = Unchanged>
 inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* const* c, int rows,
-                                                  int64_t columns, bool accumulate) {
+                                                  int64_t columns, bool accumulate,
+                                                  const After& after = {}) {
   using V = Vector<T>;
   const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
   TESSERA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    if (r >= rows) continue;
+  for (int v = 0; v < N; ++v) {
+    const bool whole = v < N - 1 || last == V::kLanes;
+    const auto load = [&](const T* row) __attribute__((always_inline)) {
+      const T* from = row + v * V::kLanes;
+      return whole ? V::load(from) : V::load_first(from, last);
+    };
+    const auto bias = after.bias(load);
     TESSERA_UNROLL
-    for (int v = 0; v < N; ++v) {
+    for (int r = 0; r < R; ++r) {
+      if (r >= rows) continue;
+      const auto sum = accumulate ? load(c[r]) + tile.sum[r][v] : tile.sum[r][v];
+      const auto y = after(sum, r, bias, load);
       T* to = c[r] + v * V::kLanes;
-      if (v < N - 1 || last == V::kLanes) {
-        V::store(to, accumulate ? V::load(to) + tile.sum[r][v] : tile.sum[r][v]);
-      } else {
-        V::store_first(to, accumulate ? V::load_first(to, last) + tile.sum[r][v] : tile.sum[r][v],
-                       last);
-      }
+      if (whole)
+        V::store(to, y);
+      else
+        V::store_first(to, y, last);
     }
   }
 }
@@ -217,6 +263,8 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
       b += b_stride;
     }
   }
+  if constexpr (std::is_same_v<T, float>)
+    if (p.after.bias) return finish(tile, c, rows, p.columns, p.accumulate, Activated(p, c));
   finish(tile, c, rows, p.columns, p.accumulate);
 }
 

@@ -40,6 +40,9 @@ struct Vector<float> {
     return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
   }
   static Register fma(Register a, Register b, Register c) { return _mm512_fmadd_ps(a, b, c); }
+  // b if one is NaN or both are 0
+  static Register max(Register a, Register b) { return _mm512_maskz_max_ps(0xffff, a, b); }
+  static Register min(Register a, Register b) { return _mm512_maskz_min_ps(0xffff, a, b); }
   static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1); }
   static Register load_first(const float* p, int count) {
     return _mm512_maskz_loadu_ps(first(count), p);
@@ -84,6 +87,8 @@ struct Vector<float> {
     return load(lanes);
   }
   static Register fma(Register a, Register b, Register c) { return _mm256_fmadd_ps(a, b, c); }
+  static Register max(Register a, Register b) { return _mm256_max_ps(a, b); }
+  static Register min(Register a, Register b) { return _mm256_min_ps(a, b); }
   static __m256i first(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
@@ -142,6 +147,22 @@ struct Vector {
   static void store_first(T* p, Register v, int count) {
     for (int i = 0; i < count; ++i) p[i] = v[i];
   }
+};
+#endif
+
+#if defined(__AVX2__)
+// min(max(x + bias, low), high) with the bits of ScalarOp::max and min; `low` is not -0, `high` not
+// 0. If `low` is 0, max(-0, 0) must be 0: a bias that is not -0 makes no -0.
+struct Bounds {
+  using V = Vector<float>;
+  Bounds(const float& low, const float& high) : low(V::fill(&low)), high(V::fill(&high)) {
+    const float zero = low == 0 ? 0.0f : -0.0f;  // +0 turns -0 into 0, -0 changes nothing
+    positive = V::fill(&zero);
+  }
+  V::Register of_bias(V::Register bias) const { return bias + positive; }
+  V::Register operator()(V::Register y) const { return V::min(high, V::max(low, y)); }
+
+  V::Register low, high, positive;
 };
 #endif
 

@@ -59,6 +59,26 @@ TEST(Conv2dAlgorithm, NativeAndEigenAgreeOnRandomShapes) {
   }
 }
 
+// The sum of a product that rounds to -0, and of a bias of -0, is -0: as by ScalarOp::max, the ReLU
+// of it is 0.
+TEST(Conv2dAlgorithm, AnActivationMakesNegativeZeroPositive) {
+  if (!has_native_kernels()) GTEST_SKIP() << "no native kernels for " << isa_name(current_isa());
+  ThreadPool pool(1);
+  for (const ConvShape& s : {square(1, 4, 1, 40, 1, 1, 0), square(1, 4, 40, 40, 3, 1, 1, 1, 40)}) {
+    const auto convolution = make<float>("native", {ConvPass::forward, s});
+    Scratch scratch(convolution->scratch(pool.size()));
+    const std::vector<float> x(x_size(s), 1e-30f), w(w_size(s), -1e-30f), bias(s.o, -0.0f);
+    for (const bool bounded : {false, true}) {
+      BiasActivation activation{.bias = bias.data()};
+      if (bounded) activation.low = 0;
+      ASSERT_TRUE(convolution->applies(activation));
+      std::vector<float> y(y_size(s), NAN);
+      convolution->run(pool, x.data(), w.data(), y.data(), scratch.data(), {{}, {}, activation});
+      for (const float value : y) ASSERT_TRUE(value == 0 && std::signbit(value) != bounded);
+    }
+  }
+}
+
 class Conv2dInstructionSets : public SameBits {
  protected:
   template <class T = float>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -345,6 +346,41 @@ void run_with_packed(std::string_view algorithm, const ConvShape& s, ThreadPool&
   EXPECT_TRUE(scratch.intact() && packed.intact()) << "memory is overrun";
 }
 
+// Applies bias, residual and bounds to sums in registers; expects the bits of the same operations
+// on `sums`.
+inline void run_with_activation(std::string_view algorithm, ConvPass pass, const ConvShape& s,
+                                ThreadPool& pool, const std::vector<float>& a,
+                                const std::vector<float>& b, const std::vector<float>& sums,
+                                int64_t channels) {
+  if (sums.empty()) return;
+  const auto convolution = make<float>(algorithm, {pass, s, DType::f32});
+  std::vector<float> bias = values<float>(channels, 4), more = values<float>(channels, 5);
+  std::vector<float> residual = values<float>(std::ssize(sums), 6);
+  bias[0] = -0.0f, residual[0] = NAN, residual.back() = INFINITY;
+  Scratch scratch(convolution->scratch(pool.size()));
+  for (int kind = 0; kind < 6; ++kind) {
+    BiasActivation activation{.bias = bias.data()};
+    if (kind % 3 > 0) activation.residual = residual.data();
+    if (kind % 3 > 1) activation.residual_bias = more.data();
+    if (kind > 2) activation.low = 0, activation.high = 0.5f;
+    if (!convolution->applies(activation)) continue;
+    std::vector<float> out(sums.size(), NAN);
+    convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(), {{}, {}, activation});
+    EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const size_t channel = i % static_cast<size_t>(channels);
+      float y = sums[i] + bias[channel];
+      if (activation.residual)
+        y = y + (activation.residual_bias ? residual[i] + more[channel] : residual[i]);
+      if (y <= activation.low) y = activation.low;
+      if (y >= activation.high) y = activation.high;
+      ASSERT_TRUE(std::isnan(y) ? std::isnan(out[i])
+                                : std::bit_cast<uint32_t>(y) == std::bit_cast<uint32_t>(out[i]))
+          << algorithm << " kind " << kind << " element " << i << ": " << out[i] << " is not " << y;
+    }
+  }
+}
+
 template <class T>
 Results<T> run(std::string_view algorithm, const ConvShape& s, int threads) {
   const auto x = values<T>(x_size(s), 1), w = values<T>(w_size(s), 2), dy = values<T>(y_size(s), 3);
@@ -358,6 +394,10 @@ Results<T> run(std::string_view algorithm, const ConvShape& s, int threads) {
   if constexpr (!std::is_same_v<T, double>) {
     run_with_prologue(algorithm, ConvPass::forward, s, pool, x, w, r.y);
     run_with_prologue(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw);
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    run_with_activation(algorithm, ConvPass::forward, s, pool, x, w, r.y, s.o);
+    run_with_activation(algorithm, ConvPass::input_grad, s, pool, dy, w, r.dx, s.c);
   }
   return r;
 }

@@ -113,7 +113,7 @@ class Depthwise3x3 final : public Convolution<T> {
           const auto [v, h] = g_.phase(0);
           multiply(rows_for(g_, from, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3,
                             own.zeros),
-                   rows, own.filters, row_pair);
+                   rows, own.filters, row_pair, hooks.activation);
         } else {
           for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
         }
@@ -131,13 +131,17 @@ class Depthwise3x3 final : public Convolution<T> {
     for (int64_t i = 0; i < g_.phases && !form_.packed; ++i)
       packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
   }
-  void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out,
-                void* scratch) const override {
+  bool applies(const BiasActivation& activation) const override {
+    return activation.bias && !activation.residual && std::is_same_v<T, float> && g_.phases == 1;
+  }
+
+  void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out, void* scratch,
+                const BiasActivation& activation) const override {
     const Parts own = take(filters, 0, scratch);
     DepthwiseRows<T> from{};
     from.zeros = own.zeros, from.width = g_.in_w, from.channels = g_.in_c;
     std::copy_n(in, (rows - 1) * g_.in_step_h + 3, from.rows);
-    multiply(from, rows, own.filters, out);
+    multiply(from, rows, own.filters, out, activation);
   }
 
  private:
@@ -158,11 +162,12 @@ class Depthwise3x3 final : public Convolution<T> {
   }
 
   // Computes one or two rows of outputs at `out`.
-  void multiply(const DepthwiseRows<T>& in, int64_t rows, const Sum* filters, Sum* out) const {
+  void multiply(const DepthwiseRows<T>& in, int64_t rows, const Sum* filters, Sum* out,
+                const BiasActivation& activation) const {
     DepthwiseProducts<T> p{};
     p.in = in;
     p.in.base = g_.phase(0).h.base, p.in.columns = g_.out_w;
-    p.f = filters, p.out_column = g_.out_c;
+    p.f = filters, p.out_column = g_.out_c, p.after = activation;
     for (int64_t r = 0; r < rows; ++r) p.out[r] = out + r * g_.out_w * g_.out_c;
     depthwise<T>().products[g_.in_step_w - 1](p, static_cast<int>(rows));
   }

@@ -198,6 +198,14 @@ struct Products {
         in, channels, [&](auto x, int r, int i, int t) __attribute__((always_inline)) {
           sum[r][i] = V::fma(x, f[t], sum[r][i]);
         });
+    if constexpr (std::is_same_v<T, float>)
+      if (p.after.bias) {
+        const Bounds bounds(p.after.low, p.after.high);
+        const auto bias = bounds.of_bias(channels.load(p.after.bias + k));
+        TESSERA_UNROLL
+        for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
+        for (int i = 0; i < S::kColumns; ++i) sum[r][i] = bounds(sum[r][i] + bias);
+      }
     TESSERA_UNROLL
     for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
     for (int i = 0; i < S::kColumns; ++i)

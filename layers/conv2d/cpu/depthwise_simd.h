@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tessera/engine/dtype.h"
+#include "tessera/layers/shared/epilogue_hook.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -57,7 +58,8 @@ struct DepthwiseProducts {
   DepthwiseRows<T> in;
   const Computed<T>* f;
   Computed<T>* out[2];
-  int64_t out_column;  // elements from one output to the next
+  int64_t out_column;    // elements from one output to the next
+  BiasActivation after;  // without a residual; float only, applied if `after.bias` is set
 };
 
 // sum[tap row][tap][k] += sum over r and j of x * dy[r][j][k]

@@ -108,6 +108,11 @@ class FusedKernel final : public Kernel {
         epilogue_(epilogue_plan(fusion.epilogue,
                                 inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
                                 computed(out), out.dtype)),
+        activation_(fusion.consumers.empty()
+                        ? bias_activation(fusion.epilogue,
+                                          inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
+                                          computed(out), out.dtype)
+                        : std::nullopt),
         second_(second_input(fusion, dtype_of<T>, in)) {}
 
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
@@ -131,7 +136,11 @@ class FusedKernel final : public Kernel {
     if (form_.wide_filters) hooks.wide_filters = in[1].as<float>();
     const T* second =
         form_.wide_filters ? nullptr : make_filters(ctx, in[1], parts.second).template as<T>();
-    if (!epilogue_.is_identity() || !fusion_.consumers.empty()) hooks.epilogue = {written, &call};
+    if (activation_) hooks.activation = activation_->bound_to(in.subspan(fusion_.epilogue_begin()));
+    if (!convolution_->applies(hooks.activation)) {
+      hooks.activation = {};
+      if (!epilogue_.is_identity() || !fusion_.consumers.empty()) hooks.epilogue = {written, &call};
+    }
     Sum* const whole = form_.in_ranges ? nullptr : out[0].as<Sum>();
     convolution_->run(pool, first, second, whole, parts.layout.rest(), hooks);
   }
@@ -188,6 +197,7 @@ class FusedKernel final : public Kernel {
   const ConvFusion fusion_;
   const Specs in_;
   const PointwisePlan prologue_, epilogue_;
+  const std::optional<BiasActivationPlan> activation_;
   const size_t second_;  // another input of the prologue with the shape of the first; 0: none
 };
 

@@ -170,9 +170,13 @@ class ImplicitGemm final : public Convolution<T> {
     });
   }
 
-  void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out,
-                void*) const override {
-    multiply_phases(0, pixels, 1, in[0], packed, out, 0, geometry_.out_c);
+  bool applies(const BiasActivation& activation) const override {
+    return activation.bias && std::is_same_v<T, float> && !geometry_.shape.depthwise();
+  }
+
+  void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out, void*,
+                const BiasActivation& activation) const override {
+    multiply_phases(0, pixels, 1, in[0], packed, out, 0, geometry_.out_c, activation);
   }
 
   int64_t packed_elements() const override { return filters_; }
@@ -269,6 +273,7 @@ class ImplicitGemm final : public Convolution<T> {
   // Computes one panel of output channels over one chunk, for all bands.
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
                       ImplicitGemmProduct<T> product) const {
+    const BiasActivation after = product.after;
     const Chunk& chunk = p.chunks[index];
     const T *const panel = product.b, *const next = product.next;
     const auto height = [](const Band& band) { return band.last - band.first; };
@@ -281,7 +286,8 @@ class ImplicitGemm final : public Convolution<T> {
       const Segment *first = p.segments.data() + chunk.first_segment,
                     *last = first + chunk.segments;
       int64_t k = chunk.k;
-      int64_t chunk_end = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.steps;
+      const int64_t last_step = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.steps;
+      int64_t chunk_end = last_step;
       const auto steps = [](const Segment& s) { return ceil_div(s.length, kDepthStep<T>); };
       for (; first < last && k < begin; ++first) k += steps(*first);
       for (; first < last && chunk_end > end; --last) chunk_end -= steps(last[-1]);
@@ -290,6 +296,7 @@ class ImplicitGemm final : public Convolution<T> {
       product.segments = first, product.segment_count = last - first;
       product.b = panel + (k - chunk.k) * product.b_stride;
       product.accumulate = chunk.k > begin;
+      product.after = end <= last_step || begin == end ? after : BiasActivation();
       for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
         product.a_rows = p.in_rows.data() + pixel;
         product.c_rows = p.out_rows.data() + pixel;
@@ -301,7 +308,7 @@ class ImplicitGemm final : public Convolution<T> {
 
   // Computes channels [begin, end) of each group.
   void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, Sum* out,
-                int64_t begin, int64_t end) const {
+                int64_t begin, int64_t end, const BiasActivation& after) const {
     const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
     const int64_t groups = geometry_.shape.groups;
     const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
@@ -326,9 +333,10 @@ class ImplicitGemm final : public Convolution<T> {
             product.b_stride = width * kDepthStep<T>;
             product.b = panel_at(j, i, width), product.b_panel = panel * p.steps * kDepthStep<T>;
             product.c = out + g * out_c + j;
-            const int64_t after = j + product.columns;
+            product.after = after.from(g * out_c + j, g * out_c + j);
+            const int64_t following = j + product.columns;
             if (!tiling_.filters_stay)
-              product.next = after < block_end ? panel_at(after, i, panel)
+              product.next = following < block_end ? panel_at(following, i, panel)
                              : i + 1 < chunks
                                  ? panel_at(o, i + 1, panel)
                                  : panel_at(block_end < end ? block_end : begin, 0, panel);
@@ -367,8 +375,10 @@ class ImplicitGemm final : public Convolution<T> {
   }
 
   // Computes channels [begin, end) of each group, in rows [row, row + rows_of_task) of the phases.
+  // `after` is that of the elements from `to` on.
   void multiply_phases(int64_t row, int64_t rows_of_task, int64_t images, const T* in,
-                       const T* packed, Sum* to, int64_t begin, int64_t end) const {
+                       const T* packed, Sum* to, int64_t begin, int64_t end,
+                       const BiasActivation& after) const {
     const ConvGeometry& g = geometry_;
     for (const Phase& p : phases_) {
       const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
@@ -383,7 +393,7 @@ class ImplicitGemm final : public Convolution<T> {
       } else {
         Band bands[kMaxBands];
         const int count = make_bands(p.v, row, rows, bands);
-        multiply(p, {images, bands, count}, in, packed, to, begin, end);
+        multiply(p, {images, bands, count}, in, packed, to, begin, end, after);
       }
     }
   }
@@ -403,7 +413,7 @@ class ImplicitGemm final : public Convolution<T> {
     const int64_t parts = std::min<int64_t>(pool.size(), panels);
     pool.parallel_for(parts, [&](int64_t part) {
       multiply_phases(0, tiling_.rows, g.n, rows, packed, to, panels * part / parts * panel,
-                      std::min(panels * (part + 1) / parts * panel, g.out_c));
+                      std::min(panels * (part + 1) / parts * panel, g.out_c), hooks.activation);
     });
     if (!hooks.epilogue.apply) return;
     const int64_t row = g.out_w * g.out_c;
@@ -422,7 +432,8 @@ class ImplicitGemm final : public Convolution<T> {
     const int64_t out_row = row * g.out_step_h;
     const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
     Sum* const to = in_ranges_ ? own.result : out + first;
-    multiply_phases(row, rows_of_task, images, in, packed, to, 0, g.out_c / g.shape.groups);
+    multiply_phases(row, rows_of_task, images, in, packed, to, 0, g.out_c / g.shape.groups,
+                    hooks.activation.from(0, first));
     const int64_t rows = std::min(rows_of_task * g.out_step_h, g.out_h - out_row);
     hooks.epilogue(to, first, images * rows * g.out_w * g.out_c);
   }

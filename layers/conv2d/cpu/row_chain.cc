@@ -28,12 +28,17 @@ class RowChain final : public Kernel {
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
     const Scratch all = lay_out(pool.size(), scratch.data);
-    Call call{in[0].as<float>(), out[0].as<float>(), {}, {}, all.depthwise};
+    Call call{in[0].as<float>(), out[0].as<float>(), {}, {}, {}, all.depthwise};
     size_t at = 1;
     for (size_t s = 0; s < stages_.size(); ++s) {
       const auto extra = static_cast<size_t>(stages_[s].inputs) - 2;
       call.filters[s] = in[at].as<float>();
-      call.epilogues[s].emplace(stages_[s].epilogue, in.subspan(at + 1, extra), out[0]);
+      const Buffers inputs = in.subspan(at + 1, extra);
+      if (stages_[s].activation) call.activations[s] = stages_[s].activation->bound_to(inputs);
+      if (!convolution(s).applies(call.activations[s])) {
+        call.activations[s] = {};
+        call.epilogues[s].emplace(stages_[s].epilogue, inputs, out[0]);
+      }
       at += 1 + extra;
     }
     convolution(middle_).start_rows(call.filters[middle_], all.depthwise);
@@ -54,8 +59,9 @@ class RowChain final : public Kernel {
     const float* x;
     float* y;
     const float* filters[kMaxStages];
-    std::optional<EpilogueRun> epilogues[kMaxStages];
-    void* depthwise;  // scratch of the depthwise convolution
+    BiasActivation activations[kMaxStages];
+    std::optional<EpilogueRun> epilogues[kMaxStages];  // set without an activation
+    void* depthwise;                                   // scratch of the depthwise convolution
   };
   // Pointers to a thread's memory are those of the first thread.
   struct Scratch {
@@ -99,8 +105,9 @@ class RowChain final : public Kernel {
                float* to) const {
     const ConvShape& s = stages_[stage].shape;
     const int64_t elements = stage == middle_ ? out_row(s) : s.o;
-    convolution(stage).run_rows(in, count, call.filters[stage], to, call.depthwise);
-    if (!stages_[stage].epilogue.is_identity())
+    convolution(stage).run_rows(in, count, call.filters[stage], to, call.depthwise,
+                                call.activations[stage].from(0, first * elements));
+    if (call.epilogues[stage] && !stages_[stage].epilogue.is_identity())
       call.epilogues[stage]->apply_to(to, first * elements, count * elements, to);
   }
   void compute_pixels(const Call& call, size_t stage, const float* in, int64_t first, int64_t count,

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/engine/op.h"
 #include "tessera/engine/pointwise_run.h"
 #include "tessera/layers/conv2d/cpu/convolution.h"
+#include "tessera/layers/shared/epilogue.h"
 
 namespace tessera {
 
@@ -18,6 +20,7 @@ struct ChainStage {
   std::shared_ptr<const AnyConvolution> convolution;
   ConvShape shape;
   PointwisePlan epilogue;
+  std::optional<BiasActivationPlan> activation;
   int inputs;  // the images, the filters and those of the epilogue
 };
 

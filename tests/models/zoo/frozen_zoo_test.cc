@@ -47,8 +47,9 @@ TEST_P(FrozenZoo, ComputesWhatEvaluationComputes) {
   EXPECT_LE(most, 1e-5 * largest);
 }
 
-// Returns the epilogues of the graph that the CPU interprets, as text, except those of logits.
-std::string interpreted_epilogues(const Graph& graph) {
+// Returns the epilogues of the graph that are not `good`, as text.
+template <class Good>
+std::string other_epilogues(const Graph& graph, Good good) {
   std::string text;
   for (const Node& node : graph.nodes) {
     const auto* op = dynamic_cast<const HasEpilogue*>(node.op.get());
@@ -59,29 +60,43 @@ std::string interpreted_epilogues(const Graph& graph) {
     const TensorSpec out = graph.values[node.outputs[0]].spec;
     TensorSpec product = out;
     product.dtype = compute_type(out.dtype);
-    const PointwisePlan plan = epilogue_plan(op->epilogue(), extra, product, out.dtype);
-    if (out.dtype != DType::f32 && !plan.is_precompiled() && !is_plain(op->epilogue()))
+    if (!good(op->epilogue(), extra, product, out.dtype))
       text += std::string(node.op->name()) + "\n" + op->epilogue().text() + "\n";
   }
   return text;
+}
+
+Graph frozen_graph(const char* model, DType dtype) {
+  const ModelOptions options = small_options(model);
+  Store store(3);
+  const auto network = make_model(model, options, store);
+  const NoGradScope no_grad;
+  const TrainingScope evaluation(false);
+  const TensorSpec x{dtype, {2, options.height, options.width, options.channels}, {}};
+  Graph graph = capture([&](const Tensors& in) { return Tensors{(*network)(in[0])}; }, {x});
+  CompileOptions compile;
+  compile.constant_parameters = true;
+  lower(graph, compile);
+  return graph;
 }
 
 // Batch norms that are not folded into filters of bfloat16 stay a factor and a bias.
 TEST(FrozenNetworks, InBfloat16HavePrecompiledPrograms) {
   for (const char* model :
        {"resnet18", "resnet50", "mobilenet_v2", "vgg16_bn", "efficientnet_b0"}) {
-    const ModelOptions options = small_options(model);
-    Store store(3);
-    const auto network = make_model(model, options, store);
-    const NoGradScope no_grad;
-    const TrainingScope evaluation(false);
-    const TensorSpec x{DType::bf16, {2, options.height, options.width, options.channels}, {}};
-    Graph graph = capture([&](const Tensors& in) { return Tensors{(*network)(in[0])}; }, {x});
-    CompileOptions compile;
-    compile.constant_parameters = true;
-    lower(graph, compile);
-    EXPECT_EQ(interpreted_epilogues(graph), "") << model;
+    const auto good = [](const ScalarProgram& epilogue, SpecView extra, const TensorSpec& result,
+                         DType to) {
+      return to == DType::f32 || is_plain(epilogue) ||  // float32: logits
+             epilogue_plan(epilogue, extra, result, to).is_precompiled();
+    };
+    EXPECT_EQ(other_epilogues(frozen_graph(model, DType::bf16), good), "") << model;
   }
+}
+
+// All batch norms are folded into filters and biases, those of both summands of a shortcut too.
+TEST(FrozenNetworks, InFloat32HaveBiasesAndActivations) {
+  for (const char* model : {"resnet18", "resnet50", "mobilenet_v2"})
+    EXPECT_EQ(other_epilogues(frozen_graph(model, DType::f32), bias_activation), "") << model;
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, FrozenZoo, testing::ValuesIn(model_names()),
