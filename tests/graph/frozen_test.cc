@@ -207,7 +207,7 @@ struct Inverted : Form {
   Tensor bias = store.parameter("bias", {kWide}, Initializer::normal(0.3));
   Tensor last_bias = store.parameter("last_bias", {kNarrow}, Initializer::normal(0.3));
 
-  Shape image() const { return {4, 32, 31, expands ? kNarrow : kWide}; }
+  Shape image() const { return {6, 32, 31, expands ? kNarrow : kWide}; }
   Tensor operator()(const Tensor& x) const {
     const NoGradScope no_grad;
     Tensor y = x;
@@ -306,9 +306,9 @@ TEST(Frozen, ChainsMustPay) {
   };
   const int both = has_native_kernels() ? 2 : 0;
   const testing_zoo::Threads threads(4);
-  EXPECT_EQ(chains({1, 28, 28, 20}), both);
-  EXPECT_EQ(chains({1, 15, 60, 20}), 0);
-  EXPECT_EQ(chains({1, 24, 24, 20}), 0);
+  EXPECT_EQ(chains({1, 40, 40, 20}), both);
+  EXPECT_EQ(chains({1, 15, 100, 20}), 0);
+  EXPECT_EQ(chains({1, 32, 32, 20}), 0);
 }
 
 }  // namespace

@@ -114,15 +114,13 @@ class Convolution : public AnyConvolution {
                    const ConvHooks<T>& hooks) const = 0;
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
 
-  // For the stages of a RowChain (row_chain.h), which have packed filters. start_rows() prepares
-  // `scratch` of scratch(0) bytes. run_rows() then computes rows of y on the calling thread, with
-  // the same bits as run(). in[i] is row i of those that they read, null outside the image. To a
-  // 1x1 convolution a pixel is a row, up to kMaxPixels, and follows the one before it.
+  // Computes rows of y on the calling thread, with the same bits as run(): a stage of a RowChain
+  // (row_chain.h), in float32 with packed filters. in[i] is row i of those that they read, null
+  // outside the image. To a 1x1 convolution a pixel is a row, up to kMaxPixels, and follows the one
+  // before it.
   static constexpr int64_t kMaxPixels = 256;
-  virtual void start_rows(const T* /*filters*/, void* /*scratch*/) const {}
   virtual void run_rows(const T* const* /*in*/, int64_t /*rows*/, const T* /*filters*/,
-                        Computed<T>* /*out*/, void* /*scratch*/,
-                        const BiasActivation& /*after*/) const {}
+                        Computed<T>* /*out*/, const BiasActivation& /*activation*/) const {}
 };
 
 // Returns C<T>(args...) for the C++ type T of the dtype, which is in the list.

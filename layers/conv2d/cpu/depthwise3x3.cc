@@ -43,24 +43,17 @@ struct RowBlocks {
 
 template <class T>
 struct DepthwiseScratch {
-  T* zeros;
   Computed<T>* weights;  // the packed filters of a convolution, or the partial sums of a gradient
   Computed<T>* result;   // blocks of the result, if it is passed on in ranges
   size_t size;
 };
 
-// Returns the elements of the zeros that stand for rows outside the image.
-int64_t zero_elements(const ConvShape& s) {
-  return std::min(kDepthwiseColumns, std::max(s.w, s.out_w()) + s.pad_w + s.kw) * s.c;
-}
-
-// Lays out scratch at `scratch` with `sets` sets of weights and `result` elements of the result.
+// Lays out scratch at `scratch` with so many weights and elements of the result.
 template <class T>
-DepthwiseScratch<T> lay_out(const ConvShape& s, int64_t sets, int64_t result, void* scratch) {
+DepthwiseScratch<T> lay_out(int64_t weights, int64_t result, void* scratch) {
   ScratchLayout layout(scratch);
   DepthwiseScratch<T> all{};
-  all.zeros = layout.take<T>(zero_elements(s));
-  all.weights = layout.take<Computed<T>>(sets * s.weights());
+  all.weights = layout.take<Computed<T>>(weights);
   all.result = layout.take<Computed<T>>(result);
   all.size = layout.size();
   return all;
@@ -68,10 +61,8 @@ DepthwiseScratch<T> lay_out(const ConvShape& s, int64_t sets, int64_t result, vo
 
 // Returns `count` rows of an input image from row `first` on.
 template <class T>
-DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, int64_t count,
-                          const T* zeros) {
+DepthwiseRows<T> rows_for(const ConvGeometry& g, const T* image, int64_t first, int64_t count) {
   DepthwiseRows<T> in{};
-  in.zeros = zeros;
   for (int64_t y = 0; y < count; ++y)
     if (first + y >= 0 && first + y < g.in_h) in.rows[y] = image + (first + y) * g.in_w * g.in_c;
   in.width = g.in_w, in.channels = g.in_c, in.fetch_next = true;
@@ -97,8 +88,13 @@ class Depthwise3x3 final : public Convolution<T> {
   void run(ThreadPool& pool, const T* in, const T* filters, Sum* out, void* scratch,
            const ConvHooks<T>& hooks) const override {
     if (g_.n * g_.out_h * g_.out_w * g_.out_c == 0) return;
-    start_rows(filters, scratch);
     const Parts own = take(filters, pool.size(), scratch);
+    if (!reads_packed()) {
+      Sum* packed = own.weights;
+      if (form_.packed) std::copy_n(filters, packed_elements(), packed);
+      for (int64_t i = 0; i < g_.phases && !form_.packed; ++i)
+        packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
+    }
     const int64_t row = g_.out_w * g_.out_c;
     pool.parallel_for_thread(blocks_.count, [&](int64_t block, int thread) {
       const int64_t image = blocks_.image(block);
@@ -111,8 +107,7 @@ class Depthwise3x3 final : public Convolution<T> {
         Sum* const row_pair = to + (i - first) * row;
         if (g_.phases == 1) {
           const auto [v, h] = g_.phase(0);
-          multiply(rows_for(g_, from, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3,
-                            own.zeros),
+          multiply(rows_for(g_, from, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3),
                    rows, own.filters, row_pair, hooks.activation);
         } else {
           for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
@@ -122,26 +117,16 @@ class Depthwise3x3 final : public Convolution<T> {
     });
   }
 
-  void start_rows(const T* filters, void* scratch) const override {
-    const Parts own = take(filters, 0, scratch);
-    std::fill_n(own.zeros, zero_elements(g_.shape), T{});
-    if (reads_packed()) return;
-    Sum* packed = own.weights;
-    if (form_.packed) std::copy_n(filters, packed_elements(), packed);
-    for (int64_t i = 0; i < g_.phases && !form_.packed; ++i)
-      packed = pack_depthwise(g_.shape, g_.phase(i), filters, packed);
-  }
   bool applies(const BiasActivation& activation) const override {
     return activation.bias && !activation.residual && std::is_same_v<T, float> && g_.phases == 1;
   }
 
-  void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out, void* scratch,
+  void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out,
                 const BiasActivation& activation) const override {
-    const Parts own = take(filters, 0, scratch);
     DepthwiseRows<T> from{};
-    from.zeros = own.zeros, from.width = g_.in_w, from.channels = g_.in_c;
+    from.width = g_.in_w, from.channels = g_.in_c;
     std::copy_n(in, (rows - 1) * g_.in_step_h + 3, from.rows);
-    multiply(from, rows, own.filters, out, activation);
+    if constexpr (std::is_same_v<T, Sum>) multiply(from, rows, filters, out, activation);
   }
 
  private:
@@ -153,8 +138,9 @@ class Depthwise3x3 final : public Convolution<T> {
   bool reads_packed() const { return form_.packed && std::is_same_v<T, Sum>; }
 
   Parts take(const T* filters, int threads, void* scratch) const {
-    Parts own{lay_out<T>(g_.shape, reads_packed() ? 0 : 1, threads * block_elements(), scratch),
-              {}};
+    Parts own{
+        lay_out<T>(reads_packed() ? 0 : packed_elements(), threads * block_elements(), scratch),
+        {}};
     own.filters = own.weights;
     if constexpr (std::is_same_v<T, Sum>)
       if (form_.packed) own.filters = filters;
@@ -180,7 +166,7 @@ class Depthwise3x3 final : public Convolution<T> {
       const auto [v, h] = g_.phase(phase);
       if (v.first == i % 2 && h.count > 0) {
         DepthwiseProducts<T> p{};
-        p.in = rows_for(g_, image, i / 2 + v.base, v.taps, own.zeros);
+        p.in = rows_for(g_, image, i / 2 + v.base, v.taps);
         p.in.base = h.base, p.in.columns = h.count;
         p.f = packed, p.out_column = 2 * g_.out_c;
         p.out[0] = out + h.first * g_.out_c;
@@ -212,22 +198,23 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
 
   void run(ThreadPool& pool, const T* x, const T* dy, Computed<T>* df, void* scratch,
            const ConvHooks<T>&) const override {
-    const DepthwiseScratch<T> own = lay_out<T>(g_.shape, runs_, 0, scratch);
-    std::fill_n(own.zeros, zero_elements(g_.shape), T{});
     const int64_t weights = g_.shape.weights();
+    const DepthwiseScratch<T> own = lay_out<T>(runs_ * weights, 0, scratch);
     pool.parallel_for(runs_, [&](int64_t run) {
       Computed<T>* sum = own.weights + run * weights;
       std::memset(sum, 0, weights * sizeof(*sum));
       for (int64_t b = blocks_.count * run / runs_; b < blocks_.count * (run + 1) / runs_; ++b)
-        add_block(b, x, dy, own.zeros, sum);
+        add_block(b, x, dy, sum);
     });
     reduce_depthwise(pool, runs_, 9, g_.shape.c, own.weights, df);
   }
 
-  size_t scratch(int) const override { return lay_out<T>(g_.shape, runs_, 0, nullptr).size; }
+  size_t scratch(int) const override {
+    return lay_out<T>(runs_ * g_.shape.weights(), 0, nullptr).size;
+  }
 
  private:
-  void add_block(int64_t block, const T* x, const T* dy, const T* zeros, Computed<T>* sum) const {
+  void add_block(int64_t block, const T* x, const T* dy, Computed<T>* sum) const {
     const ConvShape& s = g_.shape;
     const int64_t image = blocks_.image(block), last = blocks_.last(block);
     const int64_t row = g_.out_w * s.c;
@@ -235,7 +222,7 @@ class Depthwise3x3WeightGrad final : public Convolution<T> {
       const int64_t rows = std::min<int64_t>(2, last - i);
       DepthwiseSums<T> p{};
       p.in = rows_for(g_, x + image * s.h * s.w * s.c, i * s.stride_h - s.pad_h,
-                      (rows - 1) * s.stride_h + 3, zeros);
+                      (rows - 1) * s.stride_h + 3);
       p.in.base = -s.pad_w, p.in.columns = g_.out_w;
       for (int64_t r = 0; r < rows; ++r) p.dy[r] = dy + (image * g_.out_h + i + r) * row;
       p.sum = sum;

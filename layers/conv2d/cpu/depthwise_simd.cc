@@ -1,5 +1,6 @@
 #include "tessera/layers/conv2d/cpu/depthwise_simd.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "tessera/layers/shared/vector_simd.h"
@@ -137,12 +138,14 @@ struct TileInput {
         width(p.width),
         ahead(p.fetch_next ? S::kOut * S::kStep * p.width * p.channels : 0) {
     for (int y = 0; y < S::kInRows; ++y)
-      row[y] = p.rows[y] ? p.rows[y] + first * channels : p.zeros;
+      row[y] = p.rows[y] ? p.rows[y] + first * channels : nullptr;
   }
   bool outside(int c) const { return S::kEdge && (first + c < 0 || first + c >= width); }
+  bool missing(int y) const { return S::kEdge && row[y] == nullptr; }
   void advance(int64_t lanes) {
     TESSERA_UNROLL
-    for (int y = 0; y < S::kInRows; ++y) row[y] += lanes;
+    for (int y = 0; y < S::kInRows; ++y)
+      if (!missing(y)) row[y] += lanes;
   }
 
   const T* row[S::kInRows];
@@ -161,6 +164,7 @@ inline __attribute__((always_inline)) void for_products(const TileInput<T, S>& i
     if (in.outside(c)) continue;
     TESSERA_UNROLL
     for (int y = 0; y < S::kInRows; ++y) {
+      if (in.missing(y)) continue;
       const T* from = in.row[y] + c * in.channels;
       const auto x = channels.load(from);
       if (kWhole && y >= S::kInRows - S::kOut * S::kStep && c < S::kColumns * S::kStep)
@@ -263,7 +267,7 @@ void last_channels(const P& p) {
 }
 
 // Computes a tile of `count` columns, up to kColumns. Only the largest tiles have a version that
-// does not check each input column against the image.
+// does not check each input column and row against the image.
 template <template <class, class> class Work, int kTapRows, int kTaps, int kStep, int kOut,
           int kColumns, class T, class P>
 inline void tile_of(const P& p, int64_t j, int64_t count) {
@@ -274,7 +278,9 @@ inline void tile_of(const P& p, int64_t j, int64_t count) {
     using Edge = TileShape<kTapRows, kTaps, kStep, kOut, kColumns, true>;
     const int64_t first = j * kStep + p.in.base, last = first + Edge::kInColumns;
     if constexpr (kColumns >= kMaxOutputs<T> - 1)
-      if (first >= 0 && last <= p.in.width) return all_channels<Work, Inner, T>(p, j);
+      if (first >= 0 && last <= p.in.width &&
+          std::find(p.in.rows, p.in.rows + Edge::kInRows, nullptr) == p.in.rows + Edge::kInRows)
+        return all_channels<Work, Inner, T>(p, j);
     all_channels<Work, Edge, T>(p, j);
   }
 }

@@ -38,16 +38,12 @@ struct DepthwiseOuter {
 
 // The microkernels for 3x3 filters read images in place: a few columns at a time, with all channels
 // of these in order. bfloat16 is read as float.
-//
-// Maximum columns of input that are read together.
-constexpr int64_t kDepthwiseColumns = 15;
 
 // The input of one or two rows of outputs. Output j of row r reads columns j * step + base + v of
-// rows[r * step + u], tap rows u and taps v. Columns outside [0, width) and null rows are zero.
+// rows[r * step + u], tap rows u and taps v. Columns outside [0, width) and null rows are left out.
 template <class T>
 struct DepthwiseRows {
   const T* rows[5];
-  const T* zeros;                          // kDepthwiseColumns pixels
   int64_t width, base, channels, columns;  // columns: outputs of a row
   bool fetch_next;                         // the rows follow one another: prefetch the next ones
 };

@@ -174,7 +174,7 @@ class ImplicitGemm final : public Convolution<T> {
     return activation.bias && std::is_same_v<T, float> && !geometry_.shape.depthwise();
   }
 
-  void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out, void*,
+  void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out,
                 const BiasActivation& activation) const override {
     multiply_phases(0, pixels, 1, in[0], packed, out, 0, geometry_.out_c, activation);
   }

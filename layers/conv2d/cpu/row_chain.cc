@@ -28,7 +28,7 @@ class RowChain final : public Kernel {
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
     const Scratch all = lay_out(pool.size(), scratch.data);
-    Call call{in[0].as<float>(), out[0].as<float>(), {}, {}, {}, all.depthwise};
+    Call call{in[0].as<float>(), out[0].as<float>(), {}, {}, {}};
     size_t at = 1;
     for (size_t s = 0; s < stages_.size(); ++s) {
       const auto extra = static_cast<size_t>(stages_[s].inputs) - 2;
@@ -41,7 +41,6 @@ class RowChain final : public Kernel {
       }
       at += 1 + extra;
     }
-    convolution(middle_).start_rows(call.filters[middle_], all.depthwise);
     const int64_t height = shape_.out_h(), rows = shape_.n * height, threads = pool.size();
     pool.parallel_for(threads, [&](int64_t t) {
       const Scratch own = of_thread(all, t);
@@ -61,11 +60,9 @@ class RowChain final : public Kernel {
     const float* filters[kMaxStages];
     BiasActivation activations[kMaxStages];
     std::optional<EpilogueRun> epilogues[kMaxStages];  // set without an activation
-    void* depthwise;                                   // scratch of the depthwise convolution
   };
   // Pointers to a thread's memory are those of the first thread.
   struct Scratch {
-    void* depthwise;
     float* ring;    // rows of its input: row i of a band is at (i + step_ - kept_) % (2 step_)
     float* middle;  // two rows of its result
     size_t size;
@@ -88,7 +85,6 @@ class RowChain final : public Kernel {
   Scratch lay_out(int threads, void* base) const {
     ScratchLayout layout(base);
     Scratch all{};
-    all.depthwise = layout.take<char>(static_cast<int64_t>(convolution(middle_).scratch(0)));
     all.ring = layout.take<float>(threads * ring_elements());
     all.middle = layout.take<float>(threads * middle_elements());
     all.size = layout.size();
@@ -105,7 +101,7 @@ class RowChain final : public Kernel {
                float* to) const {
     const ConvShape& s = stages_[stage].shape;
     const int64_t elements = stage == middle_ ? out_row(s) : s.o;
-    convolution(stage).run_rows(in, count, call.filters[stage], to, call.depthwise,
+    convolution(stage).run_rows(in, count, call.filters[stage], to,
                                 call.activations[stage].from(0, first * elements));
     if (call.epilogues[stage] && !stages_[stage].epilogue.is_identity())
       call.epilogues[stage]->apply_to(to, first * elements, count * elements, to);
@@ -113,7 +109,8 @@ class RowChain final : public Kernel {
   void compute_pixels(const Call& call, size_t stage, const float* in, int64_t first, int64_t count,
                       float* to) const {
     const ConvShape& s = stages_[stage].shape;
-    for (int64_t i = 0, most = pixels_at_once(s); i < count; i += most) {
+    const int64_t most = call.epilogues[stage] ? pixels_at_once(s) : Convolution<float>::kMaxPixels;
+    for (int64_t i = 0; i < count; i += most) {
       const float* const from = in + i * s.c;
       compute(call, stage, &from, first + i, std::min(most, count - i), to + i * s.o);
     }

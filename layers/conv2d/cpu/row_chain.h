@@ -27,7 +27,7 @@ struct ChainStage {
 // A chain is faster if a thread has at least this many rows of the result, and if what it keeps out
 // of memory has at least these bytes: fewer stay in L2 anyway.
 inline constexpr int64_t kChainRows = 4;
-inline constexpr size_t kChainBytes = 256 << 10;
+inline constexpr size_t kChainBytes = 512 << 10;
 
 size_t row_chain_scratch(const std::vector<ChainStage>& stages, int threads);
 // Inputs: those of the stages in turn, without the images of all but the first.
