@@ -133,7 +133,7 @@ inline __attribute__((always_inline)) void add_products(Tile<Computed<T>, R, N>&
   }
 }
 
-// What is done to sums before they are stored: nothing.
+// Stores sums as they are.
 struct Unchanged {
   template <class Load>
   int bias(const Load&) const {
@@ -145,8 +145,8 @@ struct Unchanged {
   }
 };
 
-// Or a BiasActivation: bias() loads the biases of one vector of columns, operator() changes its sum
-// in row r. load() loads the same lanes of any row.
+// Stores them after a BiasActivation: bias() loads the biases of one vector of columns, operator()
+// changes its sum in row r. load() loads the same lanes of any row.
 struct Activated {
   using Register = Vector<float>::Register;
   Activated(const ImplicitGemmProduct<float>& p, float* const* c)
