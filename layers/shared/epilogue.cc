@@ -46,7 +46,7 @@ struct ActivationMatch {
     const Instruction* constant = in ? made_by(ScalarOp::constant, in->b) : nullptr;
     if (constant == nullptr) return;
     const auto value = static_cast<float>(constant->value);
-    if (value == 0 && (op == ScalarOp::min || std::signbit(value))) return;
+    if (std::isnan(value) || (value == 0 && (op == ScalarOp::min || std::signbit(value)))) return;
     bound = value, r = in->a;
   }
   // Sets `at` if r is an input with that shape.
