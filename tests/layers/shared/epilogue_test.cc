@@ -1,0 +1,57 @@
+// Which scalar programs are a BiasActivation.
+#include "tessera/layers/shared/epilogue.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+constexpr ScalarOp kAdd = ScalarOp::add, kMax = ScalarOp::max, kMin = ScalarOp::min;
+Instruction constant(double value) { return {.op = ScalarOp::constant, .value = value}; }
+Instruction op(ScalarOp op, int a, int b) {
+  return {.op = op, .a = static_cast<uint8_t>(a), .b = static_cast<uint8_t>(b)};
+}
+
+const Shape kResult = {2, 3, 3, 8};
+const TensorSpec kBias{DType::f32, {8}, {}}, kWhole{DType::f32, kResult, {}};
+
+std::optional<BiasActivationPlan> match(const Specs& extra, std::vector<Instruction> code,
+                                        DType to = DType::f32) {
+  return bias_activation({static_cast<int>(extra.size()) + 1, std::move(code)}, extra,
+                         {DType::f32, kResult, {}}, to);
+}
+
+TEST(BiasActivation, IsFoundInEitherOrderOfSums) {
+  EXPECT_EQ(match({kBias}, {op(kAdd, 0, 1)})->bias, 0);
+  const auto bounded =
+      match({kBias}, {op(kAdd, 1, 0), constant(0), op(kMax, 2, 3), constant(6), op(kMin, 4, 5)});
+  EXPECT_TRUE(bounded && bounded->bounds.low == 0 && bounded->bounds.high == 6);
+  for (const Instruction& sum : {op(kAdd, 3, 1), op(kAdd, 1, 3)}) {
+    const auto residual = match({kWhole, kBias}, {op(kAdd, 0, 2), sum});
+    ASSERT_TRUE(residual);
+    EXPECT_TRUE(residual->bias == 1 && residual->residual == 0 && residual->residual_bias == -1);
+  }
+  const auto both = match({kBias, kWhole, kBias}, {op(kAdd, 0, 1), op(kAdd, 3, 2), op(kAdd, 5, 4),
+                                                   constant(0), op(kMax, 6, 7)});
+  EXPECT_TRUE(both && both->bias == 0 && both->residual == 1 && both->residual_bias == 2);
+}
+
+TEST(BiasActivation, IsNothingThatWouldChangeBits) {
+  const auto bounded = [](ScalarOp bound, double value) {
+    return match({kBias}, {op(kAdd, 0, 1), constant(value), op(bound, 2, 3)}).has_value();
+  };
+  EXPECT_TRUE(bounded(kMax, -1) && bounded(kMin, 1));
+  EXPECT_FALSE(bounded(kMax, -0.0) || bounded(kMax, NAN) || bounded(kMin, 0) || bounded(kMin, NAN));
+  EXPECT_FALSE(match({kWhole, kBias}, {op(kAdd, 0, 1), op(kAdd, 3, 2)}));  // the bias comes last
+  EXPECT_FALSE(match({kWhole}, {op(kAdd, 0, 1)}));
+  EXPECT_FALSE(match({kBias}, {op(ScalarOp::mul, 0, 1)}));
+  EXPECT_FALSE(match({kBias}, {constant(0), op(kMax, 0, 2), op(kAdd, 3, 1)}));
+  EXPECT_FALSE(match({kBias}, {op(kAdd, 0, 1)}, DType::bf16));
+  EXPECT_FALSE(match({{DType::bf16, {8}, {}}}, {op(kAdd, 0, 1)}));
+  EXPECT_FALSE(match({{DType::f32, {3, 8}, {}}}, {op(kAdd, 0, 1)}));
+}
+
+}  // namespace
+}  // namespace tessera
