@@ -1,9 +1,9 @@
-"""Compares the inference of our frozen network with PyTorch's, ONNX Runtime's and OpenVINO's, in turn.
+"""Compares the inference of our frozen network with PyTorch's, ONNX Runtime's, OpenVINO's and ncnn's, in turn.
 
     python infer.py --trainer build/release/bin/trainer --network resnet18
 
-Needs torch, torchvision, onnx, onnxscript, onnxruntime and openvino. One image at a time or batches,
-on two threads. A run folder is made with one training step, and its weights go to the peers through
+Needs torch, torchvision, onnx, onnxscript, onnxruntime and openvino; for the peer ncnn also ncnn and
+pnnx. One image at a time or batches (not ncnn), on two threads. A run folder is made with one training step, and its weights go to the peers through
 `trainer export`: all must produce the logits of `trainer predict` for one picture, those in bf16
 nearly. ONNX Runtime and OpenVINO read the file that PyTorch exports; "our export" is ours. Peers
 have a process each that lives through all rounds, so that rounds are short and many: other users of
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+import numpy
 import onnxruntime
 import openvino
 import torch
@@ -61,7 +62,7 @@ def torch_network(network, path):
 
 
 PEERS = ("eager", "channels_last", "compile", "compile_channels_last", "onnxruntime",
-         "onnxruntime, our export", "openvino", "openvino bf16")
+         "onnxruntime, our export", "openvino", "openvino bf16", "ncnn")
 
 
 def export_torch(network, folder, batch):
@@ -76,6 +77,8 @@ def peer_of(name, network, folder, x):
     if name.startswith("openvino"):
         return open_vino(folder / "torch.onnx", x.numpy(), "bf16" if "bf16" in name else "f32")
     model = torch_network(network, folder / "m.safetensors")
+    if name == "ncnn":
+        return ncnn_network(model, folder, x)
     if name.endswith("channels_last"):
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     if name.startswith("compile"):
@@ -97,6 +100,28 @@ def open_vino(path, values, precision):
         "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"})
     request = model.create_infer_request()
     return lambda: torch.from_numpy(request.infer([values])[0].copy())
+
+
+def ncnn_network(model, folder, x):
+    import ncnn
+    import pnnx
+    if len(x) != 1:
+        sys.exit("ncnn computes one image at a time; leave it out of --peers")
+    pnnx.export(model, str(folder / "model.pt"), x, fp16=False)
+    network = ncnn.Net()
+    options = network.opt
+    options.num_threads = THREADS
+    options.use_fp16_storage = options.use_fp16_packed = options.use_fp16_arithmetic = False
+    network.load_param(str(folder / "model.ncnn.param"))
+    network.load_model(str(folder / "model.ncnn.bin"))
+    image = x[0].numpy().copy()
+
+    def call():
+        extractor = network.create_extractor()
+        extractor.input(network.input_names()[0], ncnn.Mat(image))
+        return torch.from_numpy(numpy.array(extractor.extract(network.output_names()[0])[1])).reshape(1, -1)
+
+    return call
 
 
 def milliseconds(call, calls):
@@ -132,6 +157,8 @@ class Peer:
         line = self.process.stdout.readline()
         while line and not line.startswith("["):  # what the libraries say
             line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{name}: the peer ended, as it says above")
         error = float((torch.tensor(json.loads(line)) - wanted).abs().max() / wanted.abs().max())
         if error > (SAME_BF16 if "bf16" in name else SAME):
             sys.exit(f"{name}: logits differ by {error:.1e} of the largest")
@@ -152,10 +179,13 @@ def parse():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--peers", default=";".join(PEERS), help="separated by ;")
+    parser.add_argument("--peers", help="separated by ;")
     parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)  # for its process
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.peers is None:
+        arguments.peers = ";".join(PEERS[:-1] if arguments.batch > 1 else PEERS)
+    return arguments
 
 
 def time_ours(arguments, trainer, config, precision):
