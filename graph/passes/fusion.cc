@@ -227,8 +227,6 @@ bool is_kept(const Graph& graph, const std::vector<std::vector<int>>& users, con
   });
 }
 
-// Returns true if node `consumer` is the only user of a value, which it reads once and which is the
-// only output of a node on the same device.
 bool fuse_chain_at(Graph& graph, const std::vector<std::vector<int>>& users, int consumer,
                    int fused_input) {
   Node& node = graph.nodes[consumer];

@@ -194,6 +194,7 @@ struct Form {
   int64_t stride = 1;
   bool expands = true, projects = true;
   int64_t padding = 1;
+  bool biased = true;  // otherwise the epilogue is no BiasActivation
 };
 
 // The inverted residual of MobileNet v2.
@@ -211,9 +212,11 @@ struct Inverted : Form {
   Tensor operator()(const Tensor& x) const {
     const NoGradScope no_grad;
     Tensor y = x;
-    if (expands) y = relu6(conv2d(y, expand) + bias);
-    y = relu6(conv2d(y, depthwise, {.stride = stride, .padding = padding, .groups = kWide}) + bias);
-    if (projects) y = conv2d(y, project) + last_bias;
+    const auto with = [&](const Tensor& sums, const Tensor& b) { return biased ? sums + b : sums; };
+    if (expands) y = relu6(with(conv2d(y, expand), bias));
+    const Conv2dParams params{.stride = stride, .padding = padding, .groups = kWide};
+    y = relu6(with(conv2d(y, depthwise, params), bias));
+    if (projects) y = with(conv2d(y, project), last_bias);
     return y.shape() == x.shape() ? y + x : y;
   }
 };
@@ -224,7 +227,8 @@ TEST(Frozen, ChainsOfConvolutionsHaveTheirBits) {
   for (const Form& form :
        {Form{}, Form{.stride = 2}, Form{.expands = false}, Form{.projects = false},
         Form{.stride = 2, .expands = false}, Form{.stride = 2, .projects = false},
-        Form{.padding = 0}, Form{.padding = 2}, Form{.stride = 2, .padding = 3}}) {
+        Form{.padding = 0}, Form{.padding = 2}, Form{.stride = 2, .padding = 3},
+        Form{.biased = false}, Form{.stride = 2, .biased = false}}) {
     const Inverted block(form);
     const std::vector<float> x = values_of(block.image().elements());
     const auto compiled = [&](std::vector<std::string> off) {
