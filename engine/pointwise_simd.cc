@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include "tessera/engine/bfloat16_simd.h"
 #include "tessera/engine/float_functions.h"
 #include "tessera/engine/half_numbers.h"
 #include "tessera/engine/pointwise_precompiled.h"
@@ -66,25 +67,6 @@ using Words = BitsOf<Register>;
 Register from_halves(Halves h, const bfloat16*) {
   const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, __builtin_bit_cast(__m256i, h));
   return __builtin_bit_cast(Register, _mm512_maskz_slli_epi32(0xffff, wide, 16));
-}
-// Returns x rounded, unless it is NaN, in the upper half of each lane; the lower is not 0.
-__m512i near_words(__m512i x) {
-  const __mmask16 odd = _mm512_test_epi32_mask(x, _mm512_set1_epi32(0x10000));
-  const __m512i up = _mm512_add_epi32(x, _mm512_set1_epi32(0x7fff));
-  return _mm512_mask_sub_epi32(up, odd, up, _mm512_set1_epi32(-1));
-}
-// Returns x rounded, likewise.
-__m512i rounded_words(Register x) {
-  const auto words = __builtin_bit_cast(__m512i, x);
-  return _mm512_mask_or_epi32(near_words(words), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), words,
-                              _mm512_set1_epi32(0x400000));
-}
-// bfloat16_of(), in fewer instructions
-[[gnu::always_inline]] inline Register rounded(Register x) {
-  const auto words = __builtin_bit_cast(__m512i, x);
-  return __builtin_bit_cast(Register,
-                            _mm512_mask_and_epi32(words, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q),
-                                                  near_words(words), _mm512_set1_epi32(-0x10000)));
 }
 // Returns the upper halves of the lanes of a, then of b. A permutation and a store are faster than
 // VPMOVDW to memory.

@@ -17,15 +17,22 @@ PointwisePlan epilogue_plan(const ScalarProgram& program, SpecView extra, const 
   return {program, compute_type(result.dtype), broadcasts, result.shape.elements(), stored};
 }
 
-BiasActivation BiasActivationPlan::bound_to(Buffers extra) const {
-  const auto data = [&](int k) {
-    return k < 0 ? nullptr : extra[static_cast<size_t>(k)].as<float>();
+template <class T>
+BiasActivation<T> BiasActivationPlan::bound_to(Buffers extra, T* result) const {
+  const auto data = [&]<class S>(S, int k) {
+    return k < 0 ? nullptr : extra[static_cast<size_t>(k)].as<S>();
   };
-  BiasActivation bound = bounds;
-  bound.bias = data(bias), bound.residual = data(residual);
-  bound.residual_bias = data(residual_bias);
-  return bound;
+  return {data(0.0f, scale),
+          data(0.0f, bias),
+          data(T(), residual),
+          data(0.0f, residual_scale),
+          data(0.0f, residual_bias),
+          low,
+          high,
+          result};
 }
+template BiasActivation<float> BiasActivationPlan::bound_to(Buffers, float*) const;
+template BiasActivation<bfloat16> BiasActivationPlan::bound_to(Buffers, bfloat16*) const;
 
 namespace {
 
@@ -34,7 +41,10 @@ struct ActivationMatch {
   const ScalarProgram& p;
   SpecView extra;
   const Shape& result;
+  DType dtype;
   BiasActivationPlan plan = {};
+
+  bool rounds() const { return dtype == DType::bf16; }
 
   const Instruction* made_by(ScalarOp op, int r) const {
     const Instruction* in = r < p.inputs ? nullptr : &p.code[r - p.inputs];
@@ -47,37 +57,62 @@ struct ActivationMatch {
     if (constant == nullptr) return;
     const auto value = static_cast<float>(constant->value);
     if (std::isnan(value) || (value == 0 && (op == ScalarOp::min || std::signbit(value)))) return;
+    if (rounds() && static_cast<float>(bfloat16(value)) != value) return;
     bound = value, r = in->a;
+    take_rounding(r);  // a bound of numbers that are rounded
   }
-  // Sets `at` if r is an input with that shape.
-  bool is_input(int r, int64_t elements, int& at) const {
+  // Moves r to what it rounds. Returns whether it does so, or need not.
+  bool take_rounding(int& r) const {
+    const Instruction* in = rounds() ? made_by(ScalarOp::bfloat16, r) : nullptr;
+    if (in) r = in->a;
+    return in || !rounds();
+  }
+  // Sets `at` if r is an input with that shape and dtype.
+  bool is_input(int r, int64_t elements, DType type, int& at) const {
     if (r == 0 || r >= p.inputs) return false;
-    const Shape& shape = extra[r - 1].shape;
-    if (shape.elements() != elements || shape.back() != result.back()) return false;
+    const auto& [of, shape, device] = extra[r - 1];
+    if (shape.elements() != elements || shape.back() != result.back() || of != type) return false;
     at = r - 1;
     return true;
   }
-  // Returns whether r is a sum of two registers, in either order, for which this is true.
+  bool is_of_channels(int r, int& at) const { return is_input(r, result.back(), DType::f32, at); }
+  // Returns whether r is made by `op` of two registers, in either order, for which this is true.
   template <class Match>
-  bool is_sum(int r, Match match) {
-    const Instruction* in = made_by(ScalarOp::add, r);
+  bool is(ScalarOp op, int r, Match match) {
+    const Instruction* in = made_by(op, r);
     return in && (match(in->a, in->b) || match(in->b, in->a));
   }
+  // Returns whether r is x + bias or, if it rounds, x scale + bias, for an x for which this is
+  // true.
+  template <class Match>
+  bool is_biased(int r, Match match, int& scale, int& bias) {
+    const auto scaled = [&](int x) {
+      return rounds() && is(ScalarOp::mul, x,
+                            [&](int a, int b) { return match(a) && is_of_channels(b, scale); });
+    };
+    return is(ScalarOp::add, r,
+              [&](int x, int y) { return is_of_channels(y, bias) && (match(x) || scaled(x)); });
+  }
   bool is_biased_sum(int r) {
-    return is_sum(r, [&](int x, int y) { return x == 0 && is_input(y, result.back(), plan.bias); });
+    const auto sum = [&](int x) { return take_rounding(x) && x == 0; };
+    return is_biased(r, sum, plan.scale, plan.bias);
   }
   bool is_residual(int r) {
-    const auto residual = [&](int x) { return is_input(x, result.elements(), plan.residual); };
-    return residual(r) || is_sum(r, [&](int x, int y) {
-             return residual(x) && is_input(y, result.back(), plan.residual_bias);
-           });
+    const auto residual = [&](int x) {
+      return is_input(x, result.elements(), dtype, plan.residual);
+    };
+    return residual(r) ||
+           (take_rounding(r) && is_biased(r, residual, plan.residual_scale, plan.residual_bias));
   }
   bool matches() {
     int r = p.result();
-    take_bound(ScalarOp::min, r, plan.bounds.high);
-    take_bound(ScalarOp::max, r, plan.bounds.low);
-    return is_biased_sum(r) ||
-           is_sum(r, [&](int x, int y) { return is_biased_sum(x) && is_residual(y); });
+    if (!take_rounding(r)) return false;
+    if (r == 0) return rounds();
+    take_bound(ScalarOp::min, r, plan.high);
+    take_bound(ScalarOp::max, r, plan.low);
+    return is_biased_sum(r) || is(ScalarOp::add, r, [&](int x, int y) {
+             return take_rounding(x) && is_biased_sum(x) && is_residual(y);
+           });
   }
 };
 
@@ -85,10 +120,8 @@ struct ActivationMatch {
 
 std::optional<BiasActivationPlan> bias_activation(const ScalarProgram& p, SpecView extra,
                                                   const TensorSpec& result, DType to) {
-  const auto is_float = [](const TensorSpec& spec) { return spec.dtype == DType::f32; };
-  if (to != DType::f32 || !is_float(result) || !std::ranges::all_of(extra, is_float))
-    return std::nullopt;
-  ActivationMatch match{p, extra, result.shape};
+  if ((to != DType::f32 && to != DType::bf16) || result.dtype != DType::f32) return std::nullopt;
+  ActivationMatch match{p, extra, result.shape, to};
   return match.matches() ? std::optional(match.plan) : std::nullopt;
 }
 

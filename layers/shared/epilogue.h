@@ -8,6 +8,7 @@
 //   fused op                     inputs x, w, gamma, shortcut
 #pragma once
 
+#include <limits>
 #include <optional>
 
 #include "tessera/engine/op.h"
@@ -48,12 +49,16 @@ PointwisePlan epilogue_plan(const ScalarProgram& program, SpecView extra, const 
 
 // An epilogue that is a BiasActivation: the indices of its inputs in `extra`; -1: none.
 struct BiasActivationPlan {
-  int bias = -1, residual = -1, residual_bias = -1;
-  BiasActivation bounds;  // without inputs
+  int scale = -1, bias = -1;
+  int residual = -1, residual_scale = -1, residual_bias = -1;
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
   // Returns the BiasActivation of one run.
-  BiasActivation bound_to(Buffers extra) const;
+  template <class T>
+  BiasActivation<T> bound_to(Buffers extra, T* result = nullptr) const;
 };
-// Returns nothing for other programs and dtypes than float32. Arguments as for epilogue_plan().
+// Returns nothing for other programs and dtypes `to` than float32 and bfloat16. Arguments as for
+// epilogue_plan().
 std::optional<BiasActivationPlan> bias_activation(const ScalarProgram& program, SpecView extra,
                                                   const TensorSpec& result, DType to);
 

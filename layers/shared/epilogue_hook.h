@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "tessera/engine/dtype.h"
+
 namespace tessera {
 
 // Called on each contiguous range of the result once the range is final, on the thread that wrote
@@ -20,24 +22,33 @@ struct Epilogue {
   }
 };
 
-// The epilogue of most inference, for kernels that apply it to sums in registers:
+// The epilogue of most inference, for kernels that apply it to sums in registers. In float32:
 //
 //   y = min(max((sum + bias) + (residual + residual_bias), low), high)
 //
-// Biases are those of the channels; the residual is like the result. `low` is not -0, `high` is not
-// 0 of either sign.
+// In bfloat16, rounded to by R:
+//
+//   y = R(min(max(R(R(sum) scale + bias) + R(residual residual_scale + residual_bias), low), high))
+//
+// Scales and biases are those of the channels; the residual is like the result. Any may be null:
+// the term or factor is missing then. `low` is not -0, `high` is not 0 of either sign.
+template <class T>
 struct BiasActivation {
-  const float* bias = nullptr;
-  const float *residual = nullptr, *residual_bias = nullptr;  // each may be null
-  float low = -std::numeric_limits<float>::infinity();
+  const float *scale = nullptr, *bias = nullptr;  // scales: bfloat16 only, with a bias
+  const T* residual = nullptr;                    // requires a bias
+  const float *residual_scale = nullptr, *residual_bias = nullptr;
+  float low = -std::numeric_limits<float>::infinity();  // without a bias there are no bounds
   float high = std::numeric_limits<float>::infinity();
+  T* result = nullptr;  // bfloat16: y; float32: null, y takes the place of the sums
+  bool is_set() const { return bias != nullptr || result != nullptr; }
   // Returns the one of the elements from `element` of the result on, which is of this channel.
   BiasActivation from(int64_t channel, int64_t element) const {
-    if (bias == nullptr) return {};
     BiasActivation rest = *this;
-    rest.bias += channel;
+    for (const float** of_channels :
+         {&rest.scale, &rest.bias, &rest.residual_scale, &rest.residual_bias})
+      if (*of_channels) *of_channels += channel;
     if (residual) rest.residual += element;
-    if (residual_bias) rest.residual_bias += channel;
+    if (result) rest.result += element;
     return rest;
   }
 };

@@ -30,6 +30,10 @@ void flushed(const Product& p) {
   within_scope<Product, kMultiply>(p);
 }
 
+// VDPBF16PS flushes whatever the mode is, and add_sums() does so itself.
+template <class Product, void (*kMultiply)(const Product&)>
+constexpr auto kFlushing = kSplitsPairs<bfloat16> ? flushed<Product, kMultiply> : kMultiply;
+
 // to[2 i] = a[i], to[2 i + 1] = b[i]; zeros for null.
 inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bfloat16* to) {
   int64_t i = 0;
@@ -112,13 +116,14 @@ void pack_transposed(const bfloat16* from, int64_t stride, int64_t points, int64
 namespace TESSERA_ISA {
 extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
     .lanes = Vector<float>::kLanes,
-    .gather = flushed<ImplicitGemmProduct<bfloat16>, gather<bfloat16>>,
-    .outer = flushed<OuterProduct<bfloat16>, outer<bfloat16>>,
+    .gather = kFlushing<ImplicitGemmProduct<bfloat16>, gather<bfloat16>>,
+    .outer = kFlushing<OuterProduct<bfloat16>, outer<bfloat16>>,
     .pack_micro_panels = pack_micro_panels,
     .pack_transposed = pack_transposed,
     .copy_points = copy_points,
     .copy_scattered = copy_scattered,
-    .dots = flushed<DotProduct<bfloat16>, dots<bfloat16>>};
+    .dots = flushed<DotProduct<bfloat16>, dots<bfloat16>>,
+    .activates = kActivates<bfloat16>};
 }
 
 }  // namespace tessera

@@ -101,9 +101,16 @@ void scaled_rows(const T* a, int64_t m, const T* b, int64_t n, T* c, bool accumu
 }
 
 template <class T>
-constexpr GemmMicrokernelsOf<T> microkernels_of = {
-    Vector<T>::kLanes, gather<T>, outer<T>, pack_micro_panels<T>, pack_transposed<T>,
-    copy_points<T>,    nullptr,   dots<T>,  kGathersPanels<T>,    scaled_rows<T>};
+constexpr GemmMicrokernelsOf<T> microkernels_of = {.lanes = Vector<T>::kLanes,
+                                                   .gather = gather<T>,
+                                                   .outer = outer<T>,
+                                                   .pack_micro_panels = pack_micro_panels<T>,
+                                                   .pack_transposed = pack_transposed<T>,
+                                                   .copy_points = copy_points<T>,
+                                                   .dots = dots<T>,
+                                                   .gathers_panels = kGathersPanels<T>,
+                                                   .activates = kActivates<T>,
+                                                   .scaled_rows = scaled_rows<T>};
 
 }  // namespace
 

@@ -41,9 +41,9 @@ struct ImplicitGemmProduct {
   Computed<T>* c;
   const int64_t* c_rows;
   bool accumulate;
-  BiasActivation after;  // applied to C if `after.bias` is set; float32 only
-  const T* next;         // B of the next product, which is not in the cache: prefetch it; or null
-  bool fetch_rows;       // A is not in the cache: prefetch its next rows
+  BiasActivation<T> after;  // applied to C if set; requires `activates`
+  const T* next;    // B of the next product, which is not in the cache: prefetch it; or null
+  bool fetch_rows;  // A is not in the cache: prefetch its next rows
 };
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.
@@ -107,6 +107,7 @@ struct GemmMicrokernelsOf {
                          int64_t to_stride) = nullptr;
   void (*dots)(const DotProduct<T>&);
   bool gathers_panels = false;  // whether gather() multiplies two panels of B at once
+  bool activates = false;       // whether gather() applies a BiasActivation
   // c[i * n + j] (+)= a[i] * b[j] for i < m, j < n: a product with k = 1. Not for pairs.
   void (*scaled_rows)(const T* a, int64_t m, const T* b, int64_t n, T* c,
                       bool accumulate) = nullptr;

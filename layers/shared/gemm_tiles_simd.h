@@ -16,6 +16,7 @@ struct Factors {
   static Register load(const T* b) { return V::load(b); }
   static Register fill(const T* a) { return V::fill(a); }
   static Register add(Register a, Register b, Register sum) { return V::fma(a, b, sum); }
+  static Register add_sums(Register a, Register b) { return a + b; }
 };
 
 // Pairs, of which the second is multiplied first, rounding after each. VDPBF16PS does the same.
@@ -34,6 +35,11 @@ struct Factors<bfloat16> {
   static Register fill_half(const bfloat16* a) { return _mm512_set1_epi32(a->bits); }
   static V::Register add(Register a, Register b, V::Register sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+  // Flushes, as if the mode were set.
+  static V::Register add_sums(V::Register a, V::Register b) {
+    const V::Register sum = a + b;
+    return _mm512_mask_and_ps(sum, V::denormal(sum), sum, _mm512_set1_ps(-0.0f));
   }
 #else
   struct Register {
@@ -57,6 +63,7 @@ struct Factors<bfloat16> {
   static V::Register add(const Register& a, const Register& b, V::Register sum) {
     return V::fma(a.first, b.first, V::fma(a.second, b.second, sum));
   }
+  static V::Register add_sums(V::Register a, V::Register b) { return a + b; }
 #endif
 };
 
@@ -100,6 +107,10 @@ constexpr bool kWideOuterTiles = !kSplitsPairs<T>;
 #endif
 template <class T>
 constexpr bool kGathersPanels = Vector<Computed<T>>::kLanes == 16 && std::is_same_v<T, float>;
+// Whether a BiasActivation is applied. Not where denormal numbers are flushed, unlike in programs.
+template <class T>
+constexpr bool kActivates = std::is_same_v<T, float> ||
+                            (std::is_same_v<T, bfloat16> && !kSplitsPairs<T>);
 
 // A tile of sums, passed as a whole so that it stays in registers.
 template <class T, int R, int N>
@@ -136,63 +147,118 @@ inline __attribute__((always_inline)) void add_products(Tile<Computed<T>, R, N>&
 // Stores sums as they are.
 struct Unchanged {
   template <class Load>
-  int bias(const Load&) const {
+  int of_columns(const Load&) const {
     return 0;
   }
-  template <class Sum, class Load>
-  Sum operator()(Sum sum, int, int, const Load&) const {
+  template <class Sum, class T, class Load>
+  Sum operator()(Sum sum, const T*, int, const Load&) const {
     return sum;
+  }
+  template <class T>
+  T* row(T* c) const {
+    return c;
   }
 };
 
-// Stores them after a BiasActivation: bias() loads the biases of one vector of columns, operator()
-// changes its sum in row r. load() loads the same lanes of any row.
-struct Activated {
+// Stores them after a BiasActivation: of_columns() loads what belongs to one vector of columns,
+// operator() changes its sum in the row at c, row() returns where that is stored. load() loads the
+// same lanes of any row.
+template <class T>
+struct Activated;
+
+template <>
+struct Activated<float> {
   using Register = Vector<float>::Register;
-  Activated(const ImplicitGemmProduct<float>& p, float* const* c)
-      : after(p.after), bounds(after.low, after.high), first(p.c), c(c) {}
+  explicit Activated(const ImplicitGemmProduct<float>& p)
+      : after(p.after), bounds(after.low, after.high), first(p.c) {}
   template <class Load>
-  inline __attribute__((always_inline)) Register bias(const Load& load) const {
+  inline __attribute__((always_inline)) Register of_columns(const Load& load) const {
     return bounds.of_bias(load(after.bias));
   }
   template <class Load>
-  inline __attribute__((always_inline)) Register operator()(Register sum, int r, Register bias,
-                                                            const Load& load) const {
+  inline __attribute__((always_inline)) Register operator()(Register sum, const float* c,
+                                                            Register bias, const Load& load) const {
     sum = sum + bias;
     if (after.residual) {
-      Register x = load(after.residual + (c[r] - first));
+      Register x = load(after.residual + (c - first));
       if (after.residual_bias) x = x + load(after.residual_bias);
       sum = sum + x;
     }
     return bounds(sum);
   }
-  const BiasActivation& after;
+  float* row(float* c) const { return c; }
+  const BiasActivation<float> after;
   Bounds bounds;
-  const float *first, *const *c;
+  const float* first;
 };
+
+#if defined(__AVX512BF16__)
+template <>
+struct Activated<bfloat16> {
+  using V = Vector<float>;
+  using Register = V::Register;
+  struct OfColumns {
+    Register scale = V::zero(), bias = V::zero();
+    Register residual_scale = V::zero(), residual_bias = V::zero();
+  };
+  explicit Activated(const ImplicitGemmProduct<bfloat16>& p)
+      : after(p.after), bounds(after.low, after.high), first(p.c) {}
+  template <class Load>
+  inline __attribute__((always_inline)) OfColumns of_columns(const Load& load) const {
+    OfColumns own;
+    if (after.scale) own.scale = load(after.scale);
+    if (after.bias) own.bias = bounds.of_bias(load(after.bias));
+    if (after.residual_scale) own.residual_scale = load(after.residual_scale);
+    if (after.residual_bias) own.residual_bias = load(after.residual_bias);
+    return own;
+  }
+  // The store rounds last.
+  template <class Load>
+  inline __attribute__((always_inline)) Register operator()(Register sum, const float* c,
+                                                            const OfColumns& own,
+                                                            const Load& load) const {
+    if (after.bias == nullptr) return sum;
+    Register y = V::widened(V::normal_halves(sum));
+    if (after.scale) y = y * own.scale;
+    y = y + own.bias;
+    if (after.residual) {
+      Register x = load(after.residual + (c - first));
+      if (after.residual_scale) x = x * own.residual_scale;
+      if (after.residual_bias) x = rounded(x + own.residual_bias);
+      y = rounded(y) + (x + bounds.positive);  // rounding may have made -0
+    }
+    return bounds(y);
+  }
+  bfloat16* row(const float* c) const { return after.result + (c - first); }
+  const BiasActivation<bfloat16> after;
+  Bounds bounds;
+  const float* first;
+};
+#endif
 
 // Adds the first rows of a tile to C or stores them, changed by `after`; the last vector may extend
 // beyond C.
 template <class T, int R, int N, class After = Unchanged>
-inline __attribute__((always_inline)) void finish(const Tile<T, R, N>& tile, T* const* c, int rows,
-                                                  int64_t columns, bool accumulate,
-                                                  const After& after = {}) {
-  using V = Vector<T>;
+inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>& tile,
+                                                  Computed<T>* const* c, int rows, int64_t columns,
+                                                  bool accumulate, const After& after = {}) {
+  using V = Vector<Computed<T>>;
   const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
   TESSERA_UNROLL
   for (int v = 0; v < N; ++v) {
     const bool whole = v < N - 1 || last == V::kLanes;
-    const auto load = [&](const T* row) __attribute__((always_inline)) {
-      const T* from = row + v * V::kLanes;
+    const auto load = [&](const auto* row) __attribute__((always_inline)) {
+      const auto* from = row + v * V::kLanes;
       return whole ? V::load(from) : V::load_first(from, last);
     };
-    const auto bias = after.bias(load);
+    const auto of_columns = after.of_columns(load);
     TESSERA_UNROLL
     for (int r = 0; r < R; ++r) {
       if (r >= rows) continue;
-      const auto sum = accumulate ? load(c[r]) + tile.sum[r][v] : tile.sum[r][v];
-      const auto y = after(sum, r, bias, load);
-      T* to = c[r] + v * V::kLanes;
+      const auto sum =
+          accumulate ? Factors<T>::add_sums(load(c[r]), tile.sum[r][v]) : tile.sum[r][v];
+      const auto y = after(sum, c[r], of_columns, load);
+      auto* const to = after.row(c[r]) + v * V::kLanes;
       if (whole)
         V::store(to, y);
       else
@@ -217,8 +283,13 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
     int64_t row = first + (r < rows ? r : rows - 1);
     a[r] = p.a + p.a_rows[row];
     c[r] = p.c + p.c_rows[row];
-    TESSERA_UNROLL
-    for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * V::kLanes, 1);
+    if (p.after.result && !p.accumulate) {
+      for (int v = 0; v < N; v += 2)
+        __builtin_prefetch(p.after.result + p.c_rows[row] + v * V::kLanes, 1);
+    } else {
+      TESSERA_UNROLL
+      for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * V::kLanes, 1);
+    }
   }
   Tile<S, R, N> tile;
   clear(tile);
@@ -263,9 +334,9 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
       b += b_stride;
     }
   }
-  if constexpr (std::is_same_v<T, float>)
-    if (p.after.bias) return finish(tile, c, rows, p.columns, p.accumulate, Activated(p, c));
-  finish(tile, c, rows, p.columns, p.accumulate);
+  if constexpr (kActivates<T>)
+    if (p.after.is_set()) return finish<T>(tile, c, rows, p.columns, p.accumulate, Activated<T>(p));
+  finish<T>(tile, c, rows, p.columns, p.accumulate);
 }
 
 template <class T, int N>
@@ -352,7 +423,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, 
     if constexpr (kFetch) next += next_line;
   }
   const int64_t columns = p.columns - column, width = N * V::kLanes;
-  finish(tile, c, rows, columns < width ? columns : width, p.accumulate);
+  finish<T>(tile, c, rows, columns < width ? columns : width, p.accumulate);
 }
 
 // Computes up to N registers of columns: those that p.columns reaches.

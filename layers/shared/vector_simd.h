@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "tessera/engine/bfloat16_simd.h"
 #include "tessera/engine/dtype.h"
 
 #if defined(__AVX2__)
@@ -38,6 +39,41 @@ struct Vector<float> {
   static Register widened(__m256i halves) {  // maskz with all lanes avoids a g++ 12 warning
     const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, halves);
     return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
+  }
+#if defined(__AVX512BF16__)
+  static __mmask16 denormal(Register x) { return _mm512_fpclass_ps_mask(x, 0x20); }
+  // Returns numbers rounded to bfloat16 that are not denormal.
+  static __m256i normal_halves(Register x) {
+    return reinterpret_cast<__m256i>(_mm512_maskz_cvtneps_pbh(0xffff, x));
+  }
+#endif
+  static __m256i halves(Register x) {
+#if defined(__AVX512BF16__)
+    if (__builtin_expect(denormal(x) == 0, 1)) return normal_halves(x);
+#endif
+    return _mm512_maskz_cvtepi32_epi16(0xffff,
+                                       _mm512_maskz_srli_epi32(0xffff, rounded_words(x), 16));
+  }
+  static void store(bfloat16* p, Register v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves(v));
+  }
+  // Stores in parts: some processors take long to mask elements of 16 bits.
+  static void store_first(bfloat16* p, Register v, int count) {
+    const __m256i all = halves(v);
+    __m128i part = _mm256_castsi256_si128(all);
+    if (count & 8) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(p), part);
+      part = _mm256_extracti128_si256(all, 1), p += 8;
+    }
+    if (count & 4) {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(p), part);
+      part = _mm_unpackhi_epi64(part, part), p += 4;
+    }
+    if (count & 2) {
+      _mm_storeu_si32(p, part);
+      part = _mm_srli_epi64(part, 32), p += 2;
+    }
+    if (count & 1) _mm_storeu_si16(p, part);
   }
   static Register fma(Register a, Register b, Register c) { return _mm512_fmadd_ps(a, b, c); }
   // b if one is NaN or both are 0

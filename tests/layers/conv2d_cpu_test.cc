@@ -69,7 +69,7 @@ TEST(Conv2dAlgorithm, AnActivationMakesNegativeZeroPositive) {
     Scratch scratch(convolution->scratch(pool.size()));
     const std::vector<float> x(x_size(s), 1e-30f), w(w_size(s), -1e-30f), bias(s.o, -0.0f);
     for (const bool bounded : {false, true}) {
-      BiasActivation activation{.bias = bias.data()};
+      BiasActivation<float> activation{.bias = bias.data()};
       if (bounded) activation.low = 0;
       ASSERT_TRUE(convolution->applies(activation));
       std::vector<float> y(y_size(s), NAN);

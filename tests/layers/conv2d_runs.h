@@ -346,37 +346,59 @@ void run_with_packed(std::string_view algorithm, const ConvShape& s, ThreadPool&
   EXPECT_TRUE(scratch.intact() && packed.intact()) << "memory is overrun";
 }
 
-// Applies bias, residual and bounds to sums in registers; expects the bits of the same operations
-// on `sums`.
-inline void run_with_activation(std::string_view algorithm, ConvPass pass, const ConvShape& s,
-                                ThreadPool& pool, const std::vector<float>& a,
-                                const std::vector<float>& b, const std::vector<float>& sums,
-                                int64_t channels) {
-  if (sums.empty()) return;
-  const auto convolution = make<float>(algorithm, {pass, s, DType::f32});
+// Returns element i of a BiasActivation, computed as its formula says.
+template <class T>
+float activated(const BiasActivation<T>& activation, float sum, size_t i, size_t channel) {
+  const auto rounded = [](float x) { return static_cast<float>(static_cast<T>(x)); };
+  const auto affine = [&](float x, const float* scale, const float* bias) {
+    if (scale) x = x * scale[channel];
+    return rounded(bias ? x + bias[channel] : x);
+  };
+  float y = affine(rounded(sum), activation.scale, activation.bias);
+  if (activation.residual)
+    y = y + affine(activation.residual[i], activation.residual_scale, activation.residual_bias);
+  if (y <= activation.low) y = activation.low;
+  if (y >= activation.high) y = activation.high;
+  return rounded(y);
+}
+
+// Applies scales, biases, a residual and bounds to sums in registers; expects the bits of the same
+// operations on `sums`.
+template <class T>
+void run_with_activation(std::string_view algorithm, ConvPass pass, const ConvShape& s,
+                         ThreadPool& pool, const std::vector<T>& a, const std::vector<T>& b,
+                         const std::vector<float>& sums, int64_t channels) {
+  if (sums.empty() || !takes<T>(algorithm, pass, s)) return;
+  constexpr bool kHalf = !std::is_same_v<T, float>;
+  const auto convolution = make<T>(algorithm, {pass, s, dtype_of<T>}, {.in_ranges = kHalf});
   std::vector<float> bias = values<float>(channels, 4), more = values<float>(channels, 5);
-  std::vector<float> residual = values<float>(std::ssize(sums), 6);
-  bias[0] = -0.0f, residual[0] = NAN, residual.back() = INFINITY;
+  std::vector<float> scale = values<float>(channels, 7);
+  std::vector<T> residual = values<T>(std::ssize(sums), 6);
+  bias[0] = -0.0f, residual[0] = T(NAN), residual.back() = T(INFINITY);
+  scale.back() = 0x1p-130f, bias.back() = 0x1p-140f;  // y is denormal
   Scratch scratch(convolution->scratch(pool.size()));
-  for (int kind = 0; kind < 6; ++kind) {
-    BiasActivation activation{.bias = bias.data()};
+  for (int kind = 0; kind < (kHalf ? 13 : 6); ++kind) {
+    BiasActivation<T> activation{.bias = bias.data()};
     if (kind % 3 > 0) activation.residual = residual.data();
     if (kind % 3 > 1) activation.residual_bias = more.data();
-    if (kind > 2) activation.low = 0, activation.high = 0.5f;
+    if (kind % 6 > 2) activation.low = 0, activation.high = 0.5f;
+    if (kind > 5) activation.scale = scale.data();
+    if (kind > 5 && kind % 3 > 1) activation.residual_scale = scale.data();
+    if (kind == 12) activation = {};
+    std::vector<T> out(sums.size(), T(NAN));
+    if (kHalf) activation.result = out.data();
     if (!convolution->applies(activation)) continue;
-    std::vector<float> out(sums.size(), NAN);
-    convolution->run(pool, a.data(), b.data(), out.data(), scratch.data(), {{}, {}, activation});
+    Computed<T>* whole = nullptr;
+    if constexpr (!kHalf) whole = out.data();
+    convolution->run(pool, a.data(), b.data(), whole, scratch.data(), {{}, {}, activation});
     EXPECT_TRUE(scratch.intact()) << "scratch is overrun";
     for (size_t i = 0; i < sums.size(); ++i) {
-      const size_t channel = i % static_cast<size_t>(channels);
-      float y = sums[i] + bias[channel];
-      if (activation.residual)
-        y = y + (activation.residual_bias ? residual[i] + more[channel] : residual[i]);
-      if (y <= activation.low) y = activation.low;
-      if (y >= activation.high) y = activation.high;
-      ASSERT_TRUE(std::isnan(y) ? std::isnan(out[i])
-                                : std::bit_cast<uint32_t>(y) == std::bit_cast<uint32_t>(out[i]))
-          << algorithm << " kind " << kind << " element " << i << ": " << out[i] << " is not " << y;
+      const float y = activated(activation, sums[i], i, i % static_cast<size_t>(channels));
+      ASSERT_TRUE(std::isnan(y) ? std::isnan(static_cast<float>(out[i]))
+                                : y == static_cast<float>(out[i]))
+          << algorithm << " kind " << kind << " element " << i << ": " << static_cast<float>(out[i])
+          << " is not " << y;
+      ASSERT_EQ(std::signbit(y), std::signbit(static_cast<float>(out[i])));
     }
   }
 }
@@ -395,7 +417,7 @@ Results<T> run(std::string_view algorithm, const ConvShape& s, int threads) {
     run_with_prologue(algorithm, ConvPass::forward, s, pool, x, w, r.y);
     run_with_prologue(algorithm, ConvPass::weight_grad, s, pool, x, dy, r.dw);
   }
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (!std::is_same_v<T, double>) {
     run_with_activation(algorithm, ConvPass::forward, s, pool, x, w, r.y, s.o);
     run_with_activation(algorithm, ConvPass::input_grad, s, pool, dy, w, r.dx, s.c);
   }

@@ -71,7 +71,7 @@ template <class T>
 struct ConvHooks {
   Prologue<T> prologue;
   Epilogue<Computed<T>> epilogue;
-  BiasActivation activation = {};       // instead of the epilogue, if set; requires applies()
+  BiasActivation<T> activation = {};    // before the epilogue, if set; requires applies()
   const float* wide_filters = nullptr;  // set with ConvVariant::wide_filters
 };
 
@@ -94,8 +94,6 @@ class AnyConvolution {
   // Returns the number of elements that pack() writes; 0 if this convolution cannot read packed
   // filters.
   virtual int64_t packed_elements() const { return 0; }
-  // Returns whether run() and run_rows() apply this to sums in registers.
-  virtual bool applies(const BiasActivation& /*activation*/) const { return false; }
   // Computes tables that pack() and run() read. Called once before them.
   virtual void prepare() {}
 };
@@ -120,7 +118,10 @@ class Convolution : public AnyConvolution {
   // before it.
   static constexpr int64_t kMaxPixels = 256;
   virtual void run_rows(const T* const* /*in*/, int64_t /*rows*/, const T* /*filters*/,
-                        Computed<T>* /*out*/, const BiasActivation& /*activation*/) const {}
+                        Computed<T>* /*out*/, const BiasActivation<T>& /*activation*/) const {}
+
+  // Returns whether run() and run_rows() apply this to sums in registers.
+  virtual bool applies(const BiasActivation<T>& /*activation*/) const { return false; }
 };
 
 // Returns C<T>(args...) for the C++ type T of the dtype, which is in the list.

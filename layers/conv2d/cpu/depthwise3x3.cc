@@ -108,7 +108,8 @@ class Depthwise3x3 final : public Convolution<T> {
         if (g_.phases == 1) {
           const auto [v, h] = g_.phase(0);
           multiply(rows_for(g_, from, i * g_.in_step_h + v.base, (rows - 1) * g_.in_step_h + 3),
-                   rows, own.filters, row_pair, hooks.activation);
+                   rows, own.filters, row_pair,
+                   hooks.activation.from(0, begin + (i - first) * row));
         } else {
           for (int64_t r = 0; r < rows; ++r) run_row(from, i + r, row_pair + r * row, own);
         }
@@ -117,12 +118,13 @@ class Depthwise3x3 final : public Convolution<T> {
     });
   }
 
-  bool applies(const BiasActivation& activation) const override {
-    return activation.bias && !activation.residual && std::is_same_v<T, float> && g_.phases == 1;
+  bool applies(const BiasActivation<T>& activation) const override {
+    return activation.is_set() && !activation.residual && depthwise<T>().activates &&
+           g_.phases == 1;
   }
 
   void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out,
-                const BiasActivation& activation) const override {
+                const BiasActivation<T>& activation) const override {
     DepthwiseRows<T> from{};
     from.width = g_.in_w, from.channels = g_.in_c;
     std::copy_n(in, (rows - 1) * g_.in_step_h + 3, from.rows);
@@ -149,7 +151,7 @@ class Depthwise3x3 final : public Convolution<T> {
 
   // Computes one or two rows of outputs at `out`.
   void multiply(const DepthwiseRows<T>& in, int64_t rows, const Sum* filters, Sum* out,
-                const BiasActivation& activation) const {
+                const BiasActivation<T>& activation) const {
     DepthwiseProducts<T> p{};
     p.in = in;
     p.in.base = g_.phase(0).h.base, p.in.columns = g_.out_w;

@@ -109,7 +109,8 @@ struct Channels {
   Register load(const S* p) const {
     return kWhole ? V::load(p) : V::load_first(p, count);
   }
-  void store(T* p, Register v) const {
+  template <class S>
+  void store(S* p, Register v) const {
     if constexpr (kWhole) {
       V::store(p, v);
     } else {
@@ -183,9 +184,40 @@ inline __attribute__((always_inline)) void for_products(const TileInput<T, S>& i
   }
 }
 
+template <class T>
+constexpr bool kActivates = std::is_same_v<T, float> ||
+                            (std::is_same_v<T, bfloat16> && Vector<float>::kLanes == 16);
+
 template <class S, class T>
 struct Products {
   using V = Vector<Computed<T>>;
+  // Stores the sums after p.after.
+  template <bool kWhole, class Sums>
+  static inline __attribute__((always_inline)) void activate(const DepthwiseProducts<T>& p,
+                                                             Channels<Computed<T>, kWhole> channels,
+                                                             int64_t j, int64_t k,
+                                                             const Sums& sum) {
+    const auto after = p.after;
+    const Bounds bounds(after.low, after.high);
+    const auto scale = after.scale ? channels.load(after.scale + k) : V::zero();
+    const auto bias = after.bias ? bounds.of_bias(channels.load(after.bias + k)) : V::zero();
+    TESSERA_UNROLL
+    for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
+    for (int i = 0; i < S::kColumns; ++i) {
+      const int64_t at = (j + i) * p.out_column + k;
+      if constexpr (std::is_same_v<T, float>) {
+        channels.store(p.out[r] + at, bounds(sum[r][i] + bias));
+      } else {
+        auto y = sum[r][i];
+        if (after.bias) {
+          y = rounded(y);
+          if (after.scale) y = y * scale;
+          y = bounds(y + bias);
+        }
+        channels.store(after.result + (p.out[r] - p.out[0]) + at, y);
+      }
+    }
+  }
   template <bool kWhole>
   static inline __attribute__((always_inline)) void tile(const DepthwiseProducts<T>& p,
                                                          const TileInput<T, S>& in,
@@ -202,14 +234,8 @@ struct Products {
         in, channels, [&](auto x, int r, int i, int t) __attribute__((always_inline)) {
           sum[r][i] = V::fma(x, f[t], sum[r][i]);
         });
-    if constexpr (std::is_same_v<T, float>)
-      if (p.after.bias) {
-        const Bounds bounds(p.after.low, p.after.high);
-        const auto bias = bounds.of_bias(channels.load(p.after.bias + k));
-        TESSERA_UNROLL
-        for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
-        for (int i = 0; i < S::kColumns; ++i) sum[r][i] = bounds(sum[r][i] + bias);
-      }
+    if constexpr (kActivates<T>)
+      if (p.after.is_set()) return activate(p, channels, j, k, sum);
     TESSERA_UNROLL
     for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
     for (int i = 0; i < S::kColumns; ++i)
@@ -315,7 +341,8 @@ constexpr DepthwiseMicrokernelsOf<T> microkernels_of(void (*gather)(const Depthw
           {rows_of<Products, 1, T>, rows_of<Products, 2, T>},
           {rows_of<Sums, 1, T>, rows_of<Sums, 2, T>},
           {{products_of_taps<1, 1, T>, products_of_taps<1, 2, T>},
-           {products_of_taps<2, 1, T>, products_of_taps<2, 2, T>}}};
+           {products_of_taps<2, 1, T>, products_of_taps<2, 2, T>}},
+          kActivates<T>};
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ struct DepthwiseProducts {
   DepthwiseRows<T> in;
   const Computed<T>* f;
   Computed<T>* out[2];
-  int64_t out_column;    // elements from one output to the next
-  BiasActivation after;  // without a residual; float only, applied if `after.bias` is set
+  int64_t out_column;       // elements from one output to the next
+  BiasActivation<T> after;  // without a residual; applied if set, requires `activates`
 };
 
 // sum[tap row][tap][k] += sum over r and j of x * dy[r][j][k]
@@ -76,6 +76,7 @@ struct DepthwiseMicrokernelsOf {
   void (*sums[2])(const DepthwiseSums<T>&, int rows);
   // Products of one row of outputs with step 1, indexed by tap rows - 1 and taps - 1.
   void (*products_of_taps[2][2])(const DepthwiseProducts<T>&);
+  bool activates;  // whether products() apply a BiasActivation
 };
 
 struct DepthwiseMicrokernels {

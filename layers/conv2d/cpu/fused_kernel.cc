@@ -108,7 +108,7 @@ class FusedKernel final : public Kernel {
         epilogue_(epilogue_plan(fusion.epilogue,
                                 inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
                                 computed(out), out.dtype)),
-        activation_(fusion.consumers.empty()
+        activation_(out.dtype == dtype_of<T>
                         ? bias_activation(fusion.epilogue,
                                           inputs_from(in, fusion.epilogue_begin(), fusion.epilogue),
                                           computed(out), out.dtype)
@@ -118,9 +118,7 @@ class FusedKernel final : public Kernel {
   void run(Context& ctx, Buffers in, Buffers out, Buffer scratch) override {
     ThreadPool& pool = static_cast<CpuContext&>(ctx).pool();
     FusedScratch parts(scratch.data, fusion_, dtype_of<T>, form_, in_);
-    Call call{EpilogueRun(prologue_, in.subspan(2), in[0]),
-              EpilogueRun(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]),
-              out[0].spec.shape.back()};
+    Call call{EpilogueRun(prologue_, in.subspan(2), in[0]), {}, out[0].spec.shape.back()};
     start_consumers(call, in, out, parts);
     ConvHooks<T> hooks;
     const T* first = in[0].as<T>();
@@ -136,19 +134,18 @@ class FusedKernel final : public Kernel {
     if (form_.wide_filters) hooks.wide_filters = in[1].as<float>();
     const T* second =
         form_.wide_filters ? nullptr : make_filters(ctx, in[1], parts.second).template as<T>();
-    if (activation_) hooks.activation = activation_->bound_to(in.subspan(fusion_.epilogue_begin()));
-    if (!convolution_->applies(hooks.activation)) {
-      hooks.activation = {};
-      if (!epilogue_.is_identity() || !fusion_.consumers.empty()) hooks.epilogue = {written, &call};
-    }
+    if (!activate(in, out[0], hooks))
+      call.epilogue.emplace(epilogue_, in.subspan(fusion_.epilogue_begin()), out[0]);
+    if (call.epilogue || !fusion_.consumers.empty()) hooks.epilogue = {written, &call};
     Sum* const whole = form_.in_ranges ? nullptr : out[0].as<Sum>();
     convolution_->run(pool, first, second, whole, parts.layout.rest(), hooks);
   }
 
  private:
   struct Call {
-    EpilogueRun prologue, epilogue;
-    int64_t channels;  // channels of the result
+    EpilogueRun prologue;
+    std::optional<EpilogueRun> epilogue;  // not set if there is none or an activation is applied
+    int64_t channels;                     // channels of the result
     size_t consumers = 0;
     Buffer inputs[kMaxConsumers][kMaxConsumerInputs] = {};  // inputs of each consumer
     std::optional<BlocksAsWritten> blocks[kMaxConsumers] = {};
@@ -159,9 +156,21 @@ class FusedKernel final : public Kernel {
   }
   static void written(void* context, Sum* rows, int64_t first, int64_t count) {
     const Call& call = *static_cast<const Call*>(context);
-    call.epilogue.apply(first, count, rows);
+    if (call.epilogue) call.epilogue->apply(first, count, rows);
     for (size_t r = 0; r < call.consumers; ++r)
       call.blocks[r]->written(first / call.channels, count / call.channels);
+  }
+
+  // Returns whether nothing is left of the epilogue; sets its activation, if it has one.
+  bool activate(Buffers in, const Buffer& out, ConvHooks<T>& hooks) const {
+    if constexpr (!std::is_same_v<T, double>)
+      if (activation_) {
+        hooks.activation = activation_->bound_to<T>(
+            in.subspan(fusion_.epilogue_begin()), std::is_same_v<T, float> ? nullptr : out.as<T>());
+        if (convolution_->applies(hooks.activation)) return true;
+        hooks.activation = {};
+      }
+    return epilogue_.is_identity();
   }
 
   Buffer make_filters(Context& ctx, const Buffer& given, char* copy) const {

@@ -170,12 +170,12 @@ class ImplicitGemm final : public Convolution<T> {
     });
   }
 
-  bool applies(const BiasActivation& activation) const override {
-    return activation.bias && std::is_same_v<T, float> && !geometry_.shape.depthwise();
+  bool applies(const BiasActivation<T>& activation) const override {
+    return activation.is_set() && microkernels<T>().activates && !geometry_.shape.depthwise();
   }
 
   void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out,
-                const BiasActivation& activation) const override {
+                const BiasActivation<T>& activation) const override {
     multiply_phases(0, pixels, 1, in[0], packed, out, 0, geometry_.out_c, activation);
   }
 
@@ -273,7 +273,7 @@ class ImplicitGemm final : public Convolution<T> {
   // Computes one panel of output channels over one chunk, for all bands.
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
                       ImplicitGemmProduct<T> product) const {
-    const BiasActivation after = product.after;
+    const BiasActivation<T> after = product.after;
     const Chunk& chunk = p.chunks[index];
     const T *const panel = product.b, *const next = product.next;
     const auto height = [](const Band& band) { return band.last - band.first; };
@@ -296,7 +296,7 @@ class ImplicitGemm final : public Convolution<T> {
       product.segments = first, product.segment_count = last - first;
       product.b = panel + (k - chunk.k) * product.b_stride;
       product.accumulate = chunk.k > begin;
-      product.after = end <= last_step || begin == end ? after : BiasActivation();
+      product.after = end <= last_step || begin == end ? after : BiasActivation<T>();
       for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
         product.a_rows = p.in_rows.data() + pixel;
         product.c_rows = p.out_rows.data() + pixel;
@@ -308,7 +308,7 @@ class ImplicitGemm final : public Convolution<T> {
 
   // Computes channels [begin, end) of each group.
   void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, Sum* out,
-                int64_t begin, int64_t end, const BiasActivation& after) const {
+                int64_t begin, int64_t end, const BiasActivation<T>& after) const {
     const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
     const int64_t groups = geometry_.shape.groups;
     const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
@@ -378,7 +378,7 @@ class ImplicitGemm final : public Convolution<T> {
   // `after` is that of the elements from `to` on.
   void multiply_phases(int64_t row, int64_t rows_of_task, int64_t images, const T* in,
                        const T* packed, Sum* to, int64_t begin, int64_t end,
-                       const BiasActivation& after) const {
+                       const BiasActivation<T>& after) const {
     const ConvGeometry& g = geometry_;
     for (const Phase& p : phases_) {
       const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);

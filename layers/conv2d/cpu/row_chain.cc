@@ -34,7 +34,8 @@ class RowChain final : public Kernel {
       const auto extra = static_cast<size_t>(stages_[s].inputs) - 2;
       call.filters[s] = in[at].as<float>();
       const Buffers inputs = in.subspan(at + 1, extra);
-      if (stages_[s].activation) call.activations[s] = stages_[s].activation->bound_to(inputs);
+      if (stages_[s].activation)
+        call.activations[s] = stages_[s].activation->bound_to<float>(inputs);
       if (!convolution(s).applies(call.activations[s])) {
         call.activations[s] = {};
         call.epilogues[s].emplace(stages_[s].epilogue, inputs, out[0]);
@@ -58,7 +59,7 @@ class RowChain final : public Kernel {
     const float* x;
     float* y;
     const float* filters[kMaxStages];
-    BiasActivation activations[kMaxStages];
+    BiasActivation<float> activations[kMaxStages];
     std::optional<EpilogueRun> epilogues[kMaxStages];  // set without an activation
   };
   // Pointers to a thread's memory are those of the first thread.

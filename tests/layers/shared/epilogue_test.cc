@@ -27,7 +27,7 @@ TEST(BiasActivation, IsFoundInEitherOrderOfSums) {
   EXPECT_EQ(match({kBias}, {op(kAdd, 0, 1)})->bias, 0);
   const auto bounded =
       match({kBias}, {op(kAdd, 1, 0), constant(0), op(kMax, 2, 3), constant(6), op(kMin, 4, 5)});
-  EXPECT_TRUE(bounded && bounded->bounds.low == 0 && bounded->bounds.high == 6);
+  EXPECT_TRUE(bounded && bounded->low == 0 && bounded->high == 6);
   for (const Instruction& sum : {op(kAdd, 3, 1), op(kAdd, 1, 3)}) {
     const auto residual = match({kWhole, kBias}, {op(kAdd, 0, 2), sum});
     ASSERT_TRUE(residual);
@@ -36,6 +36,38 @@ TEST(BiasActivation, IsFoundInEitherOrderOfSums) {
   const auto both = match({kBias, kWhole, kBias}, {op(kAdd, 0, 1), op(kAdd, 3, 2), op(kAdd, 5, 4),
                                                    constant(0), op(kMax, 6, 7)});
   EXPECT_TRUE(both && both->bias == 0 && both->residual == 1 && both->residual_bias == 2);
+}
+
+Instruction rounded(int a) { return op(ScalarOp::bfloat16, a, 0); }
+const TensorSpec kHalf{DType::bf16, kResult, {}};
+
+TEST(BiasActivation, IsFoundInBfloat16WhereSeparateOpsRound) {
+  const auto find = [](const Specs& extra, std::vector<Instruction> code) {
+    return match(extra, std::move(code), DType::bf16);
+  };
+  const auto plain = find({}, {rounded(0)});
+  EXPECT_TRUE(plain && plain->bias == -1);
+  const auto scaled = find({kBias, kBias}, {rounded(0), op(ScalarOp::mul, 3, 1), op(kAdd, 4, 2),
+                                            rounded(5), constant(6), op(kMin, 6, 7), rounded(8)});
+  EXPECT_TRUE(scaled && scaled->scale == 0 && scaled->bias == 1 && scaled->high == 6);
+  const auto residual =
+      find({kBias, kBias, kHalf},
+           {rounded(0), op(ScalarOp::mul, 1, 4), op(kAdd, 2, 5), rounded(6), op(kAdd, 3, 7),
+            rounded(8), constant(0), op(kMax, 9, 10), rounded(11)});
+  EXPECT_TRUE(residual && residual->residual == 2 && residual->residual_scale == -1 &&
+              residual->scale == 0 && residual->low == 0);
+  const std::vector<Instruction> two = {rounded(0),  op(ScalarOp::mul, 3, 4), op(kAdd, 7, 5),
+                                        rounded(8),  op(ScalarOp::mul, 6, 1), op(kAdd, 10, 2),
+                                        rounded(11), op(kAdd, 9, 12),         rounded(13)};
+  const auto both = find({kBias, kBias, kHalf, kBias, kBias}, two);
+  EXPECT_TRUE(both && both->scale == 0 && both->bias == 1 && both->residual == 2 &&
+              both->residual_scale == 3 && both->residual_bias == 4);
+  EXPECT_FALSE(find({kBias, kBias, kWhole, kBias, kBias}, two));  // a residual of float32
+  EXPECT_FALSE(find({kBias}, {op(kAdd, 0, 1), rounded(2)}));      // the sum is not rounded
+  EXPECT_FALSE(find({kBias}, {rounded(0), op(kAdd, 1, 2)}));      // nor the result
+  EXPECT_FALSE(find({kBias, kHalf}, {rounded(0), op(kAdd, 1, 3), op(kAdd, 2, 4), rounded(5)}));
+  EXPECT_FALSE(find({kBias}, {rounded(0), op(kAdd, 1, 2), constant(0.3), op(kMax, 3, 4),
+                              rounded(5)}));  // a bound that is not bfloat16
 }
 
 TEST(BiasActivation, IsNothingThatWouldChangeBits) {
@@ -48,7 +80,6 @@ TEST(BiasActivation, IsNothingThatWouldChangeBits) {
   EXPECT_FALSE(match({kWhole}, {op(kAdd, 0, 1)}));
   EXPECT_FALSE(match({kBias}, {op(ScalarOp::mul, 0, 1)}));
   EXPECT_FALSE(match({kBias}, {constant(0), op(kMax, 0, 2), op(kAdd, 3, 1)}));
-  EXPECT_FALSE(match({kBias}, {op(kAdd, 0, 1)}, DType::bf16));
   EXPECT_FALSE(match({{DType::bf16, {8}, {}}}, {op(kAdd, 0, 1)}));
   EXPECT_FALSE(match({{DType::f32, {3, 8}, {}}}, {op(kAdd, 0, 1)}));
 }
