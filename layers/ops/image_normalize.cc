@@ -21,7 +21,7 @@ class NormalizeKernel final : public Kernel {
   explicit NormalizeKernel(const ImageNormalizeParams& params) {
     for (size_t c = 0; c < params.mean.size(); ++c) {
       for (int value = 0; value < 256; ++value)
-        table_.push_back(normalized_byte<T>(value, params.mean[c], params.stddev[c]));
+        table_.push_back(T(normalized_byte<Computed<T>>(value, params.mean[c], params.stddev[c])));
     }
   }
   void run(Context& ctx, Buffers in, Buffers out, Buffer) override {
@@ -71,15 +71,16 @@ class ImageNormalize final : public OpBase<ImageNormalize, ImageNormalizeParams>
       check.fail(fmt::format("dtype must be floating point, but is {}", name_of(params.dtype)));
     return {{params.dtype, in[0].shape, {}}};
   }
-  bool takes_half(DeviceKind kind, SpecView) const override { return kind == DeviceKind::gpu; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
     if constexpr (kCuda) image_normalize_cuda(ctx, params, in[0], out[0]);
   }
   std::unique_ptr<Kernel> prepare(SpecView in, Context& ctx,
                                   const Algorithm& chosen) const override {
     if (!ctx.device().is_cpu()) return Op::prepare(in, ctx, chosen);
-    if (params.dtype == DType::f64) return std::make_unique<NormalizeKernel<double>>(params);
-    return std::make_unique<NormalizeKernel<float>>(params);
+    return visit_any_float(params.dtype, [&]<class T>(T) -> std::unique_ptr<Kernel> {
+      return std::make_unique<NormalizeKernel<T>>(params);
+    });
   }
 };
 

@@ -123,7 +123,7 @@ extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
     .copy_points = copy_points,
     .copy_scattered = copy_scattered,
     .dots = flushed<DotProduct<bfloat16>, dots<bfloat16>>,
-    .activates = kActivates<bfloat16>};
+    .activates = kGatherActivates<bfloat16>};
 }
 
 }  // namespace tessera

@@ -109,7 +109,7 @@ constexpr GemmMicrokernelsOf<T> microkernels_of = {.lanes = Vector<T>::kLanes,
                                                    .copy_points = copy_points<T>,
                                                    .dots = dots<T>,
                                                    .gathers_panels = kGathersPanels<T>,
-                                                   .activates = kActivates<T>,
+                                                   .activates = kGatherActivates<T>,
                                                    .scaled_rows = scaled_rows<T>};
 
 }  // namespace

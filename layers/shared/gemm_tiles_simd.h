@@ -2,6 +2,7 @@
 // AVX2 or more.
 #pragma once
 
+#include "tessera/layers/shared/activated_simd.h"
 #include "tessera/layers/shared/gemm_simd.h"
 #include "tessera/layers/shared/vector_simd.h"
 
@@ -107,10 +108,13 @@ constexpr bool kWideOuterTiles = !kSplitsPairs<T>;
 #endif
 template <class T>
 constexpr bool kGathersPanels = Vector<Computed<T>>::kLanes == 16 && std::is_same_v<T, float>;
-// Whether a BiasActivation is applied. Not where denormal numbers are flushed, unlike in programs.
+// Whether rows that are no whole tiles are cut into tiles of one row less: VDPBF16PS has a latency
+// that tiles of few rows would wait for.
+template <class T, int N>
+constexpr bool kGathersEvenly = N == 2 && std::is_same_v<T, bfloat16> && !kSplitsPairs<T>;
+// Whether gather() applies a BiasActivation. It does not where denormal numbers are flushed.
 template <class T>
-constexpr bool kActivates = std::is_same_v<T, float> ||
-                            (std::is_same_v<T, bfloat16> && !kSplitsPairs<T>);
+constexpr bool kGatherActivates = kActivates<T> && !kSplitsPairs<T>;
 
 // A tile of sums, passed as a whole so that it stays in registers.
 template <class T, int R, int N>
@@ -144,104 +148,13 @@ inline __attribute__((always_inline)) void add_products(Tile<Computed<T>, R, N>&
   }
 }
 
-// Stores sums as they are.
-struct Unchanged {
-  template <class Load>
-  int of_columns(const Load&) const {
-    return 0;
-  }
-  template <class Sum, class T, class Load>
-  Sum operator()(Sum sum, const T*, int, const Load&) const {
-    return sum;
-  }
-  template <class T>
-  T* row(T* c) const {
-    return c;
-  }
-};
-
-// Stores them after a BiasActivation: of_columns() loads what belongs to one vector of columns,
-// operator() changes its sum in the row at c, row() returns where that is stored. load() loads the
-// same lanes of any row.
-template <class T>
-struct Activated;
-
-template <>
-struct Activated<float> {
-  using Register = Vector<float>::Register;
-  explicit Activated(const ImplicitGemmProduct<float>& p)
-      : after(p.after), bounds(after.low, after.high), first(p.c) {}
-  template <class Load>
-  inline __attribute__((always_inline)) Register of_columns(const Load& load) const {
-    return bounds.of_bias(load(after.bias));
-  }
-  template <class Load>
-  inline __attribute__((always_inline)) Register operator()(Register sum, const float* c,
-                                                            Register bias, const Load& load) const {
-    sum = sum + bias;
-    if (after.residual) {
-      Register x = load(after.residual + (c - first));
-      if (after.residual_bias) x = x + load(after.residual_bias);
-      sum = sum + x;
-    }
-    return bounds(sum);
-  }
-  float* row(float* c) const { return c; }
-  const BiasActivation<float> after;
-  Bounds bounds;
-  const float* first;
-};
-
-#if defined(__AVX512BF16__)
-template <>
-struct Activated<bfloat16> {
-  using V = Vector<float>;
-  using Register = V::Register;
-  struct OfColumns {
-    Register scale = V::zero(), bias = V::zero();
-    Register residual_scale = V::zero(), residual_bias = V::zero();
-  };
-  explicit Activated(const ImplicitGemmProduct<bfloat16>& p)
-      : after(p.after), bounds(after.low, after.high), first(p.c) {}
-  template <class Load>
-  inline __attribute__((always_inline)) OfColumns of_columns(const Load& load) const {
-    OfColumns own;
-    if (after.scale) own.scale = load(after.scale);
-    if (after.bias) own.bias = bounds.of_bias(load(after.bias));
-    if (after.residual_scale) own.residual_scale = load(after.residual_scale);
-    if (after.residual_bias) own.residual_bias = load(after.residual_bias);
-    return own;
-  }
-  // The store rounds last.
-  template <class Load>
-  inline __attribute__((always_inline)) Register operator()(Register sum, const float* c,
-                                                            const OfColumns& own,
-                                                            const Load& load) const {
-    if (after.bias == nullptr) return sum;
-    Register y = V::widened(V::normal_halves(sum));
-    if (after.scale) y = y * own.scale;
-    y = y + own.bias;
-    if (after.residual) {
-      Register x = load(after.residual + (c - first));
-      if (after.residual_scale) x = x * own.residual_scale;
-      if (after.residual_bias) x = rounded(x + own.residual_bias);
-      y = rounded(y) + (x + bounds.positive);  // rounding may have made -0
-    }
-    return bounds(y);
-  }
-  bfloat16* row(const float* c) const { return after.result + (c - first); }
-  const BiasActivation<bfloat16> after;
-  Bounds bounds;
-  const float* first;
-};
-#endif
-
-// Adds the first rows of a tile to C or stores them, changed by `after`; the last vector may extend
-// beyond C.
+// Adds the first rows of a tile to C or stores them; the last vector may extend beyond C. The
+// first element of C has index 0 to `after`.
 template <class T, int R, int N, class After = Unchanged>
 inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>& tile,
                                                   Computed<T>* const* c, int rows, int64_t columns,
-                                                  bool accumulate, const After& after = {}) {
+                                                  bool accumulate, Computed<T>* first,
+                                                  const After& after = {}) {
   using V = Vector<Computed<T>>;
   const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
   TESSERA_UNROLL
@@ -251,14 +164,14 @@ inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>&
       const auto* from = row + v * V::kLanes;
       return whole ? V::load(from) : V::load_first(from, last);
     };
-    const auto of_columns = after.of_columns(load);
+    const auto of_channels = after.of_channels(load);
     TESSERA_UNROLL
     for (int r = 0; r < R; ++r) {
       if (r >= rows) continue;
       const auto sum =
           accumulate ? Factors<T>::add_sums(load(c[r]), tile.sum[r][v]) : tile.sum[r][v];
-      const auto y = after(sum, c[r], of_columns, load);
-      auto* const to = after.row(c[r]) + v * V::kLanes;
+      const auto y = after(sum, c[r] - first, of_channels, load);
+      auto* const to = after.place(first, c[r] - first) + v * V::kLanes;
       if (whole)
         V::store(to, y);
       else
@@ -334,19 +247,20 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
       b += b_stride;
     }
   }
-  if constexpr (kActivates<T>)
-    if (p.after.is_set()) return finish<T>(tile, c, rows, p.columns, p.accumulate, Activated<T>(p));
-  finish<T>(tile, c, rows, p.columns, p.accumulate);
+  if constexpr (kGatherActivates<T>)
+    if (p.after.is_set())
+      return finish<T>(tile, c, rows, p.columns, p.accumulate, p.c, Activated<T, true>(p.after));
+  finish<T>(tile, c, rows, p.columns, p.accumulate, p.c);
 }
 
-template <class T, int N>
-void gather_vectors(const ImplicitGemmProduct<T>& p) {
-  constexpr int R = kGatherRows<T, N>;
+// Computes the next `count` tiles of R rows; returns the row after them.
+template <class T, int R, int N>
+int64_t gather_tiles(const ImplicitGemmProduct<T>& p, int64_t row, int64_t count) {
   constexpr int kLines = N * sizeof(typename Vector<Computed<T>>::Register) > 64 ? 2 : 1;
-  int64_t row = 0;
+  const int64_t end = row + count * R;
   if (p.fetch_rows)
-    for (; p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, 0, true>(p, row);
-  if (const int64_t tiles = (p.rows - row) / R; p.next && tiles > 0) {
+    for (; row < end && p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, 0, true>(p, row);
+  if (const int64_t tiles = (end - row) / R; p.next && tiles > 0) {
     // Each tile fetches a part, so that the reads are as steady as the products.
     int64_t steps = 0;
     for (int64_t s = 0; s < p.segment_count; ++s)
@@ -361,7 +275,24 @@ void gather_vectors(const ImplicitGemmProduct<T>& p) {
         gather_tile<T, R, N, 1>(p, row, part, step);
     }
   }
-  for (; p.rows - row > R / 2; row += R) gather_tile<T, R, N>(p, row);
+  for (; row < end; row += R) gather_tile<T, R, N>(p, row);
+  return row;
+}
+
+template <class T, int N>
+void gather_vectors(const ImplicitGemmProduct<T>& p) {
+  constexpr int R = kGatherRows<T, N>;
+  if constexpr (kGathersEvenly<T, N>)
+    if (const int64_t tiles = (p.rows + R - 1) / R, missing = tiles * R - p.rows;
+        missing > 0 && missing <= tiles) {
+      ImplicitGemmProduct<T> rest = p;
+      if (tiles > missing) rest.next = nullptr;  // it is fetched already
+      gather_tiles<T, R, N>(p, 0, tiles - missing);
+      gather_tiles<T, R - 1, N>(rest, (tiles - missing) * R, missing);
+      return;
+    }
+  int64_t row = gather_tiles<T, R, N>(p, 0, p.rows / R);
+  if (p.rows - row > R / 2) return gather_tile<T, R, N>(p, row);
   if (p.rows - row > 1) gather_tile<T, R / 2, N>(p, row);
   if (p.rows - row == 1) gather_tile<T, 1, N>(p, row);
 }
@@ -423,7 +354,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, 
     if constexpr (kFetch) next += next_line;
   }
   const int64_t columns = p.columns - column, width = N * V::kLanes;
-  finish<T>(tile, c, rows, columns < width ? columns : width, p.accumulate);
+  finish<T>(tile, c, rows, columns < width ? columns : width, p.accumulate, p.c);
 }
 
 // Computes up to N registers of columns: those that p.columns reaches.

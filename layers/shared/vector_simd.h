@@ -3,6 +3,7 @@
 // `count` lanes, 0 < count < kLanes. bfloat16 is widened as it is loaded.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "tessera/engine/bfloat16_simd.h"
@@ -42,17 +43,26 @@ struct Vector<float> {
   }
 #if defined(__AVX512BF16__)
   static __mmask16 denormal(Register x) { return _mm512_fpclass_ps_mask(x, 0x20); }
-  // Returns numbers rounded to bfloat16 that are not denormal.
+  // Return numbers rounded to bfloat16; normal_halves() of numbers that are not denormal.
   static __m256i normal_halves(Register x) {
     return reinterpret_cast<__m256i>(_mm512_maskz_cvtneps_pbh(0xffff, x));
   }
 #endif
+  static __m256i upper_halves(__m512i words) {
+    constexpr auto kUpper = [] {
+      std::array<uint16_t, 32> upper{};
+      for (size_t i = 0; i < 16; ++i) upper[i] = static_cast<uint16_t>(2 * i + 1);
+      return upper;
+    }();
+    const __m512i all =
+        _mm512_maskz_permutexvar_epi16(0xffffffff, _mm512_loadu_si512(kUpper.data()), words);
+    return _mm512_maskz_extracti64x4_epi64(0xff, all, 0);  // a cast causes a g++ 12 warning
+  }
   static __m256i halves(Register x) {
 #if defined(__AVX512BF16__)
     if (__builtin_expect(denormal(x) == 0, 1)) return normal_halves(x);
 #endif
-    return _mm512_maskz_cvtepi32_epi16(0xffff,
-                                       _mm512_maskz_srli_epi32(0xffff, rounded_words(x), 16));
+    return upper_halves(rounded_words(x));
   }
   static void store(bfloat16* p, Register v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves(v));
@@ -183,22 +193,6 @@ struct Vector {
   static void store_first(T* p, Register v, int count) {
     for (int i = 0; i < count; ++i) p[i] = v[i];
   }
-};
-#endif
-
-#if defined(__AVX2__)
-// min(max(x + bias, low), high) with the bits of ScalarOp::max and min; `low` is not -0, `high` not
-// 0. If `low` is 0, max(-0, 0) must be 0: a bias that is not -0 makes no -0.
-struct Bounds {
-  using V = Vector<float>;
-  Bounds(const float& low, const float& high) : low(V::fill(&low)), high(V::fill(&high)) {
-    const float zero = low == 0 ? 0.0f : -0.0f;  // +0 turns -0 into 0, -0 changes nothing
-    positive = V::fill(&zero);
-  }
-  V::Register of_bias(V::Register bias) const { return bias + positive; }
-  V::Register operator()(V::Register y) const { return V::min(high, V::max(low, y)); }
-
-  V::Register low, high, positive;
 };
 #endif
 

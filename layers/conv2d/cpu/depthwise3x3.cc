@@ -119,8 +119,7 @@ class Depthwise3x3 final : public Convolution<T> {
   }
 
   bool applies(const BiasActivation<T>& activation) const override {
-    return activation.is_set() && !activation.residual && depthwise<T>().activates &&
-           g_.phases == 1;
+    return activation.is_set() && depthwise<T>().activates && g_.phases == 1;
   }
 
   void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "tessera/layers/shared/vector_simd.h"
+#include "tessera/layers/shared/activated_simd.h"
 
 namespace tessera {
 
@@ -184,38 +184,24 @@ inline __attribute__((always_inline)) void for_products(const TileInput<T, S>& i
   }
 }
 
-template <class T>
-constexpr bool kActivates = std::is_same_v<T, float> ||
-                            (std::is_same_v<T, bfloat16> && Vector<float>::kLanes == 16);
-
 template <class S, class T>
 struct Products {
   using V = Vector<Computed<T>>;
-  // Stores the sums after p.after.
-  template <bool kWhole, class Sums>
-  static inline __attribute__((always_inline)) void activate(const DepthwiseProducts<T>& p,
-                                                             Channels<Computed<T>, kWhole> channels,
-                                                             int64_t j, int64_t k,
-                                                             const Sums& sum) {
-    const auto after = p.after;
-    const Bounds bounds(after.low, after.high);
-    const auto scale = after.scale ? channels.load(after.scale + k) : V::zero();
-    const auto bias = after.bias ? bounds.of_bias(channels.load(after.bias + k)) : V::zero();
+  template <bool kWhole, class Sums, class After>
+  static inline __attribute__((always_inline)) void store(const DepthwiseProducts<T>& p,
+                                                          Channels<Computed<T>, kWhole> channels,
+                                                          int64_t j, int64_t k, const Sums& sum,
+                                                          const After& after) {
+    const auto load = [&](const auto* from) __attribute__((always_inline)) {
+      return channels.load(from + k);
+    };
+    const auto of_channels = after.of_channels(load);
     TESSERA_UNROLL
     for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
     for (int i = 0; i < S::kColumns; ++i) {
-      const int64_t at = (j + i) * p.out_column + k;
-      if constexpr (std::is_same_v<T, float>) {
-        channels.store(p.out[r] + at, bounds(sum[r][i] + bias));
-      } else {
-        auto y = sum[r][i];
-        if (after.bias) {
-          y = rounded(y);
-          if (after.scale) y = y * scale;
-          y = bounds(y + bias);
-        }
-        channels.store(after.result + (p.out[r] - p.out[0]) + at, y);
-      }
+      const int64_t element = p.out[r] - p.out[0] + (j + i) * p.out_column;
+      channels.store(after.place(p.out[0], element) + k,
+                     after(sum[r][i], element, of_channels, load));
     }
   }
   template <bool kWhole>
@@ -235,11 +221,8 @@ struct Products {
           sum[r][i] = V::fma(x, f[t], sum[r][i]);
         });
     if constexpr (kActivates<T>)
-      if (p.after.is_set()) return activate(p, channels, j, k, sum);
-    TESSERA_UNROLL
-    for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
-    for (int i = 0; i < S::kColumns; ++i)
-      channels.store(p.out[r] + (j + i) * p.out_column + k, sum[r][i]);
+      if (p.after.is_set()) return store(p, channels, j, k, sum, Activated<T>(p.after));
+    store(p, channels, j, k, sum, Unchanged());
   }
 };
 

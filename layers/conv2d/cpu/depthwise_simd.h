@@ -55,7 +55,7 @@ struct DepthwiseProducts {
   const Computed<T>* f;
   Computed<T>* out[2];
   int64_t out_column;       // elements from one output to the next
-  BiasActivation<T> after;  // without a residual; applied if set, requires `activates`
+  BiasActivation<T> after;  // applied if set; requires `activates`
 };
 
 // sum[tap row][tap][k] += sum over r and j of x * dy[r][j][k]
@@ -85,12 +85,12 @@ struct DepthwiseMicrokernels {
   DepthwiseMicrokernelsOf<bfloat16> bf16;
 };
 
-TESSERA_DECLARE_AVX_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
+TESSERA_DECLARE_BF16_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 
 // Returns those of this processor's best instruction set.
 template <class T>
 const DepthwiseMicrokernelsOf<T>& depthwise() {
-  const DepthwiseMicrokernels& all = TESSERA_SELECT_AVX_MICROKERNELS(depthwise_microkernels);
+  const DepthwiseMicrokernels& all = TESSERA_SELECT_BF16_MICROKERNELS(depthwise_microkernels);
   if constexpr (std::is_same_v<T, bfloat16>)
     return all.bf16;
   else
