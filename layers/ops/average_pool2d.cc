@@ -3,6 +3,7 @@
 #include "tessera/layers/shared/channel_reduce_simd.h"
 #include "tessera/layers/shared/kernels_cuda.h"
 #include "tessera/runtime/cuda/cuda.h"
+#include "tessera/runtime/integers.h"
 
 namespace tessera {
 namespace {
@@ -181,6 +182,8 @@ class GlobalAveragePoolGrad final
 };
 
 // A mean over many pixels has another order of additions than average_pool2d().
+constexpr int64_t kChannelsAtOnce = 64;  // lines of cache, in every type
+
 class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_average_pool_cuda> {
  public:
   PoolShape shape_of(const Shape& x) const override { return global_shape(x); }
@@ -204,12 +207,25 @@ class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_avera
     using T = Computed<S>;
     const auto& channels = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
     const int64_t pixels = s.h * s.w, image = pixels * s.c;
-    pool.parallel_for_thread(s.n, s.n * image, [&](int64_t b, int thread) {
-      T* const strip = kHalf<S> ? scratch + thread * (image + s.c) : nullptr;
-      T* const means = own_or_strip(y + b * s.c, strip + image);
-      channels.sum(read_strip(x + b * image, image, strip), pixels, s.c, s.c, means);
-      pool_microkernels_of<T>().divide(means, static_cast<T>(pixels), s.c, means);
-      write_strip(means, s.c, y + b * s.c);
+    // The channels of few images are cut, so that each thread gets some.
+    const int64_t wanted = ceil_div(pool.size(), std::max<int64_t>(s.n, 1));
+    const int64_t width = round_up(ceil_div(s.c, wanted), kChannelsAtOnce);
+    const int64_t parts = ceil_div(s.c, width);
+    pool.parallel_for_thread(s.n * parts, s.n * image, [&](int64_t task, int thread) {
+      const int64_t first = task % parts * width, count = std::min(width, s.c - first);
+      const S* const from = x + task / parts * image + first;
+      S* const to = y + task / parts * s.c + first;
+      if constexpr (kHalf<S>) {
+        T* const strip = scratch + thread * (image + s.c);
+        T* const means = strip + image;
+        for (int64_t i = 0; i < pixels; ++i) read_strip(from + i * s.c, count, strip + i * count);
+        channels.sum(strip, pixels, count, count, means);
+        pool_microkernels_of<T>().divide(means, static_cast<T>(pixels), count, means);
+        write_strip(means, count, to);
+      } else {
+        channels.sum(from, pixels, s.c, count, to);
+        pool_microkernels_of<T>().divide(to, static_cast<T>(pixels), count, to);
+      }
     });
   }
 

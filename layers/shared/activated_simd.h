@@ -27,6 +27,7 @@ struct Bounds {
 // that the BiasActivation begins with, which is at `sums`. load(p) loads the register of `p`, an
 // array of the channels or a pixel.
 struct Unchanged {
+  static constexpr bool kStoresPairs = false;
   template <class Load>
   int of_channels(const Load&) const {
     return 0;
@@ -50,6 +51,7 @@ constexpr bool kActivates = false;
 template <bool kNormal>
 struct Activated<float, kNormal> {
   using Register = Vector<float>::Register;
+  static constexpr bool kStoresPairs = false;
   explicit Activated(const BiasActivation<float>& after)
       : after(after), bounds(after.low, after.high) {}
   template <class Load>
@@ -79,6 +81,7 @@ template <bool kNormal>
 struct Activated<bfloat16, kNormal> {
   using V = Vector<float>;
   using Register = V::Register;
+  static constexpr bool kStoresPairs = true;  // two registers are stored at once
   struct OfChannels {
     Register scale = V::zero(), bias = V::zero();
     Register residual_scale = V::zero(), residual_bias = V::zero();

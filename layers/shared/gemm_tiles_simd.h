@@ -156,53 +156,71 @@ inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>&
                                                   bool accumulate, Computed<T>* first,
                                                   const After& after = {}) {
   using V = Vector<Computed<T>>;
+  constexpr int P = After::kStoresPairs && N % 2 == 0 ? 2 : 1;  // vectors at once
   const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
   TESSERA_UNROLL
-  for (int v = 0; v < N; ++v) {
-    const bool whole = v < N - 1 || last == V::kLanes;
-    const auto load = [&](const auto* row) __attribute__((always_inline)) {
-      const auto* from = row + v * V::kLanes;
-      return whole ? V::load(from) : V::load_first(from, last);
+  for (int v = 0; v < N; v += P) {
+    const bool whole = v < N - P || last == V::kLanes;
+    const auto load_at = [&](int q) __attribute__((always_inline)) {
+      return [ whole, last, at = v + q ](const auto* row) __attribute__((always_inline)) {
+        const auto* from = row + at * V::kLanes;
+        return whole || at < N - 1 ? V::load(from) : V::load_first(from, last);
+      };
     };
-    const auto of_channels = after.of_channels(load);
+    const decltype(after.of_channels(load_at(0))) of_channels[] = {
+        after.of_channels(load_at(0)), after.of_channels(load_at(P - 1))};
     TESSERA_UNROLL
     for (int r = 0; r < R; ++r) {
       if (r >= rows) continue;
-      const auto sum =
-          accumulate ? Factors<T>::add_sums(load(c[r]), tile.sum[r][v]) : tile.sum[r][v];
-      const auto y = after(sum, c[r] - first, of_channels, load);
-      auto* const to = after.place(first, c[r] - first) + v * V::kLanes;
+      const int64_t element = c[r] - first;
+      typename V::Register y[P];
+      TESSERA_UNROLL
+      for (int q = 0; q < P; ++q) {
+        const auto load = load_at(q);
+        const auto sum = tile.sum[r][v + q];
+        y[q] = after(accumulate ? Factors<T>::add_sums(load(c[r]), sum) : sum, element,
+                     of_channels[q], load);
+      }
+      auto* const to = after.place(first, element) + v * V::kLanes;
+      if constexpr (P == 2) {
+        if (whole) {
+          V::store(to, y[0], y[1]);
+          continue;
+        }
+        V::store(to, y[0]);
+      }
       if (whole)
-        V::store(to, y);
+        V::store(to, y[0]);
       else
-        V::store_first(to, y, last);
+        V::store_first(to + (P - 1) * V::kLanes, y[P - 1], last);
     }
   }
 }
 
 // Prefetches kLines lines in each step, next_step elements further than in the last.
-// kAhead: prefetches the following rows of A, which exist.
-template <class T, int R, int N, int kLines = 0, bool kAhead = false>
+// kAhead: prefetches the following rows of A, which exist. kWhole: no row is missing.
+template <class T, int R, int N, bool kWhole, int kLines = 0, bool kAhead = false>
 inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T* next = nullptr,
                         int64_t next_step = 0) {
   using S = Computed<T>;
   using V = Vector<S>;
   using F = Factors<T>;
-  const int rows = p.rows - first < R ? static_cast<int>(p.rows - first) : R;
+  const int rows = kWhole || p.rows - first >= R ? R : static_cast<int>(p.rows - first);
+  const auto row = [&](int r) { return first + (r < rows ? r : rows - 1); };
   const T* a[R];
   S* c[R];
   TESSERA_UNROLL
   for (int r = 0; r < R; ++r) {  // missing rows repeat the last, unstored
-    int64_t row = first + (r < rows ? r : rows - 1);
-    a[r] = p.a + p.a_rows[row];
-    c[r] = p.c + p.c_rows[row];
-    if (p.after.result && !p.accumulate) {
-      for (int v = 0; v < N; v += 2)
-        __builtin_prefetch(p.after.result + p.c_rows[row] + v * V::kLanes, 1);
-    } else {
-      TESSERA_UNROLL
-      for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * V::kLanes, 1);
-    }
+    a[r] = p.a + p.a_rows[row(r)];
+    c[r] = p.c + p.c_rows[row(r)];
+  }
+  if (p.after.result && !p.accumulate) {
+    TESSERA_UNROLL
+    for (int r = 0; r < R; ++r) __builtin_prefetch(p.after.result + p.c_rows[row(r)], 1);
+  } else {
+    TESSERA_UNROLL
+    for (int r = 0; r < R; ++r) TESSERA_UNROLL
+    for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * V::kLanes, 1);
   }
   Tile<S, R, N> tile;
   clear(tile);
@@ -234,9 +252,10 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
         next += next_step;
       }
       if constexpr (kAhead) {  // prefetches each row while l passes a line
-        constexpr int64_t kLine = 64 / sizeof(T);
+        constexpr uint64_t kLine = 64 / sizeof(T);
         static_assert(R <= kAheadRows && kAheadRows * kDepthStep<T> <= kLine);
-        __builtin_prefetch(ahead[l / kDepthStep<T> % kAheadRows] + l / kLine * kLine);
+        const auto at = static_cast<uint64_t>(l);
+        __builtin_prefetch(ahead[at / kDepthStep<T> % kAheadRows] + at / kLine * kLine);
       }
       add_products<T>(tile, b, b_panel, [&](int r) {
         if constexpr (kSplitsPairs<T>)
@@ -259,7 +278,8 @@ int64_t gather_tiles(const ImplicitGemmProduct<T>& p, int64_t row, int64_t count
   constexpr int kLines = N * sizeof(typename Vector<Computed<T>>::Register) > 64 ? 2 : 1;
   const int64_t end = row + count * R;
   if (p.fetch_rows)
-    for (; row < end && p.rows - row >= 2 * R; row += R) gather_tile<T, R, N, 0, true>(p, row);
+    for (; row < end && p.rows - row >= 2 * R; row += R)
+      gather_tile<T, R, N, true, 0, true>(p, row);
   if (const int64_t tiles = (end - row) / R; p.next && tiles > 0) {
     // Each tile fetches a part, so that the reads are as steady as the products.
     int64_t steps = 0;
@@ -270,12 +290,12 @@ int64_t gather_tiles(const ImplicitGemmProduct<T>& p, int64_t row, int64_t count
     for (int64_t t = 0; t < tiles; ++t, row += R) {
       const T* part = p.next + t / each * p.b_panel + steps * p.b_stride * (t % each) / each;
       if (tiles == 1)
-        gather_tile<T, R, N, kLines>(p, row, part, step);
+        gather_tile<T, R, N, true, kLines>(p, row, part, step);
       else
-        gather_tile<T, R, N, 1>(p, row, part, step);
+        gather_tile<T, R, N, true, 1>(p, row, part, step);
     }
   }
-  for (; row < end; row += R) gather_tile<T, R, N>(p, row);
+  for (; row < end; row += R) gather_tile<T, R, N, true>(p, row);
   return row;
 }
 
@@ -292,9 +312,9 @@ void gather_vectors(const ImplicitGemmProduct<T>& p) {
       return;
     }
   int64_t row = gather_tiles<T, R, N>(p, 0, p.rows / R);
-  if (p.rows - row > R / 2) return gather_tile<T, R, N>(p, row);
-  if (p.rows - row > 1) gather_tile<T, R / 2, N>(p, row);
-  if (p.rows - row == 1) gather_tile<T, 1, N>(p, row);
+  if (p.rows - row > R / 2) return gather_tile<T, R, N, false>(p, row);
+  if (p.rows - row > 1) gather_tile<T, R / 2, N, false>(p, row);
+  if (p.rows - row == 1) gather_tile<T, 1, N, true>(p, row);
 }
 
 template <class T>

@@ -67,6 +67,13 @@ struct Vector<float> {
   static void store(bfloat16* p, Register v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves(v));
   }
+  static void store(bfloat16* p, Register a, Register b) {
+#if defined(__AVX512BF16__)
+    if (__builtin_expect((denormal(a) | denormal(b)) == 0, 1))
+      return _mm512_storeu_si512(p, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)));
+#endif
+    store(p, a), store(p + kLanes, b);
+  }
   // Stores in parts: some processors take long to mask elements of 16 bits.
   static void store_first(bfloat16* p, Register v, int count) {
     const __m256i all = halves(v);
