@@ -61,6 +61,19 @@ TEST_F(Conv2dPairs, DepthwiseFiltersReadThem) {
   EXPECT_GE(applied, 3);
 }
 
+// Elsewhere a scalar program computes them (see run_with_activation()).
+TEST_F(Conv2dPairs, ActivationsAreAppliedToSumsInRegisters) {
+  bfloat16 y;
+  const BiasActivation<bfloat16> rounding{.result = &y};
+  const auto applies = [&](const char* algorithm, const ConvShape& s) {
+    return make<bfloat16>(algorithm, {ConvPass::forward, s, DType::bf16}, {.in_ranges = true})
+        ->applies(rounding);
+  };
+  EXPECT_EQ(applies("direct", square(1, 7, 16, 40, 1, 1, 0)), current_isa() == Isa::avx512_bf16);
+  EXPECT_EQ(applies("depthwise3x3", square(1, 7, 40, 40, 3, 1, 1, 1, 40)),
+            current_isa() >= Isa::avx512);
+}
+
 TEST_F(Conv2dPairs, WinogradReadsThem) {
   for (const auto& [algorithm, cases] :
        {std::pair("winograd2", std::span<const Case>(kWinogradCases)),

@@ -376,6 +376,10 @@ void run_with_activation(std::string_view algorithm, ConvPass pass, const ConvSh
   std::vector<T> residual = values<T>(std::ssize(sums), 6);
   bias[0] = -0.0f, residual[0] = T(NAN), residual.back() = T(INFINITY);
   scale.back() = 0x1p-130f, bias.back() = 0x1p-140f;  // y is denormal
+  if (channels > 2) {  // rounded to 0 of either sign, before -0 is added
+    scale[1] = 0x1p-140f, bias[1] = 0;
+    for (size_t i = 1; i < residual.size(); i += channels) residual[i] = T(-0.0f);
+  }
   Scratch scratch(convolution->scratch(pool.size()));
   for (int kind = 0; kind < (kHalf ? 13 : 6); ++kind) {
     BiasActivation<T> activation{.bias = bias.data()};

@@ -40,7 +40,7 @@ TEST_F(CudaInputLayers, ImagesOfEveryByteAndOfManyChannels) {
       for (int64_t i = 0; i < channels * pixels; ++i)
         bytes.push_back(static_cast<uint8_t>(i / channels + i % channels * 77));
       const Tensor x = from_vector<uint8_t>({1, pixels, 1, channels}, bytes);
-      for (const DType dtype : {DType::f32, DType::f64}) {
+      for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
         params.dtype = dtype;
         for (const Placed placed : {Placed::aligned, Placed::off_by_one})
           EXPECT_TRUE(gpu_has_cpu_bits(

@@ -166,8 +166,8 @@ void expect_rounded_once(const PoolFunction& pool, const Shape& shape, DType hal
 }
 
 TEST(Pool2d, SixteenBitsAreRoundedOnce) {
-  // Tasks of a part of an image, of one image and of several.
-  const Shape shapes[] = {{5, 7, 6, 3}, {2, 9, 8, 16}, {3, 40, 33, 19}};
+  // Tasks of a part of an image, of some of its channels, of one image and of several.
+  const Shape shapes[] = {{5, 7, 6, 3}, {2, 9, 8, 16}, {3, 40, 33, 19}, {1, 7, 7, 200}};
   for (const DType half : {DType::bf16, DType::f16})
     for (const Shape& shape : shapes) {
       for (const Pool2dParams& params : kSettings) {
