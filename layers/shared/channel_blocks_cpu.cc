@@ -7,7 +7,11 @@ namespace {
 
 template <class T>
 const ChannelMicrokernelsOf<T>& block_microkernels() {
-  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
+  const ChannelMicrokernels& all = TESSERA_SELECT_MICROKERNELS(channel_microkernels);
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return all.bf16;
+  else
+    return microkernels_for<T>(all);
 }
 
 // Calls fn(block, first channel, channels) for all parts of the result, of at most `most` channels:
@@ -24,13 +28,18 @@ void for_each_part(const BlocksToCompute& which, int64_t blocks, int64_t c, int6
   for (int64_t part = 0; part < parts; ++part) compute(which.block, part);
 }
 
-// The channels of a part: rows of 16 bits are converted on the stack.
+// The channels of a part: rows of 16 bits are converted on the stack, if not both are bfloat16.
 template <class T>
 int64_t channels_of_part(ChannelBlocks blocks, std::initializer_list<StoredRows<T>> read) {
   for (const StoredRows<T>& x : read)
     if (is_half(x.dtype))
       return std::clamp<int64_t>(kMaxHalfRows / blocks.block_rows, 1, kMomentChannels);
   return kMomentChannels;
+}
+
+// Returns the rows if they are bfloat16, which kernels read as they are, or null.
+const bfloat16* bfloat16_rows(const StoredRows<float>& x) {
+  return x.dtype == DType::bf16 ? static_cast<const bfloat16*>(x.data) : nullptr;
 }
 
 // The rows of one part as numbers of type T.
@@ -63,13 +72,22 @@ class PartRows {
 template <class T>
 void block_moments(const BlocksToCompute& which, ChannelBlocks blocks, int64_t c, StoredRows<T> x,
                    T* moments) {
+  const auto compute = [=]<class S>(const S* from, int64_t stride, int64_t block, int64_t first,
+                                    int64_t channels) {
+    T* mean = moments + block * 2 * c + first;
+    block_microkernels<S>().moments(from, blocks.size(block), stride, channels, mean, mean + c);
+  };
+  const auto at = [=](int64_t block, int64_t first) { return blocks.begin(block) * c + first; };
+  if constexpr (std::is_same_v<T, float>)
+    if (const auto* from = bfloat16_rows(x))
+      return for_each_part(which, blocks.count(), c, kMomentChannels,
+                           [=](int64_t block, int64_t first, int64_t channels) {
+                             compute(from + at(block, first), c, block, first, channels);
+                           });
   for_each_part(which, blocks.count(), c, channels_of_part(blocks, {x}),
                 [=](int64_t block, int64_t first, int64_t channels) {
-                  T* mean = moments + block * 2 * c + first;
-                  const int64_t rows = blocks.size(block);
-                  const PartRows<T> part(x, blocks.begin(block) * c + first, rows, c, channels);
-                  block_microkernels<T>().moments(part.first(), rows, part.stride(), channels, mean,
-                                                  mean + c);
+                  const PartRows<T> part(x, at(block, first), blocks.size(block), c, channels);
+                  compute(part.first(), part.stride(), block, first, channels);
                 });
 }
 
@@ -77,15 +95,27 @@ template <class T>
 void block_gradient_sums(const BlocksToCompute& which, ChannelBlocks blocks, int64_t c,
                          StoredRows<T> dy, StoredRows<T> x, const T* mean, const T* scale,
                          int64_t stats_stride, T* sums) {
-  const auto compute = [=](int64_t block, int64_t first, int64_t channels) {
-    const int64_t at = blocks.begin(block) * c + first, stats = block * stats_stride + first;
-    const int64_t rows = blocks.size(block);
-    const PartRows<T> g(dy, at, rows, c, channels), v(x, at, rows, c, channels);
+  const auto compute = [=]<class S>(const S* g, int64_t g_stride, const S* v, int64_t v_stride,
+                                    int64_t block, int64_t first, int64_t channels) {
+    const int64_t stats = block * stats_stride + first;
     T* to = sums + block * 2 * c + first;
-    block_microkernels<T>().gradient_sums(g.first(), v.first(), mean + stats, scale + stats, rows,
-                                          g.stride(), v.stride(), channels, to, to + c);
+    block_microkernels<S>().gradient_sums(g, v, mean + stats, scale + stats, blocks.size(block),
+                                          g_stride, v_stride, channels, to, to + c);
   };
-  for_each_part(which, blocks.count(), c, channels_of_part(blocks, {dy, x}), compute);
+  const auto at = [=](int64_t block, int64_t first) { return blocks.begin(block) * c + first; };
+  if constexpr (std::is_same_v<T, float>)
+    if (const auto* g = bfloat16_rows(dy), *v = bfloat16_rows(x); g && v)
+      return for_each_part(which, blocks.count(), c, kMomentChannels,
+                           [=](int64_t block, int64_t first, int64_t channels) {
+                             const int64_t i = at(block, first);
+                             compute(g + i, c, v + i, c, block, first, channels);
+                           });
+  for_each_part(which, blocks.count(), c, channels_of_part(blocks, {dy, x}),
+                [=](int64_t block, int64_t first, int64_t channels) {
+                  const int64_t i = at(block, first), rows = blocks.size(block);
+                  const PartRows<T> g(dy, i, rows, c, channels), v(x, i, rows, c, channels);
+                  compute(g.first(), g.stride(), v.first(), v.stride(), block, first, channels);
+                });
 }
 
 template <class T>

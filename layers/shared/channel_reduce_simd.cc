@@ -28,35 +28,44 @@ constexpr int64_t kMaxChannels = kMomentChannels;
 template <int64_t kChannels>
 constexpr int64_t kMaxChannels<Fixed<kChannels>> = kChannels;
 
+// Numbers of type T, converted as they are read.
+template <class T>
+struct Row {
+  const T* data;
+  Computed<T> operator[](int64_t j) const { return static_cast<Computed<T>>(data[j]); }
+};
+
 template <class T, class C>
-void sum_rows(const T* x, int64_t rows, int64_t stride, C c, T* __restrict sum) {
+void sum_rows(const T* x, int64_t rows, int64_t stride, C c, Computed<T>* __restrict sum) {
+  const auto row = [=](int64_t r) { return Row<T>{x + r * stride}; };
   for (int64_t j = 0; j < c; ++j) sum[j] = 0;
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
-    const T *x0 = x + r * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+    const Row<T> x0 = row(r), x1 = row(r + 1), x2 = row(r + 2), x3 = row(r + 3);
     for (int64_t j = 0; j < c; ++j) sum[j] += (x0[j] + x1[j]) + (x2[j] + x3[j]);
   }
   for (; r < rows; ++r)
-    for (int64_t j = 0; j < c; ++j) sum[j] += x[r * stride + j];
+    for (int64_t j = 0; j < c; ++j) sum[j] += row(r)[j];
 }
 
 template <class T>
-void sum(const T* x, int64_t rows, int64_t stride, int64_t c, T* __restrict sum) {
+void sum(const T* x, int64_t rows, int64_t stride, int64_t c, Computed<T>* __restrict sum) {
   sum_rows(x, rows, stride, c, sum);
 }
 
 // Reads the rows twice; the caller keeps them few enough to stay in the cache, while the next rows
 // come from memory. The sum of deviations, which would be zero without rounding, corrects the mean.
-template <class T, class C>
-void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mean,
+template <class S, class C, class T = Computed<S>>
+void moments_of(const S* x, int64_t rows, int64_t stride, C c, T* __restrict mean,
                 T* __restrict m2) {
+  const auto row = [=](int64_t r) { return Row<S>{x + r * stride}; };
   T sums[kMaxChannels<C>], rest[kMaxChannels<C>], squares[kMaxChannels<C>];
   const T n = static_cast<T>(rows);
   sum_rows(x, rows, stride, c, sums);
   for (int64_t j = 0; j < c; ++j) sums[j] /= n, squares[j] = 0, rest[j] = 0;
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
-    const T *x0 = x + r * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+    const Row<S> x0 = row(r), x1 = row(r + 1), x2 = row(r + 2), x3 = row(r + 3);
     for (int64_t j = 0; j < c; ++j) {
       const T d0 = x0[j] - sums[j], d1 = x1[j] - sums[j];
       const T d2 = x2[j] - sums[j], d3 = x3[j] - sums[j];
@@ -66,7 +75,7 @@ void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mea
   }
   for (; r < rows; ++r) {
     for (int64_t j = 0; j < c; ++j) {
-      const T d = x[r * stride + j] - sums[j];
+      const T d = row(r)[j] - sums[j];
       rest[j] += d;
       squares[j] += d * d;
     }
@@ -79,21 +88,23 @@ void moments_of(const T* x, int64_t rows, int64_t stride, C c, T* __restrict mea
 }
 
 template <class T>
-void moments(const T* x, int64_t rows, int64_t stride, int64_t c, T* mean, T* m2) {
+void moments(const T* x, int64_t rows, int64_t stride, int64_t c, Computed<T>* mean,
+             Computed<T>* m2) {
   with_channels(c, [&](int64_t first, auto channels) {
     moments_of(x + first, rows, stride, channels, mean + first, m2 + first);
   });
 }
 
-template <class T, class C>
-void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T* __restrict scale,
+template <class S, class C, class T = Computed<S>>
+void gradient_sums_of(const S* dy, const S* x, const T* __restrict mean, const T* __restrict scale,
                       int64_t rows, int64_t stride, int64_t x_stride, C c, T* __restrict sums,
                       T* __restrict products) {
+  const auto row = [=](int64_t r) { return Row<S>{x + r * x_stride}; };
+  const auto gradient = [=](int64_t r) { return Row<S>{dy + r * stride}; };
   for (int64_t j = 0; j < c; ++j) sums[j] = 0, products[j] = 0;
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2) {
-    const T *x0 = x + r * x_stride, *x1 = x0 + x_stride;
-    const T *g0 = dy + r * stride, *g1 = g0 + stride;
+    const Row<S> x0 = row(r), x1 = row(r + 1), g0 = gradient(r), g1 = gradient(r + 1);
     for (int64_t j = 0; j < c; ++j) {
       sums[j] += g0[j] + g1[j];
       products[j] += g0[j] * (x0[j] - mean[j]) + g1[j] * (x1[j] - mean[j]);
@@ -101,15 +112,15 @@ void gradient_sums_of(const T* dy, const T* x, const T* __restrict mean, const T
   }
   for (; r < rows; ++r) {
     for (int64_t j = 0; j < c; ++j) {
-      sums[j] += dy[r * stride + j];
-      products[j] += dy[r * stride + j] * (x[r * x_stride + j] - mean[j]);
+      sums[j] += gradient(r)[j];
+      products[j] += gradient(r)[j] * (row(r)[j] - mean[j]);
     }
   }
   for (int64_t j = 0; j < c; ++j) products[j] *= scale[j];
 }
 
-template <class T>
-void gradient_sums(const T* dy, const T* x, const T* mean, const T* scale, int64_t rows,
+template <class S, class T = Computed<S>>
+void gradient_sums(const S* dy, const S* x, const T* mean, const T* scale, int64_t rows,
                    int64_t stride, int64_t x_stride, int64_t c, T* sums, T* products) {
   with_channels(c, [&](int64_t first, auto channels) {
     gradient_sums_of(dy + first, x + first, mean + first, scale + first, rows, stride, x_stride,
@@ -125,8 +136,8 @@ constexpr ChannelMicrokernelsOf<T> microkernels_of() {
 }  // namespace
 
 namespace TESSERA_ISA {
-const ChannelMicrokernels channel_microkernels = {microkernels_of<float>(),
-                                                  microkernels_of<double>()};
+const ChannelMicrokernels channel_microkernels = {
+    microkernels_of<float>(), microkernels_of<double>(), microkernels_of<bfloat16>()};
 }  // namespace TESSERA_ISA
 
 }  // namespace tessera

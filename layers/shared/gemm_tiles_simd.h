@@ -306,7 +306,7 @@ void gather_vectors(const ImplicitGemmProduct<T>& p) {
     if (const int64_t tiles = (p.rows + R - 1) / R, missing = tiles * R - p.rows;
         missing > 0 && missing <= tiles) {
       ImplicitGemmProduct<T> rest = p;
-      if (tiles > missing) rest.next = nullptr;  // it is fetched already
+      if (tiles > missing && !p.fetch_rows) rest.next = nullptr;  // it is fetched already
       gather_tiles<T, R, N>(p, 0, tiles - missing);
       gather_tiles<T, R - 1, N>(rest, (tiles - missing) * R, missing);
       return;
