@@ -209,7 +209,7 @@ class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_avera
     const int64_t pixels = s.h * s.w, image = pixels * s.c;
     // The channels of few images are cut, so that each thread gets some.
     const int64_t wanted = ceil_div(pool.size(), std::max<int64_t>(s.n, 1));
-    const int64_t width = round_up(ceil_div(s.c, wanted), kChannelsAtOnce);
+    const int64_t width = round_up(std::max<int64_t>(1, ceil_div(s.c, wanted)), kChannelsAtOnce);
     const int64_t parts = ceil_div(s.c, width);
     pool.parallel_for_thread(s.n * parts, s.n * image, [&](int64_t task, int thread) {
       const int64_t first = task % parts * width, count = std::min(width, s.c - first);

@@ -62,6 +62,7 @@ TEST(Pool2d, GlobalAverage) {
   const Tensor y = global_average_pool(x);
   EXPECT_EQ(y.shape(), Shape({2, 2}));
   expect_near(y, {2, 3, 6, 7});
+  EXPECT_EQ(global_average_pool(zeros({2, 3, 3, 0})).shape(), Shape({2, 0}));
 }
 
 // Channels in whole vectors, with a remainder, and fewer than a vector.
