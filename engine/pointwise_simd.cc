@@ -63,29 +63,14 @@ void copy_first(const float* x, int64_t count, int64_t whole, float* y) {
 using Halves = __attribute__((vector_size(kVectorBytes / 2))) uint16_t;
 using Words = BitsOf<Register>;
 
-#if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
-Register from_halves(Halves h, const bfloat16*) {
-  const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, __builtin_bit_cast(__m256i, h));
-  return __builtin_bit_cast(Register, _mm512_maskz_slli_epi32(0xffff, wide, 16));
-}
-// Returns the upper halves of the lanes of a, then of b. A permutation and a store are faster than
-// VPMOVDW to memory.
-__m512i upper_halves(__m512i a, __m512i b) {
-  constexpr auto kUpper = [] {
-    std::array<uint16_t, 32> upper{};
-    for (size_t i = 0; i < upper.size(); ++i) upper[i] = static_cast<uint16_t>(2 * i + 1);
-    return upper;
-  }();
-  return _mm512_permutex2var_epi16(a, _mm512_loadu_si512(kUpper.data()), b);
-}
+#if defined(__AVX512F__)
+Register from_halves(Halves h, const bfloat16*) { return widened(__builtin_bit_cast(__m256i, h)); }
 Halves to_halves(Register x, const bfloat16*) {
-  const __m512i words = rounded_words(x);
-  return __builtin_bit_cast(  // a cast of the lower half causes a g++ 12 warning
-      Halves, _mm512_maskz_extracti64x4_epi64(0xff, upper_halves(words, words), 0));
+  return __builtin_bit_cast(Halves, rounded_halves(x));
 }
 // Stores the numbers of two registers.
 void store_halves(bfloat16* to, Register a, Register b) {
-  _mm512_storeu_si512(to, upper_halves(rounded_words(a), rounded_words(b)));
+  _mm512_storeu_si512(to, rounded_halves(a, b));
 }
 #else
 [[gnu::always_inline]] inline Register rounded(Register x) { return bfloat16_of(x); }

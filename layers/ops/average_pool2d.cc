@@ -182,8 +182,6 @@ class GlobalAveragePoolGrad final
 };
 
 // A mean over many pixels has another order of additions than average_pool2d().
-constexpr int64_t kChannelsAtOnce = 64;  // lines of cache, in every type
-
 class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_average_pool_cuda> {
  public:
   PoolShape shape_of(const Shape& x) const override { return global_shape(x); }
@@ -205,9 +203,9 @@ class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_avera
   static void compute(ThreadPool& pool, const PoolShape& s, const S* x, S* y,
                       Computed<S>* scratch) {
     using T = Computed<S>;
-    const auto& channels = microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
     const int64_t pixels = s.h * s.w, image = pixels * s.c;
-    // The channels of few images are cut, so that each thread gets some.
+    // The channels of few images are cut, so that each thread gets some, in whole cache lines.
+    constexpr int64_t kChannelsAtOnce = 64;
     const int64_t wanted = ceil_div(pool.size(), std::max<int64_t>(s.n, 1));
     const int64_t width = round_up(std::max<int64_t>(1, ceil_div(s.c, wanted)), kChannelsAtOnce);
     const int64_t parts = ceil_div(s.c, width);
@@ -215,17 +213,16 @@ class GlobalAveragePool final : public AverageOp<GlobalAveragePool, global_avera
       const int64_t first = task % parts * width, count = std::min(width, s.c - first);
       const S* const from = x + task / parts * image + first;
       S* const to = y + task / parts * s.c + first;
-      if constexpr (kHalf<S>) {
-        T* const strip = scratch + thread * (image + s.c);
-        T* const means = strip + image;
+      T* const strip = kHalf<S> ? scratch + thread * (image + s.c) : nullptr;
+      T* const means = own_or_strip(to, strip + image);
+      if constexpr (std::is_same_v<S, float16>) {
         for (int64_t i = 0; i < pixels; ++i) read_strip(from + i * s.c, count, strip + i * count);
-        channels.sum(strip, pixels, count, count, means);
-        pool_microkernels_of<T>().divide(means, static_cast<T>(pixels), count, means);
-        write_strip(means, count, to);
+        channel_microkernels_of<T>().sum(strip, pixels, count, count, means);
       } else {
-        channels.sum(from, pixels, s.c, count, to);
-        pool_microkernels_of<T>().divide(to, static_cast<T>(pixels), count, to);
+        channel_microkernels_of<S>().sum(from, pixels, s.c, count, means);
       }
+      pool_microkernels_of<T>().divide(means, static_cast<T>(pixels), count, means);
+      write_strip(means, count, to);
     });
   }
 

@@ -104,7 +104,7 @@ struct Activated<bfloat16, kNormal> {
                                                             const Load& load) const {
     if (after.bias == nullptr) return sum;
 #if defined(__AVX512BF16__)
-    Register y = V::widened(kNormal ? V::normal_halves(sum) : V::halves(sum));
+    Register y = widened(kNormal ? V::normal_halves(sum) : V::halves(sum));
 #else
     Register y = rounded(sum);
 #endif

@@ -5,15 +5,6 @@
 namespace tessera {
 namespace {
 
-template <class T>
-const ChannelMicrokernelsOf<T>& block_microkernels() {
-  const ChannelMicrokernels& all = TESSERA_SELECT_MICROKERNELS(channel_microkernels);
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return all.bf16;
-  else
-    return microkernels_for<T>(all);
-}
-
 // Calls fn(block, first channel, channels) for all parts of the result, of at most `most` channels:
 // tensors with many channels have few blocks.
 template <class F>
@@ -75,7 +66,8 @@ void block_moments(const BlocksToCompute& which, ChannelBlocks blocks, int64_t c
   const auto compute = [=]<class S>(const S* from, int64_t stride, int64_t block, int64_t first,
                                     int64_t channels) {
     T* mean = moments + block * 2 * c + first;
-    block_microkernels<S>().moments(from, blocks.size(block), stride, channels, mean, mean + c);
+    channel_microkernels_of<S>().moments(from, blocks.size(block), stride, channels, mean,
+                                         mean + c);
   };
   const auto at = [=](int64_t block, int64_t first) { return blocks.begin(block) * c + first; };
   if constexpr (std::is_same_v<T, float>)
@@ -99,8 +91,9 @@ void block_gradient_sums(const BlocksToCompute& which, ChannelBlocks blocks, int
                                     int64_t block, int64_t first, int64_t channels) {
     const int64_t stats = block * stats_stride + first;
     T* to = sums + block * 2 * c + first;
-    block_microkernels<S>().gradient_sums(g, v, mean + stats, scale + stats, blocks.size(block),
-                                          g_stride, v_stride, channels, to, to + c);
+    channel_microkernels_of<S>().gradient_sums(g, v, mean + stats, scale + stats,
+                                               blocks.size(block), g_stride, v_stride, channels, to,
+                                               to + c);
   };
   const auto at = [=](int64_t block, int64_t first) { return blocks.begin(block) * c + first; };
   if constexpr (std::is_same_v<T, float>)
@@ -122,8 +115,8 @@ template <class T>
 void reduce_blocks(ThreadPool& pool, int64_t blocks, int64_t c, const T* sums, T* first,
                    T* second) {
   for_each_part(pool, 1, c, kMomentChannels, [&](int64_t, int64_t begin, int64_t channels) {
-    block_microkernels<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
-    block_microkernels<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
+    channel_microkernels_of<T>().sum(sums + begin, blocks, 2 * c, channels, first + begin);
+    channel_microkernels_of<T>().sum(sums + c + begin, blocks, 2 * c, channels, second + begin);
   });
 }
 

@@ -3,7 +3,6 @@
 // `count` lanes, 0 < count < kLanes. bfloat16 is widened as it is loaded.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "tessera/engine/bfloat16_simd.h"
@@ -37,10 +36,6 @@ struct Vector<float> {
   static Register load_first(const bfloat16* p, int count) {
     return widened(_mm256_maskz_loadu_epi16(first(count), p));
   }
-  static Register widened(__m256i halves) {  // maskz with all lanes avoids a g++ 12 warning
-    const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, halves);
-    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
-  }
 #if defined(__AVX512BF16__)
   static __mmask16 denormal(Register x) { return _mm512_fpclass_ps_mask(x, 0x20); }
   // Return numbers rounded to bfloat16; normal_halves() of numbers that are not denormal.
@@ -48,21 +43,11 @@ struct Vector<float> {
     return reinterpret_cast<__m256i>(_mm512_maskz_cvtneps_pbh(0xffff, x));
   }
 #endif
-  static __m256i upper_halves(__m512i words) {
-    constexpr auto kUpper = [] {
-      std::array<uint16_t, 32> upper{};
-      for (size_t i = 0; i < 16; ++i) upper[i] = static_cast<uint16_t>(2 * i + 1);
-      return upper;
-    }();
-    const __m512i all =
-        _mm512_maskz_permutexvar_epi16(0xffffffff, _mm512_loadu_si512(kUpper.data()), words);
-    return _mm512_maskz_extracti64x4_epi64(0xff, all, 0);  // a cast causes a g++ 12 warning
-  }
   static __m256i halves(Register x) {
 #if defined(__AVX512BF16__)
     if (__builtin_expect(denormal(x) == 0, 1)) return normal_halves(x);
 #endif
-    return upper_halves(rounded_words(x));
+    return rounded_halves(x);
   }
   static void store(bfloat16* p, Register v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves(v));
@@ -72,7 +57,7 @@ struct Vector<float> {
     if (__builtin_expect((denormal(a) | denormal(b)) == 0, 1))
       return _mm512_storeu_si512(p, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)));
 #endif
-    store(p, a), store(p + kLanes, b);
+    _mm512_storeu_si512(p, rounded_halves(a, b));
   }
   // Stores in parts: some processors take long to mask elements of 16 bits.
   static void store_first(bfloat16* p, Register v, int count) {
