@@ -35,35 +35,47 @@ class Box {
     return {params_.begin[outer()], params_.step[outer()], params_.size.back(), x_.back()};
   }
 
-  // Returns the row of x that row `row` of the box reads, or -1.
-  int64_t source(int64_t row) const {
-    int64_t from = 0, stride = 1;
-    for (int axis = outer() - 1; axis >= 0; --axis) {
-      const int64_t at = params_.begin[axis] + row % params_.size[axis] * params_.step[axis];
-      if (at < 0 || at >= x_[axis]) return -1;
-      row /= params_.size[axis];
-      from += at * stride;
-      stride *= x_[axis];
-    }
-    return from;
+  // Calls fn(row, source) for rows [first, end) of the box: the row of x that it reads, or -1.
+  template <class F>
+  void for_sources(int64_t first, int64_t end, F&& fn) const {
+    walk(params_.size, x_, first, end, fn, [&](int axis, int64_t i) -> int64_t {
+      const int64_t at = params_.begin[axis] + i * params_.step[axis];
+      return at < x_[axis] ? at : -1;
+    });
   }
 
-  // Returns the row of the box that reads row `row` of x, or -1.
-  int64_t reader(int64_t row) const {
-    int64_t to = 0, stride = 1;
-    for (int axis = outer() - 1; axis >= 0; --axis) {
-      const int64_t distance = row % x_[axis] - params_.begin[axis];
-      const int64_t at = distance / params_.step[axis];
-      if (distance < 0 || distance % params_.step[axis] != 0 || at >= params_.size[axis]) return -1;
-      row /= x_[axis];
-      to += at * stride;
-      stride *= params_.size[axis];
-    }
-    return to;
+  // Calls fn(row, reader) for rows [first, end) of x: the row of the box that reads it, or -1.
+  template <class F>
+  void for_readers(int64_t first, int64_t end, F&& fn) const {
+    walk(x_, params_.size, first, end, fn, [&](int axis, int64_t i) -> int64_t {
+      const int64_t distance = i - params_.begin[axis], at = distance / params_.step[axis];
+      return distance % params_.step[axis] == 0 && at < params_.size[axis] ? at : -1;
+    });
   }
 
  private:
   int outer() const { return std::max(x_.rank() - 1, 0); }
+
+  // Calls fn(row, other) for rows [first, end) of a shape: the row of the other shape, of index
+  // at(axis, i) along each axis, or -1 if one of these is negative.
+  template <class F, class At>
+  void walk(const Shape& own, const Shape& others, int64_t first, int64_t end, F&& fn,
+            At&& at) const {
+    const int inner = outer() - 1;
+    const int64_t run = inner < 0 ? 1 : own[inner];
+    for (int64_t row = first; row < end;) {
+      int64_t before = 0, stride = inner < 0 ? 1 : others[inner], rest = row / run;
+      for (int axis = inner - 1; axis >= 0 && before >= 0; rest /= own[axis--]) {
+        const int64_t index = at(axis, rest % own[axis]);
+        before = index < 0 ? -1 : before + index * stride;
+        stride *= others[axis];
+      }
+      for (int64_t i = row % run; i < run && row < end; ++i, ++row) {
+        const int64_t index = before < 0 || inner < 0 ? before : at(inner, i);
+        fn(row, index < 0 || inner < 0 ? index : before + index);
+      }
+    }
+  }
 
   const SliceParams& params_;
   const Shape& x_;
@@ -84,11 +96,9 @@ void read_row(const Row& r, size_t element, const char* x, char* y) {
     std::memcpy(y + i * bytes, x + (r.begin + i * r.step) * bytes, element);
 }
 
-// Writes dx, a row of x, from row dy of the box, which may be null (all zeros).
-void write_row(const Row& r, int64_t x_size, size_t element, const char* dy, char* dx) {
+// Writes row dy of the box to dx, a row of x that holds zeros.
+void write_row(const Row& r, size_t element, const char* dy, char* dx) {
   const int64_t bytes = static_cast<int64_t>(element);
-  std::memset(dx, 0, static_cast<size_t>(x_size) * element);
-  if (dy == nullptr) return;
   for (int64_t i = r.first; i < r.last; ++i) {
     const int64_t run = r.step == 1 ? r.last - i : 1;
     std::memcpy(dx + (r.begin + i * r.step) * bytes, dy + i * bytes,
@@ -122,10 +132,13 @@ class SliceGrad final : public OpBase<SliceGrad, SliceGradParams> {
     const size_t element = size_of(in[0].spec.dtype);
     const int64_t from_bytes = row.size * static_cast<int64_t>(element);
     const int64_t x_size = params.x.back(), to_bytes = x_size * static_cast<int64_t>(element);
-    for_rows(ctx.pool(), box.x_rows(), x_size, kTask, [&](int64_t r) {
-      const int64_t from = box.reader(r);
-      write_row(row, x_size, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
-                out[0].as<char>() + r * to_bytes);
+    for_row_ranges(ctx.pool(), box.x_rows(), x_size, kTask, [&](int64_t first, int64_t end) {
+      char* const dx = out[0].as<char>();
+      std::memset(dx + first * to_bytes, 0, static_cast<size_t>((end - first) * to_bytes));
+      box.for_readers(first, end, [&](int64_t r, int64_t from) {
+        if (from >= 0)
+          write_row(row, element, in[0].as<char>() + from * from_bytes, dx + r * to_bytes);
+      });
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {
@@ -166,10 +179,11 @@ class Slice final : public OpBase<Slice, SliceParams> {
     const size_t element = size_of(in[0].spec.dtype);
     const int64_t from_bytes = in[0].spec.shape.back() * static_cast<int64_t>(element);
     const int64_t to_bytes = row.size * static_cast<int64_t>(element);
-    for_rows(ctx.pool(), box.rows(), row.size, kTask, [&](int64_t r) {
-      const int64_t from = box.source(r);
-      read_row(row, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
-               out[0].as<char>() + r * to_bytes);
+    for_row_ranges(ctx.pool(), box.rows(), row.size, kTask, [&](int64_t first, int64_t end) {
+      box.for_sources(first, end, [&](int64_t r, int64_t from) {
+        read_row(row, element, from < 0 ? nullptr : in[0].as<char>() + from * from_bytes,
+                 out[0].as<char>() + r * to_bytes);
+      });
     });
   }
   void run(CudaContext& ctx, Buffers in, Buffers out, Buffer) const override {

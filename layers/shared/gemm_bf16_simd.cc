@@ -1,4 +1,7 @@
 // Products of bfloat16, summed in float32: the same bits with VDPBF16PS and without.
+#include <algorithm>
+#include <array>
+
 #include "tessera/layers/shared/gemm_tiles_simd.h"
 #include "tessera/layers/shared/transpose_simd.h"
 
@@ -34,20 +37,57 @@ void flushed(const Product& p) {
 template <class Product, void (*kMultiply)(const Product&)>
 constexpr auto kFlushing = kSplitsPairs<bfloat16> ? flushed<Product, kMultiply> : kMultiply;
 
+#if defined(__AVX512F__)
+// Returns up to 32 elements, then zeros; only zeros for null.
+inline __m512i load_first(const bfloat16* from, int64_t count) {
+  if (from == nullptr) return _mm512_setzero_si512();
+  return count < 32 ? _mm512_maskz_loadu_epi16((1u << count) - 1, from) : _mm512_loadu_si512(from);
+}
+
+// Returns the pairs a[i], b[i] of 16 i from kFirst on.
+template <int kFirst>
+inline __m512i pairs_of(__m512i a, __m512i b) {
+  alignas(64) static constexpr auto kOrder = [] {
+    std::array<uint16_t, 32> order{};
+    for (int i = 0; i < 32; ++i)
+      order[i] = static_cast<uint16_t>(kFirst + i / 2 + (i % 2 ? 32 : 0));
+    return order;
+  }();
+  return _mm512_permutex2var_epi16(a, _mm512_load_si512(kOrder.data()), b);
+}
+
+// Returns four of eight elements; g++ 12 warns of Intel's functions.
+template <int kFirst>
+inline __m256i half(__m512i x) {
+  return __builtin_shufflevector(x, x, kFirst, kFirst + 1, kFirst + 2, kFirst + 3);
+}
+#endif
+
 // to[2 i] = a[i], to[2 i + 1] = b[i]; zeros for null.
 inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bfloat16* to) {
   int64_t i = 0;
-#if defined(__AVX512F__)  // maskz with all lanes avoids a g++ 12 warning
-  for (; i + 16 <= count; i += 16) {
-    const auto wide = [&](const bfloat16* x) {
-      return _mm512_maskz_cvtepu16_epi32(
-          0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i)));
-    };
-    __m512i pairs = a != nullptr ? wide(a) : _mm512_setzero_si512();
-    if (b != nullptr) pairs = _mm512_or_si512(pairs, _mm512_maskz_slli_epi32(0xffff, wide(b), 16));
-    _mm512_storeu_si512(to + 2 * i, pairs);
+#if defined(__AVX512F__)
+  const auto load = [&](const bfloat16* from, int64_t length) {
+    return load_first(from ? from + i : nullptr, length);
+  };
+  for (; i + 32 <= count; i += 32) {
+    const __m512i x = load(a, 32), y = load(b, 32);
+    _mm512_storeu_si512(to + 2 * i, pairs_of<0>(x, y));
+    _mm512_storeu_si512(to + 2 * i + 32, pairs_of<16>(x, y));
   }
-#endif
+  for (; i + 16 <= count; i += 16) {               // loads and stores with masks are slower
+    const auto wide = [&](const bfloat16* from) {  // maskz with all lanes avoids a g++ 12 warning
+      if (from == nullptr) return _mm512_setzero_si512();
+      return _mm512_maskz_cvtepu16_epi32(
+          0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+    };
+    _mm512_storeu_si512(to + 2 * i,
+                        _mm512_or_si512(wide(a), _mm512_maskz_slli_epi32(0xffff, wide(b), 16)));
+  }
+  if (const int64_t left = count - i; left > 0)
+    _mm512_mask_storeu_epi32(to + 2 * i, static_cast<__mmask16>((1u << left) - 1),
+                             pairs_of<0>(load(a, left), load(b, left)));
+#else
   for (; i + 8 <= count; i += 8) {
     const auto wide = [&](const bfloat16* x) {
       return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)));
@@ -59,6 +99,7 @@ inline void interleave(const bfloat16* a, const bfloat16* b, int64_t count, bflo
   const bfloat16 zero{};
   for (; i < count; ++i)
     to[2 * i] = a != nullptr ? a[i] : zero, to[2 * i + 1] = b != nullptr ? b[i] : zero;
+#endif
 }
 
 void copy_scattered(const bfloat16* const* from, int64_t points, int64_t length, bfloat16* to,
@@ -77,6 +118,24 @@ void pack_micro_panels(const bfloat16* from, int64_t stride, int64_t points, int
                        bfloat16* to) {
   constexpr int64_t kRows = kMicroPanelRows;
   const int64_t panel = (points + 1) / 2 * 2 * kRows;
+#if defined(__AVX512F__)
+  // Few points of all rows at once, so that whole lines are read and written.
+  constexpr int64_t kPoints = 8;
+  static_assert(kRows == 8);
+  for (int64_t first = 0; first < points; first += kPoints)
+    for (int64_t i = 0; i < count; i += 4 * kRows)
+      for (int64_t p = first; p < std::min(points, first + kPoints); p += 2) {
+        const bfloat16* const at = from + p * stride + i;
+        const __m512i a = load_first(at, count - i),
+                      b = load_first(p + 1 < points ? at + stride : nullptr, count - i);
+        const __m512i pairs[] = {pairs_of<0>(a, b), pairs_of<16>(a, b)};
+        const __m256i halves[] = {half<0>(pairs[0]), half<4>(pairs[0]), half<0>(pairs[1]),
+                                  half<4>(pairs[1])};
+        bfloat16* panels = to + i / kRows * panel + p * kRows;
+        for (int q = 0; q < 4 && i + q * kRows < count; ++q, panels += panel)
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(panels), halves[q]);
+      }
+#else
   for (int64_t p = 0; p < points; p += 2, from += 2 * stride, to += 2 * kRows) {
     const bfloat16* next = p + 1 < points ? from + stride : nullptr;
     for (int64_t i = 0; i < count; i += kRows) {
@@ -86,6 +145,7 @@ void pack_micro_panels(const bfloat16* from, int64_t stride, int64_t points, int
       for (int64_t r = 2 * rows; r < 2 * kRows; ++r) pairs[r] = bfloat16{};
     }
   }
+#endif
 }
 
 // Transposes pairs, each as 32 bits.

@@ -97,6 +97,9 @@ constexpr int kGatherRows = N == 4 ? 6 : 8;
 constexpr int kOuterRows = 8;
 template <class T>
 constexpr bool kWideOuterTiles = true;
+// Whether one vector is multiplied by 16 rows, if they are equally far apart.
+template <class T>
+constexpr bool kGathersRuns = !kSplitsPairs<T>;
 #else
 template <class T, int N>
 constexpr int kGatherRows = N == 1 ? 8
@@ -105,6 +108,8 @@ constexpr int kGatherRows = N == 1 ? 8
 constexpr int kOuterRows = 4;
 template <class T>
 constexpr bool kWideOuterTiles = !kSplitsPairs<T>;
+template <class T>
+constexpr bool kGathersRuns = false;
 #endif
 template <class T>
 constexpr bool kGathersPanels = Vector<Computed<T>>::kLanes == 16 && std::is_same_v<T, float>;
@@ -197,9 +202,17 @@ inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>&
   }
 }
 
+// Hides a value from the compiler, which else would compute a pointer for each row.
+template <class X>
+inline void hide(X& x) {
+  asm("" : "+r"(x));
+}
+
 // Prefetches kLines lines in each step, next_step elements further than in the last.
-// kAhead: prefetches the following rows of A, which exist. kWhole: no row is missing.
-template <class T, int R, int N, bool kWhole, int kLines = 0, bool kAhead = false>
+// kAhead: prefetches the following rows of A, which exist. kWhole: no row is missing. kRun: the
+// rows of A are equally far apart, so that a pointer serves four.
+template <class T, int R, int N, bool kWhole, int kLines = 0, bool kAhead = false,
+          bool kRun = false>
 inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T* next = nullptr,
                         int64_t next_step = 0) {
   using S = Computed<T>;
@@ -228,6 +241,12 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
   const T* ahead[kAheadRows];
   if constexpr (kAhead)
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
+  [[maybe_unused]] int64_t apart = a[R - 1] - a[R > 1 ? R - 2 : 0];
+  if constexpr (kRun) {
+    hide(apart);
+    TESSERA_UNROLL
+    for (int r = 0; r < R; r += 4) hide(a[r]);
+  }
   const T* b = p.b;
   const int64_t b_stride = p.b_stride, b_panel = p.b_panel;
   [[maybe_unused]] alignas(64) float wide[kSplitsPairs<T> ? R : 1][kWidened];
@@ -260,6 +279,8 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
       add_products<T>(tile, b, b_panel, [&](int r) {
         if constexpr (kSplitsPairs<T>)
           return F::fill(wide[r] + at);
+        else if constexpr (kRun)
+          return F::fill(a[r / 4 * 4] + r % 4 * apart + l);
         else
           return F::fill(a[r] + l);
       });
@@ -299,9 +320,26 @@ int64_t gather_tiles(const ImplicitGemmProduct<T>& p, int64_t row, int64_t count
   return row;
 }
 
+// Returns whether `count` rows are equally far apart.
+inline bool is_run(const int64_t* rows, int count) {
+  bool equal = true;
+  for (int r = 2; r < count; ++r) equal &= rows[r] - rows[r - 1] == rows[1] - rows[0];
+  return equal;
+}
+
 template <class T, int N>
 void gather_vectors(const ImplicitGemmProduct<T>& p) {
   constexpr int R = kGatherRows<T, N>;
+  int64_t row = 0;
+  if constexpr (N == 1 && kGathersRuns<T>)
+    while (p.rows - row >= 2 * R && !p.next && !p.fetch_rows) {
+      const int rows = is_run(p.a_rows + row, 2 * R) ? 2 * R : R;
+      if (rows > R)
+        gather_tile<T, 2 * R, N, true, 0, false, true>(p, row);
+      else
+        gather_tile<T, R, N, true>(p, row);
+      row += rows;
+    }
   if constexpr (kGathersEvenly<T, N>)
     if (const int64_t tiles = (p.rows + R - 1) / R, missing = tiles * R - p.rows;
         missing > 0 && missing <= tiles) {
@@ -311,7 +349,7 @@ void gather_vectors(const ImplicitGemmProduct<T>& p) {
       gather_tiles<T, R - 1, N>(rest, (tiles - missing) * R, missing);
       return;
     }
-  int64_t row = gather_tiles<T, R, N>(p, 0, p.rows / R);
+  row = gather_tiles<T, R, N>(p, row, (p.rows - row) / R);
   if (p.rows - row > R / 2) return gather_tile<T, R, N, false>(p, row);
   if (p.rows - row > 1) gather_tile<T, R / 2, N, false>(p, row);
   if (p.rows - row == 1) gather_tile<T, 1, N, true>(p, row);

@@ -41,6 +41,7 @@ inline const Case kCases[] = {
     {"LeNet first", square(2, 28, 1, 6, 5, 1, 2)},
     {"LeNet second", square(3, 14, 6, 16, 5, 1, 0)},
     {"16 channels", square(2, 16, 16, 16, 3, 1, 1)},
+    {"runs of 16 pixels and other rows", square(1, 35, 6, 12, 3, 1, 1)},
     {"32 channels", square(2, 8, 32, 32, 3, 1, 1)},
     {"64 channels on several images", square(9, 8, 64, 64, 3, 1, 1)},
     {"wide, small map", square(3, 4, 96, 136, 3, 1, 1)},

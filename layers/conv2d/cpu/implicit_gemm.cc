@@ -128,7 +128,8 @@ class ImplicitGemm final : public Convolution<T> {
     const ConvGeometry& g = geometry_;
     const bool depthwise = g.shape.depthwise();
     // The filters of the input gradient are packed tap by tap, so pairs do not go from tap to tap.
-    const bool joined = g.joins_taps && !(g.backward && kDepthStep<T> > 1);
+    const bool joined =
+        g.joins_taps && !(g.backward && g.in_c / g.shape.groups % kDepthStep<T> != 0);
     for (int64_t i = 0; i < g.phases; ++i) {
       Phase p(g.phase(i));
       p.depth = g.depth(i);

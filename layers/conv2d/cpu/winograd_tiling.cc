@@ -117,8 +117,10 @@ constexpr int64_t kMinChannels = 8;
 // Winograd is used if its cost is below this fraction of the direct convolution's cost.
 constexpr double kWinogradGain = 0.85;
 // The direct convolution's cost if it multiplies pairs, which those of the filter gradient must be
-// packed into; and the filters that take as long as the rest of its work for a pixel.
-constexpr double kPairs = 0.55, kPairsOfSums = 0.75, kFiltersOfPixel = 16;
+// packed into; and the filters that take as long as the rest of the work for a pixel.
+constexpr double kPairs = 0.55, kFiltersOfPixel = 2, kPairsOfSums = 0.75, kFiltersOfSums = 16;
+// Filters that pairs are multiplied by at once.
+constexpr int64_t kLanes = 16;
 // Transformed filters are kept if transforming them is above this fraction of a convolution's cost.
 constexpr double kKept = 0.1;
 
@@ -146,13 +148,16 @@ int winograd_tile(const ConvRequest& request) {
   const ConvShape& s = request.shape;
   if (!applies(s, 4) || s.c < kMinChannels || s.o < kMinChannels || s.pixels() == 0) return 0;
   const double pairs = static_cast<double>(s.c) * s.o;
-  const double direct = (pass == ConvPass::weight_grad ? kPairsOfSums : kPairs) *
-                        (1 + kFiltersOfPixel / static_cast<double>(s.o));
+  const bool sums = pass == ConvPass::weight_grad;
+  const int64_t filters = pass == ConvPass::input_grad ? s.c : s.o;
+  const auto whole = static_cast<double>(round_up(filters, kLanes)),
+             of = static_cast<double>(filters);
+  const double direct =
+      sums ? kPairsOfSums * (1 + kFiltersOfSums / of) : kPairs * (whole + kFiltersOfPixel) / of;
   const double gain = request.dtype == DType::bf16 ? direct * kWinogradGain : kWinogradGain;
   double least = gain * static_cast<double>(s.n) * taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
                  taps(s.w, s.out_w(), s.stride_w, s.pad_w) * pairs;
   int best = 0;
-  const bool sums = pass == ConvPass::weight_grad;
   const double transform = s.stride_h == 2 ? kTransformStride2 : kTransform;
   const double tile = (sums ? kSum : kProduct) * pairs + transform * static_cast<double>(s.c + s.o);
   const double once = (sums ? kSumPosition : kFilterPosition) * pairs;
