@@ -209,8 +209,8 @@ inline void hide(X& x) {
 }
 
 // Prefetches kLines lines in each step, next_step elements further than in the last.
-// kAhead: prefetches the following rows of A, which exist. kWhole: no row is missing. kRun: the
-// rows of A are equally far apart, so that a pointer serves four.
+// kAhead: prefetches the following rows of A, which exist. kWhole: no row is missing. kRun: 16 rows
+// of A are equally far apart, so that a pointer serves four.
 template <class T, int R, int N, bool kWhole, int kLines = 0, bool kAhead = false,
           bool kRun = false>
 inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T* next = nullptr,
@@ -242,11 +242,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
   if constexpr (kAhead)
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
   [[maybe_unused]] int64_t apart = a[R - 1] - a[R > 1 ? R - 2 : 0];
-  if constexpr (kRun) {
-    hide(apart);
-    TESSERA_UNROLL
-    for (int r = 0; r < R; r += 4) hide(a[r]);
-  }
+  if constexpr (kRun) hide(apart), hide(a[0]), hide(a[4]), hide(a[8]), hide(a[12]);
   const T* b = p.b;
   const int64_t b_stride = p.b_stride, b_panel = p.b_panel;
   [[maybe_unused]] alignas(64) float wide[kSplitsPairs<T> ? R : 1][kWidened];

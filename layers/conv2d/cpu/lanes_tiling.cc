@@ -99,21 +99,24 @@ double sums_of_tile(ConvPass pass, const ConvGeometry& g, const LanesTiling& til
   return static_cast<double>(sums);
 }
 
-// Returns the cost of a pixel's products with lanes across its output channels.
+// Returns the cost of a pixel's products with lanes across its output channels; pairs are two
+// products in one.
 template <class T>
-double channel_cost(ConvPass pass, const ConvGeometry& g, double depth) {
+double channel_cost(ConvPass pass, const ConvGeometry& g, double depth, bool pairs) {
   const ConvShape& s = g.shape;
   const int64_t lanes = kWideLanes<T>, groups = s.groups;
+  const double at_once = pairs ? 4 : 2;
   if (pass == ConvPass::weight_grad) {
     const int64_t columns = s.kw * (s.c / groups);
     const int64_t filters = round_up(s.o / groups, kMicroPanelRows);
-    const double products = static_cast<double>(filters * ceil_div(s.kh * columns, lanes)) / 2;
+    const double products =
+        static_cast<double>(filters * ceil_div(s.kh * columns, lanes)) / at_once;
     const double copies = static_cast<double>(s.kh * ceil_div(columns, lanes));
     return static_cast<double>(groups) *
            (kOutputs * products + kCopy * copies + kFilter * static_cast<double>(filters) + kPixel);
   }
   const int64_t vectors = ceil_div(g.out_c / groups, lanes);
-  return static_cast<double>(groups) * (depth * static_cast<double>(vectors) / 2 +
+  return static_cast<double>(groups) * (depth * static_cast<double>(vectors) / at_once +
                                         kPanel * static_cast<double>(ceil_div(vectors, 2)));
 }
 
@@ -148,13 +151,13 @@ double lanes_cost(ConvPass pass, const ConvGeometry& g, VectorAxis vector_axis) 
 }
 
 template <class T>
-std::optional<VectorAxis> choose(ConvPass pass, const ConvShape& s) {
+std::optional<VectorAxis> choose(ConvPass pass, const ConvShape& s, bool pairs) {
   const ConvGeometry g(s, pass == ConvPass::input_grad);
   if (s.pointwise() || s.depthwise() || g.n * g.out_h * g.out_w * s.weights() == 0)
     return std::nullopt;
   const double images = lanes_cost<T>(pass, g, VectorAxis::batch);
   const double columns = lanes_cost<T>(pass, g, VectorAxis::width);
-  if (std::min(images, columns) >= kGain * channel_cost<T>(pass, g, depth_of(g)))
+  if (std::min(images, columns) >= kGain * channel_cost<T>(pass, g, depth_of(g), pairs))
     return std::nullopt;
   return images <= columns ? VectorAxis::batch : VectorAxis::width;
 }
@@ -162,7 +165,9 @@ std::optional<VectorAxis> choose(ConvPass pass, const ConvShape& s) {
 }  // namespace
 
 std::optional<VectorAxis> vector_axis_for(const ConvRequest& r) {
-  return visit_float(compute_type(r.dtype), [&]<class T>(T) { return choose<T>(r.pass, r.shape); });
+  return visit_float(compute_type(r.dtype), [&]<class T>(T) {
+    return choose<T>(r.pass, r.shape, r.dtype == DType::bf16);
+  });
 }
 
 bool forward_is_direct(const ConvRequest& r) {

@@ -199,13 +199,14 @@ class WeightGrad final : public Convolution<T> {
   // Copies the rows of each pixel's window next to each other, as whole vectors; the next row
   // overwrites the excess.
   void join_rows(const Block& b, const T* start, int64_t row_length, T* to) const {
+    constexpr int64_t K = kDepthStep<T>;
     const int64_t columns = s_.kw * s_.c, whole = ceil_div(columns, tiling_.lanes) * tiling_.lanes;
     for (int64_t u = 0; u < s_.kh; ++u)
       for (int64_t y = 0; y < b.rows; ++y)
         microkernels<T>().copy_points(start + (y * s_.stride_h + u * s_.dilation_h) * row_length,
                                       s_.stride_w * s_.c, tiling_.out_w, whole,
-                                      to + y * tiling_.out_w * tiling_.join_width + u * columns,
-                                      tiling_.join_width);
+                                      to + y * tiling_.out_w * tiling_.join_width + u * columns * K,
+                                      tiling_.join_width * K);
   }
 
   // Computes a block's pixels with the prologue, for 1x1 filters.
@@ -268,8 +269,8 @@ class WeightGrad final : public Convolution<T> {
       const Tile tile = tiling_.tile(t);
       product.vectors = tile.vectors, product.columns = tile.columns;
       if (tiling_.joined) {
-        product.b = joined + tile.column, product.b_point = tiling_.join_width;
-        product.lines = 1, product.points = b.pixels;
+        product.b = joined + tile.column * K, product.b_point = tiling_.join_width * K;
+        product.lines = 1, product.points = ceil_div(b.pixels, K);
       } else if (tiling_.direct) {
         product.b = start + tile.row * s_.dilation_h * row_length + tile.column;
         product.b_line = s_.stride_h * row_length, product.b_point = s_.stride_w * s_.c;
@@ -340,7 +341,8 @@ bool weight_grad_takes_prologue(const ConvRequest& request) {
 }
 
 bool weight_grad_takes_pairs(const ConvRequest& request) {
-  return !WeightGradTiling(request.shape, compute_type(request.dtype)).direct;
+  return !WeightGradTiling(request.shape, compute_type(request.dtype)).direct ||
+         WeightGradTiling(request.shape, request.dtype).joined;
 }
 
 std::unique_ptr<AnyConvolution> make_weight_grad(const ConvRequest& request, ConvVariant form) {

@@ -38,12 +38,16 @@ struct WeightGradTiling {
     rows = s.kh, row_columns = s.kw * (s.c / s.groups);
     vectors = ceil_div(row_columns, lanes);
     const bool pointwise = s.h == 1 && s.kh == 1 && s.kw == 1;  // rows may have any length
-    direct = s.depthwise() || (!pointwise && !pairs && s.groups == 1 &&
-                               (s.dilation_w == 1 || s.kw == 1) && s.c * size <= kDirectBytes);
+    direct = s.depthwise() || (!pointwise && s.groups == 1 && (s.dilation_w == 1 || s.kw == 1) &&
+                               s.c * size <= kDirectBytes);
     padded = direct && (s.pad_h || s.pad_w || (!s.depthwise() && row_columns % lanes));
     const int64_t all = ceil_div(row_columns * s.kh, lanes);
-    if (padded && !s.depthwise() && 5 * all < 4 * vectors * s.kh + 4) {
-      joined = true;
+    joined = padded && !s.depthwise() && 5 * all < 4 * vectors * s.kh + 4;
+    if (pairs && !s.depthwise()) {  // pairs are within a row
+      joined = joined && out_w % 2 == 0;
+      direct = padded = joined;
+    }
+    if (joined) {
       join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) / lanes * lanes;
       rows = 1, row_columns *= s.kh, vectors = all;
     }
