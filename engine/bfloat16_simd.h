@@ -15,6 +15,20 @@ inline __m512 widened(__m256i halves) {  // maskz with all lanes avoids a g++ 12
   const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, halves);
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, wide, 16));
 }
+// Widens 32 numbers to two registers.
+inline void widen(__m512i halves, __m512& a, __m512& b) {
+  constexpr auto kOrder = [] {
+    std::array<std::array<uint16_t, 32>, 2> order{};
+    for (uint16_t i = 0; i < 32; ++i) order[0][i] = i / 2, order[1][i] = 16 + i / 2;
+    return order;
+  }();
+  constexpr __mmask32 kUpper = 0xaaaaaaaa;
+  const auto at = [&](size_t half) {
+    return _mm512_castsi512_ps(
+        _mm512_maskz_permutexvar_epi16(kUpper, _mm512_loadu_si512(kOrder[half].data()), halves));
+  };
+  a = at(0), b = at(1);
+}
 // Returns x rounded, unless it is NaN, in the upper half of each lane; the lower is not 0.
 inline __m512i near_words(__m512i x) {
   const __mmask16 odd = _mm512_test_epi32_mask(x, _mm512_set1_epi32(0x10000));

@@ -97,30 +97,71 @@ struct Activated<bfloat16, kNormal> {
     if (after.residual_bias) own.residual_bias = load(after.residual_bias);
     return own;
   }
-  // The store rounds last.
   template <class Load>
   inline __attribute__((always_inline)) Register operator()(Register sum, int64_t element,
                                                             const OfChannels& own,
                                                             const Load& load) const {
     if (after.bias == nullptr) return sum;
-#if defined(__AVX512BF16__)
-    Register y = widened(kNormal ? V::normal_halves(sum) : V::halves(sum));
-#else
-    Register y = rounded(sum);
-#endif
-    if (after.scale) y = y * own.scale;
-    y = y + own.bias;
-    if (after.residual) {
-      Register x = load(after.residual + element);
-      if (after.residual_scale) x = x * own.residual_scale;
-      if (after.residual_bias) x = rounded(x + own.residual_bias);
-      y = rounded(y) + (x + bounds.positive);  // rounding may have made -0
-    }
-    return bounds(y);
+    Register y[] = {sum}, x[] = {V::zero()};
+    if (after.residual) x[0] = load(after.residual + element);
+    apply(y, x, &own);
+    return y[0];
   }
+#if defined(__AVX512BF16__)
+  // Likewise for whole registers, next to each other, of which `element` is the first.
+  inline __attribute__((always_inline)) void apply_to_two(Register (&y)[2], int64_t element,
+                                                          const OfChannels (&own)[2]) const {
+    if (after.bias == nullptr) return;
+    Register x[] = {V::zero(), V::zero()};
+    if (after.residual) V::load(after.residual + element, x[0], x[1]);
+    apply(y, x, own);
+  }
+#endif
   bfloat16* place(const float*, int64_t element) const { return after.result + element; }
   const BiasActivation<bfloat16> after;
   Bounds bounds;
+
+ private:
+  template <int P>
+  static void round_sums(Register (&y)[P]) {
+#if defined(__AVX512BF16__)
+    if constexpr (P == 2 && kNormal) return V::round_normal(y[0], y[1]);
+    if constexpr (P == 1) {
+      y[0] = widened(kNormal ? V::normal_halves(y[0]) : V::halves(y[0]));
+      return;
+    }
+#endif
+    round(y);
+  }
+  template <int P>
+  static void round(Register (&y)[P]) {
+#if defined(__AVX512BF16__)
+    if constexpr (P == 2) return V::round(y[0], y[1]);
+#endif
+    for (Register& each : y) each = rounded(each);
+  }
+
+  // x: the residual. The store rounds last.
+  template <int P>
+  inline __attribute__((always_inline)) void apply(Register (&y)[P], Register (&x)[P],
+                                                   const OfChannels* own) const {
+    round_sums(y);
+    for (int q = 0; q < P; ++q) {
+      if (after.scale) y[q] = y[q] * own[q].scale;
+      y[q] = y[q] + own[q].bias;
+    }
+    if (after.residual) {
+      for (int q = 0; q < P; ++q) {
+        if (after.residual_scale) x[q] = x[q] * own[q].residual_scale;
+        if (after.residual_bias) x[q] = x[q] + own[q].residual_bias;
+      }
+      if (after.residual_bias) round(x);
+      round(y);
+      for (int q = 0; q < P; ++q)
+        y[q] = y[q] + (x[q] + bounds.positive);  // rounding may have made -0
+    }
+    for (Register& each : y) each = bounds(each);
+  }
 };
 template <>
 constexpr bool kActivates<bfloat16> = true;

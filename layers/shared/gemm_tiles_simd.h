@@ -181,19 +181,19 @@ inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>&
       typename V::Register y[P];
       TESSERA_UNROLL
       for (int q = 0; q < P; ++q) {
-        const auto load = load_at(q);
         const auto sum = tile.sum[r][v + q];
-        y[q] = after(accumulate ? Factors<T>::add_sums(load(c[r]), sum) : sum, element,
-                     of_channels[q], load);
+        y[q] = accumulate ? Factors<T>::add_sums(load_at(q)(c[r]), sum) : sum;
       }
       auto* const to = after.place(first, element) + v * V::kLanes;
-      if constexpr (P == 2) {
+      if constexpr (P == 2)
         if (whole) {
+          after.apply_to_two(y, element + v * V::kLanes, of_channels);
           V::store(to, y[0], y[1]);
           continue;
         }
-        V::store(to, y[0]);
-      }
+      TESSERA_UNROLL
+      for (int q = 0; q < P; ++q) y[q] = after(y[q], element, of_channels[q], load_at(q));
+      if constexpr (P == 2) V::store(to, y[0]);
       if (whole)
         V::store(to, y[0]);
       else

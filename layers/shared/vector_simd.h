@@ -43,6 +43,23 @@ struct Vector<float> {
     return reinterpret_cast<__m256i>(_mm512_maskz_cvtneps_pbh(0xffff, x));
   }
 #endif
+#if defined(__AVX512BF16__)
+  // Loads two registers.
+  static void load(const bfloat16* p, Register& a, Register& b) {
+    widen(_mm512_loadu_si512(p), a, b);
+  }
+  // Rounds two registers to bfloat16: numbers that are not denormal, or any.
+  static void round_normal(Register& a, Register& b) {
+    widen(reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)), a, b);
+  }
+  static void round(Register& a, Register& b) {
+    const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+    // Denormal ones became 0, as few others are.
+    if (__builtin_expect(_mm512_testn_epi16_mask(halves, _mm512_set1_epi16(0x7fff)) == 0, 1))
+      return widen(halves, a, b);
+    a = rounded(a), b = rounded(b);
+  }
+#endif
   static __m256i halves(Register x) {
 #if defined(__AVX512BF16__)
     if (__builtin_expect(denormal(x) == 0, 1)) return normal_halves(x);

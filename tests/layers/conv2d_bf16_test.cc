@@ -105,6 +105,8 @@ TEST_F(Conv2dPairs, AreTakenWhereTheySaveMost) {
                              square(16, 14, 64, 96, 3, 1, 1, 2)})
     EXPECT_EQ(chosen(s), pairs) << s.c << " channels";
   EXPECT_EQ(chosen(square(16, 28, 128, 128, 3, 2, 1))[0], "direct bf16");
+  EXPECT_EQ(chosen(square(16, 224, 3, 64, 7, 2, 3))[2], "direct bf16");
+  EXPECT_EQ(chosen(square(128, 32, 3, 16, 3, 1, 1))[2], "direct bf16");
   EXPECT_EQ(chosen(square(128, 32, 16, 16, 3, 1, 1)),
             (std::vector<std::string>{"direct bf16", "direct bf16", "winograd4 bf16"}));
   EXPECT_EQ(chosen(square(128, 32, 32, 32, 3, 1, 1)), winograd);
