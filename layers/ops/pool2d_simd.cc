@@ -7,22 +7,28 @@
 namespace tessera {
 namespace {
 
-// A vector of 32 bytes with channels of one pixel.
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#else
+constexpr int kVectorBytes = 32;
+#endif
+
+// A vector with channels of one pixel.
 template <class T>
 struct WholeVector;
 template <>
 struct WholeVector<float> {
-  static constexpr int kLanes = 8;
-  typedef float Values [[gnu::vector_size(32)]];
-  typedef int32_t Integers [[gnu::vector_size(32)]];
-  typedef uint8_t Bytes [[gnu::vector_size(8)]];
+  static constexpr int kLanes = kVectorBytes / 4;
+  typedef float Values [[gnu::vector_size(kVectorBytes)]];
+  typedef int32_t Integers [[gnu::vector_size(kVectorBytes)]];
+  typedef uint8_t Bytes [[gnu::vector_size(kLanes)]];
 };
 template <>
 struct WholeVector<double> {
-  static constexpr int kLanes = 4;
-  typedef double Values [[gnu::vector_size(32)]];
-  typedef int64_t Integers [[gnu::vector_size(32)]];
-  typedef uint8_t Bytes [[gnu::vector_size(4)]];
+  static constexpr int kLanes = kVectorBytes / 8;
+  typedef double Values [[gnu::vector_size(kVectorBytes)]];
+  typedef int64_t Integers [[gnu::vector_size(kVectorBytes)]];
+  typedef uint8_t Bytes [[gnu::vector_size(kLanes)]];
 };
 
 // Convert positions from and to bytes.
@@ -37,7 +43,20 @@ inline void store_bytes(const typename V::Integers* positions, uint8_t* to) {
   const auto bytes = __builtin_convertvector(*positions, typename V::Bytes);
   __builtin_memcpy(to, &bytes, sizeof bytes);
 }
-#if defined(__AVX2__)  // g++ 12 would convert them one by one
+#if defined(__AVX512F__)  // g++ 12 would convert them one by one
+template <>
+inline void load_bytes<WholeVector<float>>(const uint8_t* from,
+                                           WholeVector<float>::Integers* positions) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  _mm512_storeu_si512(positions, _mm512_maskz_cvtepu8_epi32(0xffff, bytes));
+}
+template <>
+inline void store_bytes<WholeVector<float>>(const WholeVector<float>::Integers* positions,
+                                            uint8_t* to) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm512_maskz_cvtepi32_epi8(0xffff, _mm512_loadu_si512(positions)));
+}
+#elif defined(__AVX2__)
 template <>
 inline void load_bytes<WholeVector<float>>(const uint8_t* from,
                                            WholeVector<float>::Integers* positions) {

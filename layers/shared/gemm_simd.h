@@ -49,15 +49,15 @@ struct ImplicitGemmProduct {
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.
 // The points are `lines` times `points`. A(p) is a + p * a_point; its rows form micro-panels
 // of kMicroPanelRows rows, a_panel elements apart. B(p) is b + line * b_line + point * b_point.
-// Reads full micro-panels of A and `vectors` full vectors of B, of kWideLanes each. Prefetches A
-// a_ahead elements further, unless 0, and `vectors` vectors of each point of next_b and next_b2,
-// unless null, whose lines and points are next_b_line and next_b_point apart. Pairs: a point is a
-// step, A(p)[2 i + element] and B(p)[2 j + element].
+// Reads full micro-panels of A and `vectors` full vectors of B, of kWideLanes each. Prefetches
+// `rows` elements of each point of next_a and next_a2, next_a_point apart, and `vectors` vectors of
+// each of next_b and next_b2, whose lines and points are next_b_line and next_b_point apart; any
+// may be null. Pairs: a point is a step, A(p)[2 i + element] and B(p)[2 j + element].
 inline constexpr int kMicroPanelRows = 8;
 template <class T>
 struct OuterProduct {
   const T* a;
-  int64_t a_point, a_panel, rows, a_ahead;
+  int64_t a_point, a_panel, rows;
   const T* b;
   int64_t b_line, b_point, lines, points;
   int vectors;  // 1, 2 or 3
@@ -65,8 +65,9 @@ struct OuterProduct {
   Computed<T>* c;
   int64_t c_stride;
   bool accumulate;
-  const T* next_b;
-  const T* next_b2;
+  const T *next_a, *next_a2;
+  int64_t next_a_point;
+  const T *next_b, *next_b2;
   int64_t next_b_line, next_b_point;
 };
 

@@ -380,7 +380,7 @@ inline void outer_tile(const OuterProduct<T>& p, int64_t first, int64_t column, 
   }
   const T* a = p.a + first / kMicroPanelRows * p.a_panel + first % kMicroPanelRows * K;
   const int64_t a_point = p.a_point, b_point = p.b_point, points = p.points;
-  const int64_t ahead_point = ahead ? a_point : 0, next_point = next ? p.next_b_point : 0;
+  const int64_t ahead_point = ahead ? p.next_a_point : 0, next_point = next ? p.next_b_point : 0;
   const int64_t next_line = next ? p.next_b_line - points * next_point : 0;
   constexpr int64_t kPoints = kSplitsPairs<T> ? 8 : 1;  // widened at once
   [[maybe_unused]] alignas(64) float wide[kPoints][R * K];
@@ -429,9 +429,10 @@ void outer_registers(const OuterProduct<T>& p) {
   constexpr int64_t kLine = 64 / sizeof(T);
   const int64_t width = (p.vectors * kWideLanes<S> + kLine - 1) / kLine * kLine;
   for (int64_t row = 0; row < p.rows; row += kOuterRows) {
-    // A cache line has one or more row tiles of A; each fetches one line of B's points.
-    const bool first = p.a_ahead && row % kLine == 0;
-    const T* ahead = first ? p.a + row / kMicroPanelRows * p.a_panel + p.a_ahead : nullptr;
+    // A cache line has two or more row tiles of A; each fetches one line of B's points.
+    const T* ahead = nullptr;
+    if (p.next_a && row % kLine == 0) ahead = p.next_a + row;
+    if (p.next_a2 && row % kLine == kOuterRows) ahead = p.next_a2 + row - kOuterRows;
     const int64_t line = row / kOuterRows * kLine;
     const T* next = nullptr;
     if (p.next_b && line < width) next = p.next_b + line;

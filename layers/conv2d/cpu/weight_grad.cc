@@ -247,13 +247,16 @@ class WeightGrad final : public Convolution<T> {
     const int64_t filter = tiling_.rows * tiling_.row_columns;
     OuterProduct<T> product{};
     product.a = dy + b.first_pixel * s_.o + first;
-    product.a_point = s_.o, product.a_panel = kMicroPanelRows, product.a_ahead = b.pixels * s_.o;
+    product.a_point = s_.o, product.a_panel = kMicroPanelRows;
+    if (b.first_pixel + b.pixels < s_.n * tiling_.out_h * tiling_.out_w) {
+      product.next_a = product.a + b.pixels * s_.o, product.next_a_point = K * s_.o;
+      if (K > 1) product.next_a2 = product.next_a + s_.o;  // the second pixel of a pair
+    }
     if (tiling_.pack_dy) {
       microkernel.pack_micro_panels(product.a, s_.o, b.pixels, part.filters, buffers.dy);
       product.a = buffers.dy;
       product.a_point = kMicroPanelRows * K;
       product.a_panel = product.a_point * ceil_div(b.pixels, K);
-      product.a_ahead = 0;
     }
     product.rows = part.filters, product.c_stride = filter, product.accumulate = accumulate;
     int64_t row_length = 0;
@@ -268,6 +271,7 @@ class WeightGrad final : public Convolution<T> {
     for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const Tile tile = tiling_.tile(t);
       product.vectors = tile.vectors, product.columns = tile.columns;
+      if (t > part.first_tile) product.next_a = product.next_a2 = nullptr;
       if (tiling_.joined) {
         product.b = joined + tile.column * K, product.b_point = tiling_.join_width * K;
         product.lines = 1, product.points = ceil_div(b.pixels, K);
