@@ -109,20 +109,28 @@ inline void max_vector(const PoolRow& p, const Columns& v, const T* start,
                        typename WholeVector<T>::Values* maximum,
                        typename WholeVector<T>::Integers* position) {
   using V = WholeVector<T>;
-  typename V::Values best, value;
+  typename V::Values best{};
+  typename V::Integers at{};
   const auto first = static_cast<int>(p.first_row * p.kernel_w + v.skipped);
-  typename V::Integers at = first - typename V::Integers{};
-  __builtin_memcpy(&best, start, sizeof best);
   const int64_t rows = kSide ? kSide : p.rows, columns = kSide ? kSide : v.end - v.begin;
-  for (int64_t u = 0; u < rows; ++u) {
-    for (int64_t i = 0; i < columns; ++i) {
-      if (u + i == 0) continue;
+  const auto take_larger = [](auto& best, auto& at, const auto& value, const auto& here) {
+    const auto larger = ~(value <= best) & (best == best);  // NaN stays
+    best = larger ? value : best;
+    at = larger ? here : at;
+  };
+  for (int64_t u = 0; u < rows; ++u) {  // the rows' maxima do not wait for one another
+    typename V::Values best_of_row, value;
+    auto here = static_cast<int>(first + u * p.kernel_w);
+    typename V::Integers at_of_row = here - typename V::Integers{};
+    __builtin_memcpy(&best_of_row, start + u * p.w * p.c, sizeof value);
+    for (int64_t i = 1; i < columns; ++i) {
       __builtin_memcpy(&value, start + (u * p.w + i) * p.c, sizeof value);
-      const auto larger = ~(value <= best) & (best == best);  // NaN stays
-      const auto here = static_cast<int>(first + u * p.kernel_w + i);
-      best = larger ? value : best;
-      at = larger ? here - typename V::Integers{} : at;
+      take_larger(best_of_row, at_of_row, value, ++here - typename V::Integers{});
     }
+    if (u == 0)
+      best = best_of_row, at = at_of_row;
+    else
+      take_larger(best, at, best_of_row, at_of_row);
   }
   *maximum = best, *position = at;
 }
