@@ -183,6 +183,7 @@ extern const GemmMicrokernelsOf<bfloat16> bf16_gemm_microkernels = {
     .copy_points = copy_points,
     .copy_scattered = copy_scattered,
     .dots = flushed<DotProduct<bfloat16>, dots<bfloat16>>,
+    .gathers_panels = kGathersPanels<bfloat16>,
     .activates = kGatherActivates<bfloat16>};
 }
 
