@@ -114,10 +114,11 @@ constexpr bool kGathersRuns = false;
 template <class T>
 constexpr bool kGathersPanels =
     Vector<Computed<T>>::kLanes == 16 && std::is_same_v<Computed<T>, float> && !kSplitsPairs<T>;
-// Whether rows that are no whole tiles are cut into tiles of one row less: VDPBF16PS has a latency
-// that tiles of few rows would wait for.
+// Whether rows that are no whole tiles are cut into tiles of one row less: tiles of few rows would
+// wait for the latency, above all that of VDPBF16PS.
 template <class T, int N>
-constexpr bool kGathersEvenly = N >= 2 && std::is_same_v<T, bfloat16> && !kSplitsPairs<T>;
+constexpr bool kGathersEvenly = (N == 4 || (N == 2 && std::is_same_v<T, bfloat16>)) &&
+                                !kSplitsPairs<T>;
 // Whether gather() applies a BiasActivation. It does not where denormal numbers are flushed.
 template <class T>
 constexpr bool kGatherActivates = kActivates<T> && !kSplitsPairs<T>;
