@@ -210,6 +210,25 @@ inline void hide(X& x) {
   asm("" : "+r"(x));
 }
 
+// Prefetches where a tile's sums or its result are stored, and what is added to them.
+template <class T, int R, int N>
+inline __attribute__((always_inline)) void fetch_results(const ImplicitGemmProduct<T>& p,
+                                                         Computed<T>* const* c) {
+  constexpr int kLanes = Vector<Computed<T>>::kLanes, kLine = 64 / sizeof(T);
+  TESSERA_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const int64_t element = c[r] - p.c;
+    if (p.after.result && !p.accumulate) {
+      __builtin_prefetch(p.after.result + element, 1);
+    } else {
+      TESSERA_UNROLL
+      for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * kLanes, 1);
+    }
+    if (p.fetch_residual && p.after.residual) TESSERA_UNROLL
+    for (int v = 0; v < N * kLanes; v += kLine) __builtin_prefetch(p.after.residual + element + v);
+  }
+}
+
 // Prefetches kLines lines in each step, next_step elements further than in the last.
 // kAhead: prefetches the following rows of A, which exist. kWhole: no row is missing. kRun: 16 rows
 // of A are equally far apart, so that a pointer serves four.
@@ -218,7 +237,6 @@ template <class T, int R, int N, bool kWhole, int kLines = 0, bool kAhead = fals
 inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T* next = nullptr,
                         int64_t next_step = 0) {
   using S = Computed<T>;
-  using V = Vector<S>;
   using F = Factors<T>;
   const int rows = kWhole || p.rows - first >= R ? R : static_cast<int>(p.rows - first);
   const auto row = [&](int r) { return first + (r < rows ? r : rows - 1); };
@@ -229,14 +247,7 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
     a[r] = p.a + p.a_rows[row(r)];
     c[r] = p.c + p.c_rows[row(r)];
   }
-  if (p.after.result && !p.accumulate) {
-    TESSERA_UNROLL
-    for (int r = 0; r < R; ++r) __builtin_prefetch(p.after.result + p.c_rows[row(r)], 1);
-  } else {
-    TESSERA_UNROLL
-    for (int r = 0; r < R; ++r) TESSERA_UNROLL
-    for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * V::kLanes, 1);
-  }
+  fetch_results<T, R, N>(p, c);
   Tile<S, R, N> tile;
   clear(tile);
   constexpr int kAheadRows = R <= 4 ? 4 : 8;  // a power of 2: masking l selects a row

@@ -26,6 +26,8 @@ template <class T>
 constexpr int64_t kSumBytesAtOnce = std::is_same_v<T, float> ? 768 : 1280;
 // A task's sums for this many bytes of output channels stay in L2 from one chunk to the next.
 constexpr int64_t kColumnsBytes = 2048;
+// Bytes of a result above which a residual, which is as large, is not in L2 any more.
+constexpr int64_t kCachedBytes = 4 << 20;
 // Elements that one core packs in about 10 microseconds (3 billion a second).
 constexpr int64_t kPackWork = 1 << 15;
 
@@ -317,6 +319,9 @@ class ImplicitGemm final : public Convolution<T> {
     const int64_t columns_per_block = kColumnsBytes / static_cast<int64_t>(sizeof(Sum)),
                   chunks = std::ssize(p.chunks);
     ImplicitGemmProduct<T> product{};
+    product.fetch_residual =
+        geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c * int64_t{sizeof(T)} >
+        kCachedBytes;
     for (int64_t g = 0; g < groups; ++g) {
       const T* filters = packed + p.filters + g * p.group_stride;
       const auto panel_at = [&](int64_t j, int64_t chunk, int64_t width) {
