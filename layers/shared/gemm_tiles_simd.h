@@ -220,6 +220,8 @@ inline __attribute__((always_inline)) void fetch_results(const ImplicitGemmProdu
     const int64_t element = c[r] - p.c;
     if (p.after.result && !p.accumulate) {
       __builtin_prefetch(p.after.result + element, 1);
+      if (N * kLanes > kLine && p.after.bias && !p.after.residual && p.fetch_residual)
+        __builtin_prefetch(p.after.result + element + kLine, 1);
     } else {
       TESSERA_UNROLL
       for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * kLanes, 1);
