@@ -338,15 +338,16 @@ class ConvChain final : public OpBase<ConvChain, std::vector<ChainedConv>> {
   using OpBase::OpBase;
   std::string_view name() const override { return "conv2d_chain"; }
   bool runs_on(DeviceKind kind) const override { return kind == DeviceKind::cpu; }
+  bool takes_half(DeviceKind, SpecView) const override { return true; }
 
   Specs infer(SpecView in) const override {
     return for_stages(in, [](const ConvOp&, SpecView) {});
   }
   std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
-    return {{"rows", row_chain_scratch(stages(in), target.threads)}};
+    return {{"rows", row_chain_scratch(in[0].dtype, stages(in), target.threads)}};
   }
   std::unique_ptr<Kernel> prepare(SpecView in, Context&, const Algorithm&) const override {
-    return row_chain_kernel(stages(in));
+    return row_chain_kernel(in[0].dtype, stages(in));
   }
   Cost cost(SpecView in) const override {
     int64_t flops = 0;

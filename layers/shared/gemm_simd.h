@@ -42,9 +42,9 @@ struct ImplicitGemmProduct {
   const int64_t* c_rows;
   bool accumulate;
   BiasActivation<T> after;  // applied to C if set; requires `activates`
-  const T* next;        // B of the next product, which is not in the cache: prefetch it; or null
-  bool fetch_rows;      // A is not in the cache: prefetch its next rows
-  bool fetch_residual;  // that of `after`, and its result, are not in the cache: prefetch them
+  const T* next;     // B of the next product, which is not in the cache: prefetch it; or null
+  bool fetch_rows;   // A is not in the cache: prefetch its next rows
+  bool fetch_after;  // the residual and result of `after` are not in the cache: prefetch them
 };
 
 // C[i * c_stride + j] (+)= sum over the points p of A(p)[i] * B(p)[j] for i < rows, j < columns.

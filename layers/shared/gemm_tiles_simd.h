@@ -220,13 +220,13 @@ inline __attribute__((always_inline)) void fetch_results(const ImplicitGemmProdu
     const int64_t element = c[r] - p.c;
     if (p.after.result && !p.accumulate) {
       __builtin_prefetch(p.after.result + element, 1);
-      if (N * kLanes > kLine && p.after.bias && !p.after.residual && p.fetch_residual)
+      if (N * kLanes > kLine && p.after.bias && !p.after.residual && p.fetch_after)
         __builtin_prefetch(p.after.result + element + kLine, 1);
     } else {
       TESSERA_UNROLL
       for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * kLanes, 1);
     }
-    if (p.fetch_residual && p.after.residual) TESSERA_UNROLL
+    if (p.fetch_after && p.after.residual) TESSERA_UNROLL
     for (int v = 0; v < N * kLanes; v += kLine) __builtin_prefetch(p.after.residual + element + v);
   }
 }

@@ -85,6 +85,18 @@ struct ConvVariant {
   bool operator==(const ConvVariant&) const = default;
 };
 
+// The operands of run_rows().
+template <class T>
+struct ConvRows {
+  const T* const* in;                // rows that the result reads, null outside the image
+  int64_t count;                     // rows of the result
+  const T* filters;                  // packed
+  const Computed<T>* wide_filters;   // those of a depthwise convolution
+  Computed<T>* out;                  // the sums; only scratch if the activation has a result
+  BiasActivation<T> activation;      // starts with the first of the rows
+  bool reads_memory, writes_memory;  // `in` and what is written: not in the cache
+};
+
 // A Convolution of any element type.
 class AnyConvolution {
  public:
@@ -113,12 +125,10 @@ class Convolution : public AnyConvolution {
   virtual void pack(ThreadPool& /*pool*/, const T* /*filters*/, T* /*packed*/) const {}
 
   // Computes rows of y on the calling thread, with the same bits as run(): a stage of a RowChain
-  // (row_chain.h), in float32 with packed filters. in[i] is row i of those that they read, null
-  // outside the image. To a 1x1 convolution a pixel is a row, up to kMaxPixels, and follows the one
+  // (row_chain.h). To a 1x1 convolution a pixel is a row, up to kMaxPixels, and follows the one
   // before it.
   static constexpr int64_t kMaxPixels = 256;
-  virtual void run_rows(const T* const* /*in*/, int64_t /*rows*/, const T* /*filters*/,
-                        Computed<T>* /*out*/, const BiasActivation<T>& /*activation*/) const {}
+  virtual void run_rows(const ConvRows<T>& /*rows*/) const {}
 
   // Returns whether run() and run_rows() apply this to sums in registers.
   virtual bool applies(const BiasActivation<T>& /*activation*/) const { return false; }
@@ -134,7 +144,10 @@ std::unique_ptr<AnyConvolution> make_convolution(TypeList<Types...> types, DType
 }
 // The types that some convolutions take; others take FloatTypes.
 using ConvTypes = TypeList<float, double, bfloat16>;
-using WinogradTypes = TypeList<float, bfloat16>;
+using SingleTypes = TypeList<float, bfloat16>;
+inline bool is_single(DType dtype) {
+  return visit_types(SingleTypes(), dtype, [](auto) { return true; });
+}
 
 inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
@@ -156,8 +169,7 @@ struct ConvAlgorithm {
   bool (*absorbs_prologue)(const ConvRequest& request) = never;
   // Returns true if constant filters should be prepacked.
   bool (*packs_filters)(const ConvRequest& request) = never;
-  // Returns true if the convolution may be a stage of a RowChain. Not in 16 bits: these halve what
-  // a chain keeps out of memory, and chains were slower (docs/cpu-runs.md).
+  // Returns true if the convolution may be a stage of a RowChain.
   bool (*computes_rows)(const ConvRequest& request) = never;
   // Returns true if the algorithm takes inputs of 16 bits as they are; others get float32.
   bool (*takes_half)(const ConvRequest& request) = never;

@@ -122,12 +122,11 @@ class Depthwise3x3 final : public Convolution<T> {
     return activation.is_set() && depthwise<T>().activates && g_.phases == 1;
   }
 
-  void run_rows(const T* const* in, int64_t rows, const T* filters, Sum* out,
-                const BiasActivation<T>& activation) const override {
+  void run_rows(const ConvRows<T>& rows) const override {
     DepthwiseRows<T> from{};
-    from.width = g_.in_w, from.channels = g_.in_c;
-    std::copy_n(in, (rows - 1) * g_.in_step_h + 3, from.rows);
-    if constexpr (std::is_same_v<T, Sum>) multiply(from, rows, filters, out, activation);
+    from.width = g_.in_w, from.channels = g_.in_c, from.fetch_next = rows.reads_memory;
+    std::copy_n(rows.in, (rows.count - 1) * g_.in_step_h + 3, from.rows);
+    multiply(from, rows.count, rows.wide_filters, rows.out, rows.activation);
   }
 
  private:
@@ -254,7 +253,7 @@ const ConvAlgorithm ConvAlgorithm::depthwise3x3 = {
         },
     .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; },
     .computes_rows =
-        [](const ConvRequest& r) { return r.pass == ConvPass::forward && r.dtype == DType::f32; },
+        [](const ConvRequest& r) { return r.pass == ConvPass::forward && is_single(r.dtype); },
     .takes_half = bfloat16_inputs};
 
 }  // namespace tessera

@@ -177,9 +177,11 @@ class ImplicitGemm final : public Convolution<T> {
     return activation.is_set() && microkernels<T>().activates && !geometry_.shape.depthwise();
   }
 
-  void run_rows(const T* const* in, int64_t pixels, const T* packed, Sum* out,
-                const BiasActivation<T>& activation) const override {
-    multiply_phases(0, pixels, 1, in[0], packed, out, 0, geometry_.out_c, activation);
+  void run_rows(const ConvRows<T>& pixels) const override {
+    multiply_phases(0, pixels.count, 1,
+                    {pixels.in[0], pixels.filters, pixels.out, pixels.activation,
+                     pixels.reads_memory, pixels.writes_memory && result_is_large()},
+                    0, geometry_.out_c);
   }
 
   int64_t packed_elements() const override { return filters_; }
@@ -206,6 +208,20 @@ class ImplicitGemm final : public Convolution<T> {
     Sum* result;  // the result of a task, likewise
     size_t size;
   };
+
+  // The operands of some rows; `after` is that of the elements from `out` on.
+  struct Operands {
+    const T* in;
+    const T* packed;
+    Sum* out;
+    BiasActivation<T> after;
+    bool fetch_in, fetch_after;  // from memory, before they are used
+  };
+
+  bool result_is_large() const {
+    const ConvGeometry& g = geometry_;
+    return g.n * g.out_h * g.out_w * g.out_c * static_cast<int64_t>(sizeof(T)) > kCachedBytes;
+  }
 
   Scratch lay_out(int threads, void* base) const {
     if (tiling_.by_channels) threads = 1;  // all run one task
@@ -310,8 +326,8 @@ class ImplicitGemm final : public Convolution<T> {
   }
 
   // Computes channels [begin, end) of each group.
-  void multiply(const Phase& p, const TaskRows& rows, const T* in, const T* packed, Sum* out,
-                int64_t begin, int64_t end, const BiasActivation<T>& after) const {
+  void multiply(const Phase& p, const TaskRows& rows, const Operands& own, int64_t begin,
+                int64_t end) const {
     const GemmMicrokernelsOf<T>& microkernel = microkernels<T>();
     const int64_t groups = geometry_.shape.groups;
     const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
@@ -319,18 +335,16 @@ class ImplicitGemm final : public Convolution<T> {
     const int64_t columns_per_block = kColumnsBytes / static_cast<int64_t>(sizeof(Sum)),
                   chunks = std::ssize(p.chunks);
     ImplicitGemmProduct<T> product{};
-    product.fetch_residual =
-        geometry_.n * geometry_.out_h * geometry_.out_w * geometry_.out_c * int64_t{sizeof(T)} >
-        kCachedBytes;
+    product.fetch_after = own.fetch_after;
     for (int64_t g = 0; g < groups; ++g) {
-      const T* filters = packed + p.filters + g * p.group_stride;
+      const T* filters = own.packed + p.filters + g * p.group_stride;
       const auto panel_at = [&](int64_t j, int64_t chunk, int64_t width) {
         return filters + (j * p.steps + p.chunks[chunk].k * width) * kDepthStep<T>;
       };
       for (int64_t o = begin; o < end; o += columns_per_block) {
         const int64_t block_end = std::min(o + columns_per_block, end);
         for (int64_t i = 0; i < chunks; ++i) {
-          product.a = in + g * in_c;
+          product.a = own.in + g * in_c;
           for (int64_t j = o; j < block_end; j += product.columns) {
             const bool two = microkernel.gathers_panels && j + 2 * panel <= block_end;
             product.columns = two ? 2 * panel : std::min(panel, block_end - j);
@@ -338,8 +352,8 @@ class ImplicitGemm final : public Convolution<T> {
             const int64_t width = std::min(2, product.vectors) * microkernel.lanes;
             product.b_stride = width * kDepthStep<T>;
             product.b = panel_at(j, i, width), product.b_panel = panel * p.steps * kDepthStep<T>;
-            product.c = out + g * out_c + j;
-            product.after = after.from(g * out_c + j, g * out_c + j);
+            product.c = own.out + g * out_c + j;
+            product.after = own.after.from(g * out_c + j, g * out_c + j);
             const int64_t following = j + product.columns;
             if (!tiling_.filters_stay)
               product.next = following < block_end ? panel_at(following, i, panel)
@@ -347,7 +361,7 @@ class ImplicitGemm final : public Convolution<T> {
                                  ? panel_at(o, i + 1, panel)
                                  : panel_at(block_end < end ? block_end : begin, 0, panel);
             // A single tap reads each input once, from memory.
-            product.fetch_rows = geometry_.direct && p.taps() == 1 && j == begin;
+            product.fetch_rows = own.fetch_in && geometry_.direct && p.taps() == 1 && j == begin;
             multiply_bands(p, rows, i, product);
           }
         }
@@ -381,10 +395,8 @@ class ImplicitGemm final : public Convolution<T> {
   }
 
   // Computes channels [begin, end) of each group, in rows [row, row + rows_of_task) of the phases.
-  // `after` is that of the elements from `to` on.
-  void multiply_phases(int64_t row, int64_t rows_of_task, int64_t images, const T* in,
-                       const T* packed, Sum* to, int64_t begin, int64_t end,
-                       const BiasActivation<T>& after) const {
+  void multiply_phases(int64_t row, int64_t rows_of_task, int64_t images, const Operands& own,
+                       int64_t begin, int64_t end) const {
     const ConvGeometry& g = geometry_;
     for (const Phase& p : phases_) {
       const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
@@ -392,14 +404,14 @@ class ImplicitGemm final : public Convolution<T> {
       if (g.shape.depthwise()) {
         if constexpr (kDepthStep<T> == 1)
           for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
-            depthwise<T>().gather({in, p.in_rows.data() + pixel, count, p.tap_offsets.data(),
-                                   p.depth, packed + p.filters, g.in_c, to,
+            depthwise<T>().gather({own.in, p.in_rows.data() + pixel, count, p.tap_offsets.data(),
+                                   p.depth, own.packed + p.filters, g.in_c, own.out,
                                    p.out_rows.data() + pixel});
           });
       } else {
         Band bands[kMaxBands];
         const int count = make_bands(p.v, row, rows, bands);
-        multiply(p, {images, bands, count}, in, packed, to, begin, end, after);
+        multiply(p, {images, bands, count}, own, begin, end);
       }
     }
   }
@@ -413,13 +425,14 @@ class ImplicitGemm final : public Convolution<T> {
         copy_rows(hooks, in, row / tiling_.block_h, row % tiling_.block_h, 1,
                   scratch.blocks + row * g.block_w * g.in_c);
       });
-    const T* const rows = g.direct ? in : scratch.blocks;
     Sum* const to = in_ranges_ ? scratch.result : out;
+    const Operands own{
+        g.direct ? in : scratch.blocks, packed, to, hooks.activation, true, result_is_large()};
     const int64_t panel = 2 * microkernels<T>().lanes, panels = ceil_div(g.out_c, panel);
     const int64_t parts = std::min<int64_t>(pool.size(), panels);
     pool.parallel_for(parts, [&](int64_t part) {
-      multiply_phases(0, tiling_.rows, g.n, rows, packed, to, panels * part / parts * panel,
-                      std::min(panels * (part + 1) / parts * panel, g.out_c), hooks.activation);
+      multiply_phases(0, tiling_.rows, g.n, own, panels * part / parts * panel,
+                      std::min(panels * (part + 1) / parts * panel, g.out_c));
     });
     if (!hooks.epilogue.apply) return;
     const int64_t row = g.out_w * g.out_c;
@@ -438,8 +451,9 @@ class ImplicitGemm final : public Convolution<T> {
     const int64_t out_row = row * g.out_step_h;
     const int64_t first = (image * g.out_h + out_row) * g.out_w * g.out_c;
     Sum* const to = in_ranges_ ? own.result : out + first;
-    multiply_phases(row, rows_of_task, images, in, packed, to, 0, g.out_c / g.shape.groups,
-                    hooks.activation.from(0, first));
+    multiply_phases(row, rows_of_task, images,
+                    {in, packed, to, hooks.activation.from(0, first), true, result_is_large()}, 0,
+                    g.out_c / g.shape.groups);
     const int64_t rows = std::min(rows_of_task * g.out_step_h, g.out_h - out_row);
     hooks.epilogue(to, first, images * rows * g.out_w * g.out_c);
   }
@@ -486,7 +500,7 @@ const ConvAlgorithm ConvAlgorithm::direct = {
     .packs_filters = [](const ConvRequest& r) { return r.pass == ConvPass::forward; },
     .computes_rows =
         [](const ConvRequest& r) {
-          return r.pass == ConvPass::forward && r.dtype == DType::f32 && r.shape.pointwise() &&
+          return r.pass == ConvPass::forward && is_single(r.dtype) && r.shape.pointwise() &&
                  r.shape.groups == 1 && r.shape.weights() * bytes_of(r.dtype) <= kChainFilterBytes;
         },
     .takes_half = multiplies_pairs};

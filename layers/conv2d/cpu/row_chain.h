@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// A convolution of a chain: forward, in float32, with packed filters.
+// A convolution of a chain: forward, in the chain's dtype, with packed filters.
 struct ChainStage {
   std::shared_ptr<const AnyConvolution> convolution;
   ConvShape shape;
@@ -29,8 +29,9 @@ struct ChainStage {
 inline constexpr int64_t kChainRows = 4;
 inline constexpr size_t kChainBytes = 512 << 10;
 
-size_t row_chain_scratch(const std::vector<ChainStage>& stages, int threads);
+// dtype: float32 or bfloat16, in which what is between the stages is rounded as if it were stored.
+size_t row_chain_scratch(DType dtype, const std::vector<ChainStage>& stages, int threads);
 // Inputs: those of the stages in turn, without the images of all but the first.
-std::unique_ptr<Kernel> row_chain_kernel(std::vector<ChainStage> stages);
+std::unique_ptr<Kernel> row_chain_kernel(DType dtype, std::vector<ChainStage> stages);
 
 }  // namespace tessera

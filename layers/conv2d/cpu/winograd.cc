@@ -434,9 +434,9 @@ template <int kTile>
 std::unique_ptr<AnyConvolution> make_winograd(const ConvRequest& r, ConvVariant form) {
   if (r.pass == ConvPass::weight_grad) return make_winograd_weight_grad(r, kTile, form.prologue);
   if (winograd_goes_by_filters(r.shape, kTile))
-    return make_convolution<WinogradByFilters>(WinogradTypes(), r.dtype, r.pass, r.shape, kTile,
+    return make_convolution<WinogradByFilters>(SingleTypes(), r.dtype, r.pass, r.shape, kTile,
                                                form);
-  return make_convolution<WinogradConvolution>(WinogradTypes(), r.dtype, r.pass, r.shape, kTile,
+  return make_convolution<WinogradConvolution>(SingleTypes(), r.dtype, r.pass, r.shape, kTile,
                                                form);
 }
 

@@ -181,7 +181,7 @@ bool winograd_weight_grad_takes_prologue(const ConvShape& shape) {
 
 std::unique_ptr<AnyConvolution> make_winograd_weight_grad(const ConvRequest& request, int m,
                                                           bool prologue) {
-  return make_convolution<WinogradWeightGrad>(WinogradTypes(), request.dtype, request.shape, m,
+  return make_convolution<WinogradWeightGrad>(SingleTypes(), request.dtype, request.shape, m,
                                               prologue);
 }
 
