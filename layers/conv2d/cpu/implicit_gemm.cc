@@ -4,6 +4,7 @@
 // (geometry.h), so that the prologue can compute the copy.
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "tessera/layers/conv2d/cpu/convolution.h"
@@ -401,6 +402,16 @@ class ImplicitGemm final : public Convolution<T> {
     for (const Phase& p : phases_) {
       const int64_t rows = std::clamp<int64_t>(p.v.count - row, 0, rows_of_task);
       if (images * rows * p.h.count == 0) continue;
+      if (p.taps() == 0 && !own.after.bias) {  // a pixel in two or more, with strides
+        const auto clear = [&]<class S>(S* out) {
+          for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+            for (const int64_t at : std::span(p.out_rows).subspan(pixel, count))
+              std::memset(out + at + begin, 0, (end - begin) * g.shape.groups * sizeof(S));
+          });
+        };
+        own.after.result ? clear(own.after.result) : clear(own.out);
+        continue;
+      }
       if (g.shape.depthwise()) {
         if constexpr (kDepthStep<T> == 1)
           for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
