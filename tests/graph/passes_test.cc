@@ -342,6 +342,22 @@ TEST(FusedFilters, AreRoundedWhereTheyAreRead) {
   }
 }
 
+// The gradient of 1x1 filters with stride 2 computes whole rows of the ReLU and picks their pixels.
+// Blocks of pixels begin and end within rows, which are of odd length.
+TEST(FusedPrologue, OfStridedPixels) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = cast(random_normal({30, 9, 13, 64}, 1), dtype);
+    const Tensor dy = cast(random_normal({30, 5, 7, 24}, 2), dtype);
+    const auto step = [](const Tensors& in) {
+      return Tensors{conv2d_weight_grad(relu(in[0]), in[1], 1, {.stride = 2})};
+    };
+    Compiled fused(step, {.verify_plan = true}), eager(step, {.eager = true});
+    const auto& compiled = *fused.prepare({x.spec(), dy.spec()}).compiled_graph();
+    EXPECT_EQ(compiled.graph.nodes.size(), reads_in_parts() ? 1u : 2u);
+    EXPECT_EQ(fused.call({x, dy})[0].to_vector<float>(), eager.call({x, dy})[0].to_vector<float>());
+  }
+}
+
 // The cast is fused into the pool, which then reads 16 bits as float32.
 TEST(FusedCast, OfAPooledInput) {
   const auto step = [&](const Tensors& x) {

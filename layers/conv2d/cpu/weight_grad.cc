@@ -61,7 +61,7 @@ class WeightGrad final : public Convolution<T> {
   struct Buffers {
     Computed<T>* partial;  // [run][weights]
     T* x;                  // per thread: a padded block, or a packed tile
-    T* made;               // per thread: a prologue's output for a block
+    T* made;               // per thread: a prologue's output for a block, then for a row of x
     T* dy;                 // per thread: micro-panels of a block
     int64_t x_stride, made_stride, dy_stride;
     size_t size;
@@ -69,8 +69,12 @@ class WeightGrad final : public Convolution<T> {
 
   // The buffers of one thread.
   struct ThreadBuffers {
-    T *x, *made, *dy;
+    T *x, *made, *line, *dy;
   };
+
+  int64_t line_elements() const {
+    return s_.stride_w > 1 ? round_up(s_.w * s_.c, 64 / static_cast<int64_t>(sizeof(T))) : 0;
+  }
 
   Buffers lay_out(int threads, void* scratch) const {
     ScratchLayout layout(scratch);
@@ -82,7 +86,8 @@ class WeightGrad final : public Convolution<T> {
       b.x_stride = tiling_.padded_elements() + tiling_.block_pixels * tiling_.join_width;
     if (form_.prologue)
       b.made_stride =
-          tiling_.block_pixels * std::min(tiling_.row_columns, tiling_.slice_tiles * slack);
+          tiling_.block_pixels * std::min(tiling_.row_columns, tiling_.slice_tiles * slack) +
+          line_elements();
     const int64_t filters = round_up(tiling_.cut_filters, kMicroPanelRows);
     if (tiling_.pack_dy) b.dy_stride = pixels * filters;
     for (int64_t* stride : {&b.x_stride, &b.made_stride, &b.dy_stride})
@@ -209,15 +214,27 @@ class WeightGrad final : public Convolution<T> {
                                       tiling_.join_width * K);
   }
 
-  // Computes a block's pixels with the prologue, for 1x1 filters.
-  void make_block(const Block& b, const Columns& columns, const Prologue<T>& x, T* to) const {
-    if (columns.count == s_.c && s_.h == 1 && s_.stride_w == 1)  // consecutive pixels, in one call
+  // Computes a block's pixels with the prologue, for 1x1 filters. A call takes as long as many
+  // elements, so strided pixels of all channels are picked from rows that are computed to `line`.
+  void make_block(const Block& b, const Columns& columns, const Prologue<T>& x, T* to,
+                  T* line) const {
+    const bool whole = columns.count == s_.c;
+    if (whole && s_.h == 1 && s_.stride_w == 1)  // consecutive pixels, in one call
       return x(to, b.first_pixel * s_.c, b.pixels * s_.c);
-    for (int64_t i = b.first_pixel; i < b.first_pixel + b.pixels; ++i, to += columns.count) {
+    for (int64_t i = b.first_pixel; i < b.first_pixel + b.pixels;) {
       const int64_t row = i / tiling_.out_w, column = i % tiling_.out_w;
       const int64_t image = row / tiling_.out_h, y = row % tiling_.out_h;
       const int64_t pixel = (image * s_.h + y * s_.stride_h) * s_.w + column * s_.stride_w;
-      x(to, pixel * s_.c + columns.first, columns.count);
+      const int64_t count =
+          whole ? std::min(tiling_.out_w - column, b.first_pixel + b.pixels - i) : 1;
+      if (whole) {
+        x(line, pixel * s_.c, ((count - 1) * s_.stride_w + 1) * s_.c);
+        for (int64_t p = 0; p < count; ++p)
+          std::copy_n(line + p * s_.stride_w * s_.c, s_.c, to + p * s_.c);
+      } else {
+        x(to, pixel * s_.c + columns.first, columns.count);
+      }
+      i += count, to += count * columns.count;
     }
   }
 
@@ -266,7 +283,7 @@ class WeightGrad final : public Convolution<T> {
     Columns columns{};
     if (prologue.read) {
       columns = tiling_.columns_of(part);
-      make_block(b, columns, prologue, buffers.made);
+      make_block(b, columns, prologue, buffers.made, buffers.line);
     }
     for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const Tile tile = tiling_.tile(t);
@@ -310,6 +327,7 @@ class WeightGrad final : public Convolution<T> {
     Computed<T>* sum = buffers.partial ? buffers.partial + part.run * s_.weights() : dw;
     const ThreadBuffers own{buffers.x + thread * buffers.x_stride,
                             buffers.made + thread * buffers.made_stride,
+                            buffers.made + (thread + 1) * buffers.made_stride - line_elements(),
                             buffers.dy + thread * buffers.dy_stride};
     const int64_t begin = tiling_.blocks * part.run / tiling_.runs;
     const int64_t end = tiling_.blocks * (part.run + 1) / tiling_.runs;
