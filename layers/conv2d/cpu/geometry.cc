@@ -15,6 +15,10 @@ constexpr int64_t kBlockBytes = 256 << 10;
 // cache and therefore has at least kLongPixels pixels.
 constexpr int64_t kFilterBytes = 128 << 10;
 constexpr int64_t kLongPixels = 96;
+// Fewer pixels are one task, of which threads compute channels: each reads a part of the filters
+// and all of the input. In float32 14x14 pixels are more: Winograd's convolutions, which come
+// between, would read what another core wrote, and took 1.1 times as long.
+constexpr int64_t kFewPixels = 192, kFewHalfPixels = 256;
 // Four register tiles of 6 rows or three of 8: with fewer pixels the last, partly empty tile is
 // costly.
 constexpr int64_t kMinPixels = 24;
@@ -125,8 +129,9 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   filters_stay = filters * size <= kFilterBytes;
   if (!filters_stay) wanted = std::max(wanted, ceil_div(kLongPixels, pixels_per_row));
   const int64_t work = filters * g.shape.pixels();
+  const int64_t few = is_half(dtype) ? kFewHalfPixels : kFewPixels;
   by_channels = !filters_stay && g.shape.groups == 1 && work >= 2 * kTaskWork &&
-                g.n * count * pixels_per_row < 2 * kLongPixels &&
+                g.n * count * pixels_per_row < few &&
                 (g.direct || g.n * g.block_rows(count) * in_row <= 2 * kBlockBytes);
   wanted = std::min(wanted, g.n * count / std::clamp<int64_t>(work / kTaskWork, 1, kMinTasks));
   wanted = std::max(wanted, ceil_div(kMinPixels, pixels_per_row));
