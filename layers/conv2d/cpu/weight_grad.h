@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "tessera/layers/conv2d/cpu/convolution.h"
 #include "tessera/layers/shared/gemm_simd.h"
@@ -153,7 +154,9 @@ struct WeightGradTiling {
   }
 
  private:
-  // A task's part of df, which stays in the smallest known L2 (512 KB) next to its inputs.
+  // A task's part of df, which stays in the smallest known L2 (512 KB) next to its inputs. Of
+  // pairs, which processors with 1 MB or more multiply, it has twice as much: dy is packed for each
+  // part.
   static constexpr int64_t kSumBytes = 192 << 10;
   // Pixels of a block: their tile of x, three vectors of 64 bytes wide, stays in 48 KB of L1, and
   // so do twice as many in 16 bits.
@@ -166,8 +169,8 @@ struct WeightGradTiling {
   static constexpr int64_t kDyBytes = 192 << 10;
   // Pixels up to this size, two cache lines, are read in place, as packing gains nothing.
   static constexpr int64_t kDirectBytes = 128;
-  // Target number of tasks: two for each of 16 threads, to balance the load.
-  static constexpr int64_t kTasks = 32;
+  // Target number of tasks, of nearly equal size: one for each of 16 threads.
+  static constexpr int64_t kTasks = 16;
   // Products that one core computes in about 5 microseconds, the time to wake a thread.
   static constexpr int64_t kTaskWork = 1 << 18;
   // Maximum bytes of all partial sums, which are written and read once more.
@@ -182,8 +185,9 @@ struct WeightGradTiling {
     cut_filters = filters = std::min(filters, s.o / s.groups);
     cuts = ceil_div(s.o / s.groups, filters);
     if (!s.depthwise()) {
-      slice_tiles = std::clamp<int64_t>(kSumBytes / (filters * 3 * 64), 1, all);
-      slices = ceil_div(all, slice_tiles);
+      const int64_t most = (pairs ? 2 : 1) * kSumBytes / (filters * 3 * 64);
+      slices = ceil_div(all, std::clamp<int64_t>(most, 1, all));
+      slices = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slices)));
       slice_tiles = ceil_div(all, slices), slices = ceil_div(all, slice_tiles);
     } else {
       slices = slice_tiles = 1;
@@ -198,8 +202,6 @@ struct WeightGradTiling {
     } else {
       block_pixels =
           std::clamp<int64_t>(kDyBytes / (filters * size), 32, pairs ? 2 * kPixels : kPixels);
-      if (pairs) block_pixels = round_up(block_pixels, 2);
-      block_pixels = std::min(block_pixels, pixels);
       blocks = ceil_div(pixels, block_pixels);
     }
     const int64_t groups = s.depthwise() ? 1 : s.groups;
@@ -207,6 +209,13 @@ struct WeightGradTiling {
     runs = std::min(ceil_div(tasks, slices * cuts * groups),
                     kPartialBytes / (s.weights() * 64 / lanes));
     runs = std::clamp<int64_t>(runs, 1, blocks);
+    if (direct) return;
+    // Runs have as many blocks, whose micro-panels are not a multiple of 1 KB apart: that would map
+    // them to few sets of L1.
+    block_pixels = ceil_div(pixels, round_up(blocks, runs));
+    if (block_pixels % 64 == 0) ++block_pixels;
+    if (pairs) block_pixels = round_up(block_pixels, 2);
+    blocks = ceil_div(pixels, block_pixels), runs = std::min(runs, blocks);
   }
 };
 
