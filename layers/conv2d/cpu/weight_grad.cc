@@ -73,7 +73,8 @@ class WeightGrad final : public Convolution<T> {
   };
 
   int64_t line_elements() const {
-    return s_.stride_w > 1 ? round_up(s_.w * s_.c, 64 / static_cast<int64_t>(sizeof(T))) : 0;
+    if (!form_.prologue || s_.stride_w == 1) return 0;
+    return round_up(s_.w * s_.c, 64 / static_cast<int64_t>(sizeof(T)));
   }
 
   Buffers lay_out(int threads, void* scratch) const {
@@ -305,7 +306,9 @@ class WeightGrad final : public Convolution<T> {
         product.b = buffers.x, product.b_line = 0,
         product.b_point = tile.vectors * tiling_.lanes * K;
         product.lines = 1, product.points = ceil_div(b.pixels, K);
-        if (s_.h == 1 && s_.kh * s_.kw * s_.stride_w == 1) {  // pointwise
+        // A prologue reads x in order, and products with few filters leave no time to prefetch it.
+        const bool in_order = K > 1 && prologue.read && part.filters < columns.count;
+        if (s_.h == 1 && s_.kh * s_.kw * s_.stride_w == 1 && !in_order) {  // pointwise
           const int64_t next = (b.first_pixel + b.pixels) * s_.c + tile.column;
           product.next_b = x + next;
           if (K > 1)
