@@ -144,6 +144,7 @@ std::unique_ptr<AnyConvolution> make_convolution(TypeList<Types...> types, DType
 }
 // The types that some convolutions take; others take FloatTypes.
 using ConvTypes = TypeList<float, double, bfloat16>;
+// Those that are summed in float32.
 using SingleTypes = TypeList<float, bfloat16>;
 inline bool is_single(DType dtype) {
   return visit_types(SingleTypes(), dtype, [](auto) { return true; });

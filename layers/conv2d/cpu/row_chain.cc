@@ -123,14 +123,14 @@ class RowChain final : public Kernel {
                int64_t first, int64_t count, T* to) const {
     const ConvShape& s = stages_[stage].shape;
     const int64_t elements = stage == middle_ ? out_row(s) : s.o;
-    ConvRows<T> rows{in,
-                     count,
-                     call.filters[stage],
-                     own.filters,
-                     own.sums,
-                     call.activations[stage].from(0, first * elements),
-                     stage == 0,
-                     stage + 1 == stages_.size()};
+    ConvRows<T> rows{.in = in,
+                     .count = count,
+                     .filters = call.filters[stage],
+                     .wide_filters = own.filters,
+                     .out = own.sums,
+                     .activation = call.activations[stage].from(0, first * elements),
+                     .reads_memory = stage == 0,
+                     .writes_memory = stage + 1 == stages_.size()};
     if constexpr (!kRounds)
       rows.out = to, rows.wide_filters = rows.filters;
     else if (!call.epilogues[stage])

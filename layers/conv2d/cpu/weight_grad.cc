@@ -226,16 +226,15 @@ class WeightGrad final : public Convolution<T> {
       const int64_t row = i / tiling_.out_w, column = i % tiling_.out_w;
       const int64_t image = row / tiling_.out_h, y = row % tiling_.out_h;
       const int64_t pixel = (image * s_.h + y * s_.stride_h) * s_.w + column * s_.stride_w;
-      const int64_t count =
-          whole ? std::min(tiling_.out_w - column, b.first_pixel + b.pixels - i) : 1;
-      if (whole) {
-        x(line, pixel * s_.c, ((count - 1) * s_.stride_w + 1) * s_.c);
-        for (int64_t p = 0; p < count; ++p)
-          std::copy_n(line + p * s_.stride_w * s_.c, s_.c, to + p * s_.c);
-      } else {
+      if (!whole) {
         x(to, pixel * s_.c + columns.first, columns.count);
+        ++i, to += columns.count;
+        continue;
       }
-      i += count, to += count * columns.count;
+      const int64_t end = std::min(i + tiling_.out_w - column, b.first_pixel + b.pixels);
+      x(line, pixel * s_.c, ((end - i - 1) * s_.stride_w + 1) * s_.c);
+      for (const T* from = line; i < end; ++i, from += s_.stride_w * s_.c, to += s_.c)
+        std::copy_n(from, s_.c, to);
     }
   }
 
