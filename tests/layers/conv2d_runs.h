@@ -92,6 +92,7 @@ inline const Case kCases[] = {
     {"few pixels, many filters", square(2, 7, 99, 100, 3, 1, 1)},
     {"few pixels, many filters, stride 2", square(1, 13, 96, 113, 3, 2, 1)},
     {"few pixels, many filters, 1x1", square(3, 5, 320, 260, 1, 1, 0)},
+    {"largest blocks of pixels, stride 2", square(12, 16, 40, 24, 3, 2, 1)},
     {"oblong", {2, 5, 19, 7, 10, 3, 1, 1, 2, 1, 0, 1, 1, 1}},
     {"oblong, dilated rows", {2, 11, 6, 8, 9, 2, 4, 2, 1, 0, 2, 3, 1, 1}},
     {"oblong, dilated columns", {1, 6, 21, 20, 17, 1, 3, 1, 2, 0, 2, 1, 2, 1}},

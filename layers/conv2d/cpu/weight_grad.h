@@ -57,7 +57,7 @@ struct WeightGradTiling {
     if (s.pixels() * s.weights() > 0) cut(size);
   }
 
-  static constexpr int64_t kMaxPixels = 384;  // maximum of a block of packed tiles
+  static constexpr int64_t kMaxPixels = 386;  // maximum of a block of packed tiles
 
   ConvShape shape;
   int64_t lanes;  // sums of a vector of 64 bytes
@@ -160,7 +160,7 @@ struct WeightGradTiling {
   static constexpr int64_t kSumBytes = 192 << 10;
   // Pixels of a block: their tile of x, three vectors of 64 bytes wide, stays in 48 KB of L1, and
   // so do twice as many in 16 bits.
-  static constexpr int64_t kPixels = kMaxPixels / 2;
+  static constexpr int64_t kPixels = 192;
   // Maximum filters of a task; each packed tile of x serves all of them.
   static constexpr int64_t kFilters = 256;
   // Joined rows of a block: half of 32 KB of L1.
@@ -214,7 +214,7 @@ struct WeightGradTiling {
     // them to few sets of L1.
     block_pixels = ceil_div(pixels, round_up(blocks, runs));
     if (block_pixels % 64 == 0) ++block_pixels;
-    if (pairs) block_pixels = round_up(block_pixels, 2);
+    if (pairs) block_pixels = round_up(block_pixels, 2);  // at most kMaxPixels
     blocks = ceil_div(pixels, block_pixels), runs = std::min(runs, blocks);
   }
 };
