@@ -34,7 +34,7 @@ from networks import NETWORKS, parameters_of
 HERE = pathlib.Path(__file__).parent
 PEERS = {"torch": ("peer.py", ("eager", "channels_last", "channels_last+malloc", "compile",
                                "compile_channels_last", "bf16_channels_last",
-                               "bf16_channels_last+malloc")),
+                               "bf16_channels_last+malloc", "bf16_compile_channels_last+malloc")),
          "tensorflow": ("tf_peer.py", ("function", "xla"))}
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
           "MALLOC_TOP_PAD_": str(1 << 28)}
@@ -77,6 +77,8 @@ CASES = {
     "resnet50": Case("ResNet-50 at 224x224", "resnet50", 16, 4),
     "mobilenet_v2": Case("MobileNet v2 at 32x32", "mobilenet_v2", 128, 10, ours=NO_DROPOUT),
     "mobilenet_v2_64": Case("MobileNet v2 at 64x64", "mobilenet_v2", 64, 8, 64, NO_DROPOUT),
+    "efficientnet_b0": Case("EfficientNet-B0 at 64x64", "efficientnet_b0", 32, 8, 64,
+                            NO_DROPOUT + ", stochastic_depth: 0"),
     "densenet_bc": Case("DenseNet-BC-100", "densenet_bc", 64, 4),
     "vgg16_bn": Case("VGG-16-BN at 32x32", "vgg16_bn", 128, 4, ours=NO_DROPOUT),
 }
@@ -174,8 +176,9 @@ class Comparison:
         for who in self.arguments.variants:
             try:
                 results[who] = self.theirs(who)
+                half = "bf16" in who or "precision=bf16" in self.arguments.set
                 fault = reason_against(ours, results[who], wanted,
-                                       SAME_LOSS_BF16 if "bf16" in who else SAME_LOSS)
+                                       SAME_LOSS_BF16 if half else SAME_LOSS)
             except Failed as failure:
                 fault = str(failure)
             if fault:

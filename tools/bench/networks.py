@@ -141,6 +141,38 @@ def mobilenet_v2(kit, classes):
         kit.global_pool(), kit.linear("classifier.1", 1280, classes))
 
 
+def efficientnet_b0(kit, classes):
+    def unit(name, inputs, outputs, kernel, stride=1, groups=1):
+        return [kit.conv(f"{name}.0", inputs, outputs, kernel, stride, groups),
+                kit.norm(f"{name}.1", outputs)]
+
+    layers, channels = [*unit("features.0", 3, 32, 3, 2), kit.silu()], 32
+    for stage, (expansion, kernel, first_stride, width, blocks) in enumerate((
+            (1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3),
+            (6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)), 1):
+        for i in range(blocks):
+            name, stride, wide = f"features.{stage}.{i}.block", 1 if i else first_stride, \
+                channels * expansion
+            body, part = [], 0
+            if expansion > 1:
+                body += [*unit(f"{name}.0", channels, wide, 1), kit.silu()]
+                part = 1
+            squeeze, excitation = channels // 4, f"{name}.{part + 1}"
+            body += [*unit(f"{name}.{part}", wide, wide, kernel, stride, wide), kit.silu(),
+                     kit.scaled_by(kit.sequence(
+                         kit.mean_image(),
+                         kit.conv(f"{excitation}.fc1", wide, squeeze, 1, bias=True), kit.silu(),
+                         kit.conv(f"{excitation}.fc2", squeeze, wide, 1, bias=True),
+                         kit.sigmoid())),
+                     *unit(f"{name}.{part + 2}", wide, width, 1)]
+            body = kit.sequence(*body)
+            adds = stride == 1 and channels == width
+            layers.append(kit.residual(body, None, None) if adds else body)
+            channels = width
+    return kit.sequence(*layers, *unit("features.8", channels, 1280, 1), kit.silu(),
+                        kit.global_pool(), kit.linear("classifier.1", 1280, classes))
+
+
 def vgg16_bn(kit, classes):
     layers, channels, place = [], 3, 0
     for width, convs in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
@@ -166,6 +198,7 @@ NETWORKS = {
     "wide_resnet": (wide_resnet, (3, 32), 10),
     "resnet50": (resnet50, (3, 224), 1000),
     "mobilenet_v2": (mobilenet_v2, (3, 32), 10),
+    "efficientnet_b0": (efficientnet_b0, (3, 224), 1000),
     "densenet_bc": (densenet_bc, (3, 32), 10),
     "vgg16_bn": (vgg16_bn, (3, 32), 10),
 }
@@ -189,7 +222,7 @@ class Count:
     def residual(self, *parts):
         return sum(part or 0 for part in parts)
 
-    widened = sequence
+    widened = scaled_by = sequence
     activated_first = residual
 
     def __getattr__(self, layer):  # relu, max_pool, ...

@@ -4,9 +4,9 @@
 
 A step is zero_grad, forward, cross-entropy, backward and SGD with momentum and Nesterov. It starts
 from our weights and reads our batches (our_numbers.py), as floats that stand ready. Needs torch
-and NumPy. Variants: eager, channels_last, compile, compile_channels_last, bf16_channels_last
-(autocast). One process times one variant, because torch.compile falls back to eager without a word
-after some recompilations in one process.
+and NumPy. Variants: eager, channels_last, compile, compile_channels_last, and the second and last
+with "bf16_" before (autocast). One process times one variant, because torch.compile falls back to
+eager without a word after some recompilations in one process.
 
     torchrun --nproc-per-node 2 peer.py --model resnet20 --batch 128 --threads 1 ...
 
@@ -22,7 +22,8 @@ import time
 
 from networks import NETWORKS
 
-VARIANTS = ("eager", "channels_last", "compile", "compile_channels_last", "bf16_channels_last")
+VARIANTS = ("eager", "channels_last", "compile", "compile_channels_last", "bf16_channels_last",
+            "bf16_compile_channels_last")
 PROCESSES, RANK = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))  # torchrun's
 MODELS = {name: classes for name, (_, _, classes) in NETWORKS.items()}
 SHOWN = 4  # losses of the first steps
@@ -34,7 +35,7 @@ def step_of(torch, model, x, y, variant, lr, sgd, half=None):
     loss_of = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr, 0.9, nesterov=True, weight_decay=5e-4,
                                 fused=sgd == "fused", foreach=sgd == "foreach")
-    network = torch.compile(model) if variant.startswith("compile") else model
+    network = torch.compile(model) if "compile" in variant else model
     device = next(model.parameters()).device.type
     scaler = torch.amp.GradScaler(device, enabled=half == torch.float16)
 

@@ -84,6 +84,9 @@ class TensorflowKit:
     def widened(self, body):
         return lambda x: tf.concat((x, body(x)), 3)
 
+    def scaled_by(self, scales):
+        return lambda x: x * scales(x)
+
     def option_a(self, inputs, outputs, stride):
         before = (outputs - inputs) // 2
         pad = [[0, 0], [0, 0], [0, 0], [before, outputs - inputs - before]]
@@ -94,6 +97,15 @@ class TensorflowKit:
 
     def relu6(self):
         return tf.nn.relu6
+
+    def silu(self):
+        return tf.nn.silu
+
+    def sigmoid(self):
+        return tf.nn.sigmoid
+
+    def mean_image(self):
+        return lambda x: tf.reduce_mean(x, (1, 2), keepdims=True)
 
     def max_pool(self, kernel, stride=None, padding=0):
         def pool(x):

@@ -54,10 +54,20 @@ class Widened(nn.Module):
         return torch.cat((x, self.body(x)), 1)
 
 
+class ScaledBy(nn.Module):
+    def __init__(self, scales):
+        super().__init__()
+        self.scales = scales
+
+    def forward(self, x):
+        return x * self.scales(x)
+
+
 class TorchKit:
     """Layers as PyTorch users make them; those with parameters store our names."""
 
     option_a, residual, activated_first, widened = OptionA, Residual, ActivatedFirst, Widened
+    scaled_by = ScaledBy
     sequence = nn.Sequential
 
     def conv(self, name, inputs, outputs, kernel, stride=1, groups=1, padding=None, bias=False):
@@ -76,6 +86,15 @@ class TorchKit:
 
     def relu6(self):
         return nn.ReLU6(True)
+
+    def silu(self):
+        return nn.SiLU(True)
+
+    def sigmoid(self):
+        return nn.Sigmoid()
+
+    def mean_image(self):
+        return nn.AdaptiveAvgPool2d(1)
 
     def max_pool(self, kernel, stride=None, padding=0):
         return nn.MaxPool2d(kernel, stride, padding)
