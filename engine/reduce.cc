@@ -31,7 +31,7 @@ struct Geometry : SumRunShape {
 };
 
 template <class T>
-void sum_rows(const T* x, int64_t rows, int64_t inner, T* sum) {
+void sum_rows(const T* x, int64_t rows, int64_t inner, Computed<T>* sum) {
   microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(sum_rows_microkernels))(x, rows, inner, sum);
 }
 
@@ -66,6 +66,16 @@ class SumRun final : public OpBase<SumRun, SumRunParams> {
   Tensors grad(const GradArgs& args) const override {
     return {expand(args.grad_outputs[0], args.input_specs[0].shape)};
   }
+  bool takes_half(DeviceKind kind, SpecView in) const override {
+    return kind == DeviceKind::cpu && in[0].dtype == DType::bf16;
+  }
+  // Sums 16 bits as float32: a conversion before is skipped.
+  std::optional<FusedOp> fuse_producer(const Op& producer, int, SpecView,
+                                       SpecView from) const override {
+    static const ScalarProgram widening{1, {{ScalarOp::float32}}};
+    if (!is_half(from[0].dtype) || producer.pointwise() != widening) return std::nullopt;
+    return FusedOp{std::make_shared<SumRun>(params), {-1}};
+  }
 
   std::vector<Algorithm> algorithms(SpecView in, const Target& target) const override {
     const SumRunShape shape = shape_of(in[0].shape);
@@ -75,16 +85,16 @@ class SumRun final : public OpBase<SumRun, SumRunParams> {
     }
     const Geometry g(shape);
     const int64_t partial = g.blocks == 1 ? 0 : g.outer * g.blocks * g.inner;
-    return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(in[0].dtype)}};
+    return {{.scratch_bytes = static_cast<size_t>(partial) * size_of(compute_type(in[0].dtype))}};
   }
 
   void run(CpuContext& ctx, Buffers in, Buffers out, Buffer scratch) const override {
     const Geometry g(shape_of(in[0].spec.shape));
-    const auto sum = [&](auto zero) {
-      using T = decltype(zero);
+    const auto sum = [&]<class T>(T) {
+      using S = Computed<T>;
       const T* x = in[0].as<T>();
-      T* y = out[0].as<T>();
-      T* partial = g.blocks == 1 ? y : scratch.as<T>();
+      S* y = out[0].as<S>();
+      S* partial = g.blocks == 1 ? y : scratch.as<S>();
       ctx.pool().parallel_for(g.outer * g.blocks, g.outer * g.run * g.inner, [&](int64_t task) {
         int64_t o = task / g.blocks, first = task % g.blocks * g.block_rows;
         int64_t rows = std::min(g.block_rows, g.run - first);
@@ -96,6 +106,7 @@ class SumRun final : public OpBase<SumRun, SumRunParams> {
       });
     };
     visit_float(in[0].spec.dtype, sum);
+    if (in[0].spec.dtype == DType::bf16) sum(bfloat16{});
     if (in[0].spec.dtype == DType::i64) sum(int64_t{});
   }
 

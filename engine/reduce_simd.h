@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tessera/engine/dtype.h"
 #include "tessera/runtime/simd/isa.h"
 
 namespace tessera {
@@ -12,6 +13,7 @@ namespace tessera {
 struct SumRowsMicrokernels {
   void (*f32)(const float* x, int64_t rows, int64_t inner, float* sum);
   void (*f64)(const double* x, int64_t rows, int64_t inner, double* sum);
+  void (*bf16)(const bfloat16* x, int64_t rows, int64_t inner, float* sum);
 };
 
 TESSERA_DECLARE_MICROKERNELS(SumRowsMicrokernels, sum_rows_microkernels)

@@ -35,11 +35,7 @@ TESSERA_DECLARE_MICROKERNELS(ChannelMicrokernels, channel_microkernels)
 // Returns those of this processor's best instruction set.
 template <class T>
 const ChannelMicrokernelsOf<T>& channel_microkernels_of() {
-  const ChannelMicrokernels& all = TESSERA_SELECT_MICROKERNELS(channel_microkernels);
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return all.bf16;
-  else
-    return microkernels_for<T>(all);
+  return microkernels_for<T>(TESSERA_SELECT_MICROKERNELS(channel_microkernels));
 }
 
 }  // namespace tessera

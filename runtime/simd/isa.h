@@ -35,14 +35,15 @@ inline bool has_native_kernels() { return kNativeKernels && current_isa() != Isa
 template <class T>
 inline constexpr int kWideLanes = 64 / static_cast<int>(sizeof(T));
 
-// Returns the member of a table, f32 or f64, for T.
+// Returns the member of a table for T: f32, f64, or bf16 for elements of two bytes.
 template <class T, class Microkernels>
 const auto& microkernels_for(const Microkernels& table) {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
   if constexpr (std::is_same_v<T, float>)
     return table.f32;
-  else
+  else if constexpr (std::is_same_v<T, double>)
     return table.f64;
+  else if constexpr (sizeof(T) == 2)
+    return table.bf16;
 }
 
 }  // namespace tessera

@@ -368,6 +368,20 @@ TEST(FusedCast, OfAPooledInput) {
   EXPECT_EQ(fused.call({x})[0].to_vector<float>(), eager.call({x})[0].to_vector<float>());
 }
 
+// The sum reads 16 bits as float32, with the bits of a cast before it.
+TEST(FusedCast, OfASum) {
+  const auto step = [&](const Tensors& x) { return Tensors{sum(cast(x[0], DType::f32), {0, 1})}; };
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const int64_t columns : {1, 5, 40, 600}) {
+      const Tensor x = cast(random_normal({9, 301, columns}, 1), dtype);
+      Compiled fused(step, {.verify_plan = true}), eager(step, {.eager = true});
+      for (const Node& node : fused.prepare({x.spec()}).compiled_graph()->graph.nodes)
+        EXPECT_NE(node.op->name(), "cast");
+      EXPECT_EQ(fused.call({x})[0].to_vector<float>(), eager.call({x})[0].to_vector<float>())
+          << columns;
+    }
+}
+
 class FusedPooling : public testing::TestWithParam<Pool2dParams> {};
 
 TEST_P(FusedPooling, NormalisesOnTheWay) {

@@ -90,11 +90,7 @@ TESSERA_DECLARE_BF16_MICROKERNELS(DepthwiseMicrokernels, depthwise_microkernels)
 // Returns those of this processor's best instruction set.
 template <class T>
 const DepthwiseMicrokernelsOf<T>& depthwise() {
-  const DepthwiseMicrokernels& all = TESSERA_SELECT_BF16_MICROKERNELS(depthwise_microkernels);
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return all.bf16;
-  else
-    return microkernels_for<T>(all);
+  return microkernels_for<T>(TESSERA_SELECT_BF16_MICROKERNELS(depthwise_microkernels));
 }
 
 }  // namespace tessera
