@@ -134,7 +134,7 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
     if (s.transpose_a)
       return multiply_columns(s, plan, part, first_packed, a, buffers, a_buffer, c);
   int64_t a_rows[kTaskRows], c_rows[kTaskRows];
-  const Segment segment{0, part.depth};
+  const Segment segment{0, part.depth, 0};
   ImplicitGemmProduct<T> product{};
   product.a = a + part.row * s.k + part.k;
   int64_t stride = s.k;

@@ -16,16 +16,16 @@ template <class T>
 inline constexpr int kDepthStep = std::is_same_v<T, bfloat16> ? 2 : 1;
 
 // A segment of the summed index: `length` elements, beginning `offset` elements after the row's
-// start.
+// start, and with row k of B.
 struct Segment {
-  int64_t offset, length;
+  int64_t offset, length, k;
 };
 
 // C[c_rows[i] + j] (+)= sum over the segments s and their elements l of
-//                       A[a_rows[i] + s.offset + l] * B[k * b_stride + j],   k counting all (s, l)
-// for i < rows and j < columns. Reads `vectors` full vectors of B, whatever `columns` is. Pairs: k
-// counts steps, those of a segment of odd length with one more; B's row k holds the elements of a
-// step next to each other, B[k * b_stride + 2 j + element], 0 past the end of a segment.
+//                       A[a_rows[i] + s.offset + l] * B[(s.k - k + l) * b_stride + j]
+// for i < rows and j < columns, where k is that of the first segment. Reads `vectors` full vectors
+// of B, whatever `columns` is. Pairs: rows of B are steps; each holds the elements of a step next
+// to each other, B[k * b_stride + 2 j + element], 0 past the end of a segment.
 template <class T>
 struct ImplicitGemmProduct {
   const T* a;

@@ -160,7 +160,7 @@ TEST_F(Bf16InstructionSets, ProductsOfAnyNumbersGiveTheSameBits) {
     std::vector<float> c(kRows * kColumns, 0x1p-126f);
     std::vector<int64_t> a_rows, c_rows;
     for (int64_t i = 0; i < kRows; ++i) a_rows.push_back(i * depth), c_rows.push_back(i * kColumns);
-    const Segment all{0, depth};
+    const Segment all{0, depth, 0};
     for (int64_t j = 0; j < kColumns; j += width) {
       kernels.copy_points(b.data() + j, kColumns, depth, width, packed.data(), 2 * width);
       ImplicitGemmProduct<bfloat16> p{};

@@ -19,6 +19,9 @@ constexpr int64_t kLongPixels = 96;
 // and all of the input. In float32 14x14 pixels are more: Winograd's convolutions, which come
 // between, would read what another core wrote, and took 1.1 times as long.
 constexpr int64_t kFewPixels = 192, kFewHalfPixels = 256;
+// Images of a task of few taps, so that the pixels with the same taps fill register tiles; and the
+// maximum input that is copied for all such tasks.
+constexpr int64_t kImages = 32, kCopiedBytes = 4 << 20;
 // Four register tiles of 6 rows or three of 8: with fewer pixels the last, partly empty tile is
 // costly.
 constexpr int64_t kMinPixels = 24;
@@ -52,6 +55,16 @@ ConvGeometry::ConvGeometry(const ConvShape& given, bool backward, bool copies)
   joins_taps = spacing == 1 && s.groups == 1;
   rows = extent(true), columns = extent(false);
   direct = rows.inside && columns.inside && !copies;
+  int64_t inside = 0, taps = 0;
+  for (int64_t p = 0; p < (backward ? out_step_w : 1); ++p) {
+    const ConvAxis a = axis(false, p);
+    taps += a.count * a.taps;
+    for (int64_t q = 0; q < a.count && !direct; ++q) {
+      const ConvAxis::Taps in = a.inside(q * in_step_w + a.base, in_w);
+      inside += in.last - in.first;
+    }
+  }
+  few_taps = !direct && !s.depthwise() && 5 * inside <= 4 * taps;
   base_h = direct ? 0 : rows.base, base_w = direct ? 0 : columns.base;
   block_w =
       direct ? in_w
@@ -130,16 +143,18 @@ ImplicitGemmTiling::ImplicitGemmTiling(const ConvGeometry& g, DType dtype) {
   if (!filters_stay) wanted = std::max(wanted, ceil_div(kLongPixels, pixels_per_row));
   const int64_t work = filters * g.shape.pixels();
   const int64_t few = is_half(dtype) ? kFewHalfPixels : kFewPixels;
+  const int64_t copied = g.direct ? 0 : g.n * g.block_rows(count) * in_row;
+  const bool single = g.n * count * pixels_per_row < few && copied <= 2 * kBlockBytes;
   by_channels = !filters_stay && g.shape.groups == 1 && work >= 2 * kTaskWork &&
-                g.n * count * pixels_per_row < few &&
-                (g.direct || g.n * g.block_rows(count) * in_row <= 2 * kBlockBytes);
+                (single || (g.few_taps && g.n >= 2 * kImages && copied <= kCopiedBytes));
   wanted = std::min(wanted, g.n * count / std::clamp<int64_t>(work / kTaskWork, 1, kMinTasks));
   wanted = std::max(wanted, ceil_div(kMinPixels, pixels_per_row));
 
   // Makes tasks of nearly equal size: whole images or pixels in a multiple of four tasks, if there
   // are enough, or rows of one image.
   if (by_channels) {
-    images = g.n, rows = unit = count, blocks_per_image = 1;
+    images = single ? g.n : ceil_div(g.n, g.n / kImages);
+    rows = unit = count, blocks_per_image = 1;
   } else if (wanted >= count) {
     const int64_t whole = std::max<int64_t>(1, wanted / std::max<int64_t>(1, count));
     const int64_t parts = ceil_div(ceil_div(g.n, whole), 4) * 4;

@@ -85,6 +85,7 @@ struct ConvGeometry {
   // first pixel.
   bool direct;
   int64_t base_h, base_w, block_w;
+  bool few_taps;    // a fifth or more of the taps of a row of outputs are outside the image
   bool joins_taps;  // the taps of a filter row read one run of consecutive elements
 
   ConvAxis axis(bool vertical, int64_t phase) const;
@@ -99,12 +100,13 @@ struct ConvGeometry {
 };
 
 // Cuts an implicit GEMM into tasks, from the shape alone: one task is `images` whole images, or
-// phase rows (q) of one image, at most `rows`. Few pixels with large filters may be a single task.
+// phase rows (q) of one image, at most `rows`. Few pixels with large filters may be a single task,
+// few pixels of many images some large ones.
 struct ImplicitGemmTiling {
   ImplicitGemmTiling(const ConvGeometry& geometry, DType dtype);
 
   bool filters_stay;  // in L2, next to a block
-  bool by_channels;   // a single task, which threads cut by channels
+  bool by_channels;   // all input is copied first, and threads cut tasks by channels, too
   int64_t images, rows, blocks_per_image;
   int64_t tasks;
   int64_t block_h;      // rows of input that a task copies, for each image

@@ -41,9 +41,34 @@ int64_t whole_lines(int64_t elements) {
   return round_up(elements, 64 / static_cast<int64_t>(sizeof(T)));
 }
 
-struct Chunk {
-  int64_t first_segment, segments, k;  // k: start of the chunk in a filter panel, in steps
+// Rows of a task or columns of an image, [first, last), that gather the same taps: those in the
+// image. Other taps would add zeros.
+struct Band {
+  int64_t first, last;
+  ConvAxis::Taps taps;
 };
+// A 3x3 filter has 3 bands; one of 11 rows, dilated by any factor, has 11. More bands are joined.
+constexpr int kMaxBands = 12;
+// Images whose pixels fill a register tile.
+constexpr int64_t kBandImages = 8;
+
+// Writes the bands of `count` rows or columns, of which the first reads from `start` on, each other
+// one `step` further, in images of `size`; returns their number.
+int make_bands(const ConvAxis& axis, int64_t start, int64_t step, int64_t count, int64_t size,
+               Band* bands) {
+  int made = 0;
+  for (int64_t q = 0; q < count; ++q, start += step) {
+    const Band band{q, q + 1, axis.inside(start, size)};
+    Band* last = made ? &bands[made - 1] : nullptr;
+    if (last && last->taps == band.taps)
+      last->last = band.last;
+    else if (made == kMaxBands)  // adding zeros does no harm
+      *last = {last->first, band.last, {0, axis.taps}};
+    else
+      bands[made++] = band;
+  }
+  return made;
+}
 
 // One phase's pixels as offsets and its taps as segments. A step is kDepthStep<T> elements of a
 // segment; its last step may be fewer.
@@ -54,13 +79,22 @@ struct Phase : ConvPhase {
   int64_t steps = 0;             // those of all segments
   int64_t group_stride = 0;      // packed filters: [group][panel][step][panel's width][element]
   int64_t filters = 0;           // start of the packed filters; depthwise: [tap][channel]
-  std::vector<int64_t> in_rows;  // offsets of pixels [row][image][column] in the task's block
+  std::vector<Band> columns;     // bands of columns
+  std::vector<int64_t> in_rows;  // offsets of pixels [row][band][image][column] in the task's block
   std::vector<int64_t> out_rows;
   std::vector<int64_t> tap_offsets;
-  int64_t run = 0;  // consecutive elements that segments are cut from
-  std::vector<Segment> segments;
-  std::vector<Chunk> chunks;
+  int64_t run = 0;                             // consecutive elements that segments are cut from
+  std::vector<std::vector<Segment>> segments;  // a list for each band of columns
+  std::vector<int64_t> chunks;                 // starts in a filter panel, in steps; their end
 };
+
+// Cuts the columns into bands if that saves many taps of enough pixels.
+void fill_columns(const ConvGeometry& g, int64_t images, Phase& p) {
+  Band bands[kMaxBands] = {{0, p.h.count, {0, p.h.taps}}};
+  const bool cuts = g.few_taps && images >= kBandImages && p.taps() * p.h.count > 0;
+  const int count = cuts ? make_bands(p.h, p.h.base, g.in_step_w, p.h.count, g.in_w, bands) : 1;
+  p.columns.assign(bands, bands + count);
+}
 
 // Fills in the offsets of the taps, and of the pixels of `rows` rows, those of a task or more.
 void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, int64_t rows, Phase& p) {
@@ -69,13 +103,14 @@ void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, int64
   const size_t pixels = rows * tiling.images * p.h.count;
   p.in_rows.reserve(pixels), p.out_rows.reserve(pixels);
   for (int64_t q = 0; q < rows; ++q)
-    for (int64_t image = 0; image < tiling.images; ++image)
-      for (int64_t x = 0; x < p.h.count; ++x) {
-        int64_t row = image * tiling.block_h + q * g.in_step_h + p.v.base - g.base_h;
-        p.in_rows.push_back(row * row_length + (x * g.in_step_w + p.h.base - g.base_w) * g.in_c);
-        row = image * g.out_h + q * g.out_step_h + p.v.first;
-        p.out_rows.push_back((row * g.out_w + x * g.out_step_w + p.h.first) * g.out_c);
-      }
+    for (const Band& columns : p.columns)
+      for (int64_t image = 0; image < tiling.images; ++image)
+        for (int64_t x = columns.first; x < columns.last; ++x) {
+          int64_t row = image * tiling.block_h + q * g.in_step_h + p.v.base - g.base_h;
+          p.in_rows.push_back(row * row_length + (x * g.in_step_w + p.h.base - g.base_w) * g.in_c);
+          row = image * g.out_h + q * g.out_step_h + p.v.first;
+          p.out_rows.push_back((row * g.out_w + x * g.out_step_w + p.h.first) * g.out_c);
+        }
   for (int64_t t = 0; t < p.taps(); ++t)
     p.tap_offsets.push_back(t / p.h.taps * p.v.spacing * row_length +
                             t % p.h.taps * p.h.spacing * g.in_c);
@@ -84,33 +119,33 @@ void fill_offsets(const ConvGeometry& g, const ImplicitGemmTiling& tiling, int64
 // Fills in runs of consecutive elements, cut at the ends of chunks.
 template <class T>
 void fill_segments(const ConvGeometry& g, Phase& p) {
-  const int64_t channels = g.in_c / g.shape.groups;
+  constexpr int64_t K = kDepthStep<T>;
+  const int64_t channels = g.in_c / g.shape.groups, tap_row = p.h.taps * channels;
   const int64_t size = sizeof(T);
+  p.segments.resize(p.columns.size());
   const int64_t count = std::max<int64_t>(1, ceil_div(p.depth * size, kSumBytesAtOnce<T>));
   int64_t k = 0, steps = 0;
   for (int64_t c = 0; c < count; ++c) {
     int64_t end = p.depth * (c + 1) / count;
-    if constexpr (kDepthStep<T> != 1)
-      if (end < p.depth) end += end % p.run % kDepthStep<T>;  // between two steps
-    Chunk chunk{std::ssize(p.segments), 0, steps};
+    if constexpr (K != 1)
+      if (end < p.depth) end += end % p.run % K;  // between two steps
+    p.chunks.push_back(steps);
     while (k < end) {
       const int64_t within = k % p.run, length = std::min(p.run - within, end - k);
-      p.segments.push_back({p.tap_offsets[k / p.run * (p.run / channels)] + within, length});
-      k += length, steps += ceil_div(length, kDepthStep<T>);
+      const int64_t offset = p.tap_offsets[k / p.run * (p.run / channels)] + within;
+      for (size_t i = 0; i < p.columns.size(); ++i) {
+        const auto [first_tap, last_tap] = p.columns[i].taps;
+        const int64_t row = k / tap_row * tap_row - k,
+                      first = std::clamp<int64_t>(row + first_tap * channels, 0, length),
+                      last = std::clamp<int64_t>(row + last_tap * channels, 0, length);
+        if (first < last)
+          p.segments[i].push_back({offset + first, last - first, steps + first / K});
+      }
+      k += length, steps += ceil_div(length, K);
     }
-    chunk.segments = std::ssize(p.segments) - chunk.first_segment;
-    p.chunks.push_back(chunk);
   }
+  p.chunks.push_back(steps);
 }
-
-// Rows [first, last) of a task that gather the same tap rows: those in the image. Other tap rows
-// would add zeros.
-struct Band {
-  int64_t first, last;
-  ConvAxis::Taps taps;
-};
-// A 3x3 filter has 3 bands; one of 11 rows, dilated by any factor, has 11. More bands are joined.
-constexpr int kMaxBands = 12;
 
 struct TaskRows {
   int64_t images;
@@ -152,6 +187,7 @@ class ImplicitGemm final : public Convolution<T> {
 
   void prepare() override {
     for (Phase& p : phases_) {
+      fill_columns(geometry_, geometry_.in_c % kDepthStep<T> == 0 ? tiling_.images : 1, p);
       fill_offsets(geometry_, tiling_,
                    geometry_.shape.pointwise() ? std::max(tiling_.rows, Convolution<T>::kMaxPixels)
                                                : tiling_.rows,
@@ -225,7 +261,7 @@ class ImplicitGemm final : public Convolution<T> {
   }
 
   Scratch lay_out(int threads, void* base) const {
-    if (tiling_.by_channels) threads = 1;  // all run one task
+    if (tiling_.by_channels) threads = static_cast<int>(tiling_.tasks);  // those of tasks
     ScratchLayout layout(base);
     Scratch s{};
     s.filters = layout.take<T>(packed_ ? 0 : filters_);
@@ -268,62 +304,41 @@ class ImplicitGemm final : public Convolution<T> {
     }
   }
 
-  // Writes the bands of a task whose first row in the phase is `row`; returns their number.
-  int make_bands(const ConvAxis& v, int64_t row, int64_t rows, Band* bands) const {
-    int count = 0;
-    for (int64_t q = 0; q < rows; ++q) {
-      const int64_t start = (row + q) * geometry_.in_step_h + v.base;
-      const Band band{q, q + 1, v.inside(start, geometry_.in_h)};
-      Band* last = count ? &bands[count - 1] : nullptr;
-      if (last && last->taps == band.taps) {
-        last->last = band.last;
-      } else if (count == kMaxBands) {  // adding zeros does no harm
-        *last = {last->first, band.last, {0, v.taps}};
-      } else {
-        bands[count++] = band;
-      }
-      if (geometry_.direct) {  // all taps are in the image
-        bands[0].last = rows;
-        break;
-      }
-    }
-    return count;
-  }
-
   // Computes one panel of output channels over one chunk, for all bands.
   void multiply_bands(const Phase& p, const TaskRows& rows, int64_t index,
                       ImplicitGemmProduct<T> product) const {
     const BiasActivation<T> after = product.after;
-    const Chunk& chunk = p.chunks[index];
+    const int64_t start = p.chunks[index], chunk_end = p.chunks[index + 1];
     const T *const panel = product.b, *const next = product.next;
     const auto height = [](const Band& band) { return band.last - band.first; };
     const Band* highest = std::ranges::max_element(rows.bands, rows.bands + rows.count, {}, height);
     const int64_t per_tap = p.v.taps ? p.steps / p.v.taps : 0;
-    for (int i = 0; i < rows.count; ++i) {
-      const Band& band = rows.bands[i];
-      product.next = &band == highest ? next : nullptr;
-      const int64_t begin = band.taps.first * per_tap, end = band.taps.last * per_tap;
-      const Segment *first = p.segments.data() + chunk.first_segment,
-                    *last = first + chunk.segments;
-      int64_t k = chunk.k;
-      const int64_t last_step = index + 1 < std::ssize(p.chunks) ? p.chunks[index + 1].k : p.steps;
-      int64_t chunk_end = last_step;
-      const auto steps = [](const Segment& s) { return ceil_div(s.length, kDepthStep<T>); };
-      for (; first < last && k < begin; ++first) k += steps(*first);
-      for (; first < last && chunk_end > end; --last) chunk_end -= steps(last[-1]);
-      // Skip a band without taps in this chunk. A band without any taps still gets zeros.
-      if (first == last && (begin < end || index > 0)) continue;
-      product.segments = first, product.segment_count = last - first;
-      product.b = panel + (k - chunk.k) * product.b_stride;
-      product.accumulate = chunk.k > begin;
-      product.after = end <= last_step || begin == end ? after : BiasActivation<T>();
-      for_pixels(p.h.count, rows.images, band.first, band.last, [&](int64_t pixel, int64_t count) {
-        product.a_rows = p.in_rows.data() + pixel;
-        product.c_rows = p.out_rows.data() + pixel;
-        product.rows = count;
-        microkernels<T>().gather(product);
-      });
-    }
+    for (const Band& band : std::span(rows.bands, rows.count))
+      for (size_t i = 0; i < p.columns.size(); ++i) {
+        product.next = &band == highest && i == 0 ? next : nullptr;
+        const int64_t begin = band.taps.first * per_tap, end = band.taps.last * per_tap;
+        const auto from = [&](int64_t k) {
+          return std::ranges::lower_bound(p.segments[i], k, {}, &Segment::k);
+        };
+        const auto all = from(begin), all_end = from(end);
+        const auto first = from(std::max(begin, start)), last = from(std::min(end, chunk_end));
+        // Skip bands without taps in this chunk. Those without any taps still get zeros.
+        if (first >= last && (all < all_end || index > 0)) continue;
+        product.segment_count = std::max<int64_t>(0, last - first);
+        if (product.segment_count > 0) {
+          product.segments = &*first;
+          product.b = panel + (first->k - start) * product.b_stride;
+        }
+        product.accumulate = first > all && all < all_end;
+        product.after = last >= all_end || all >= all_end ? after : BiasActivation<T>();
+        for_pixels(p, p.columns[i], rows.images, band.first, band.last,
+                   [&](int64_t pixel, int64_t count) {
+                     product.a_rows = p.in_rows.data() + pixel;
+                     product.c_rows = p.out_rows.data() + pixel;
+                     product.rows = count;
+                     microkernels<T>().gather(product);
+                   });
+      }
   }
 
   // Computes channels [begin, end) of each group.
@@ -334,13 +349,13 @@ class ImplicitGemm final : public Convolution<T> {
     const int64_t out_c = geometry_.out_c / groups, in_c = geometry_.in_c / groups;
     const int64_t panel = 2 * microkernel.lanes;
     const int64_t columns_per_block = kColumnsBytes / static_cast<int64_t>(sizeof(Sum)),
-                  chunks = std::ssize(p.chunks);
+                  chunks = std::ssize(p.chunks) - 1;
     ImplicitGemmProduct<T> product{};
     product.fetch_after = own.fetch_after;
     for (int64_t g = 0; g < groups; ++g) {
       const T* filters = own.packed + p.filters + g * p.group_stride;
       const auto panel_at = [&](int64_t j, int64_t chunk, int64_t width) {
-        return filters + (j * p.steps + p.chunks[chunk].k * width) * kDepthStep<T>;
+        return filters + (j * p.steps + p.chunks[chunk] * width) * kDepthStep<T>;
       };
       for (int64_t o = begin; o < end; o += columns_per_block) {
         const int64_t block_end = std::min(o + columns_per_block, end);
@@ -404,7 +419,7 @@ class ImplicitGemm final : public Convolution<T> {
       if (images * rows * p.h.count == 0) continue;
       if (p.taps() == 0 && !own.after.bias) {  // a pixel in two or more, with strides
         const auto clear = [&]<class S>(S* out) {
-          for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+          for_pixels(p, p.columns[0], images, 0, rows, [&](int64_t pixel, int64_t count) {
             for (const int64_t at : std::span(p.out_rows).subspan(pixel, count))
               std::memset(out + at + begin, 0, (end - begin) * g.shape.groups * sizeof(S));
           });
@@ -414,41 +429,54 @@ class ImplicitGemm final : public Convolution<T> {
       }
       if (g.shape.depthwise()) {
         if constexpr (kDepthStep<T> == 1)
-          for_pixels(p.h.count, images, 0, rows, [&](int64_t pixel, int64_t count) {
+          for_pixels(p, p.columns[0], images, 0, rows, [&](int64_t pixel, int64_t count) {
             depthwise<T>().gather({own.in, p.in_rows.data() + pixel, count, p.tap_offsets.data(),
                                    p.depth, own.packed + p.filters, g.in_c, own.out,
                                    p.out_rows.data() + pixel});
           });
       } else {
-        Band bands[kMaxBands];
-        const int count = make_bands(p.v, row, rows, bands);
+        Band bands[kMaxBands] = {{0, rows, {0, p.v.taps}}};  // all taps are in the image
+        const int count = g.direct ? 1
+                                   : make_bands(p.v, row * g.in_step_h + p.v.base, g.in_step_h,
+                                                rows, g.in_h, bands);
         multiply(p, {images, bands, count}, own, begin, end);
       }
     }
   }
 
-  // Computes a single task. Threads take channels, so that each reads only its part of the filters.
+  // Copies the input of all tasks, then computes them. Threads take channels of a task, too, so
+  // that each reads only its part of the filters.
   void run_by_channels(ThreadPool& pool, const T* in, const T* packed, Sum* out,
                        const Scratch& scratch, const ConvHooks<T>& hooks) const {
     const ConvGeometry& g = geometry_;
+    const int64_t each = tiling_.images, row = g.out_w * g.out_c;
     if (!g.direct)
-      pool.parallel_for(g.n * tiling_.block_h, [&](int64_t row) {
-        copy_rows(hooks, in, row / tiling_.block_h, row % tiling_.block_h, 1,
-                  scratch.blocks + row * g.block_w * g.in_c);
+      pool.parallel_for(g.n * tiling_.block_h, [&](int64_t i) {
+        const int64_t image = i / tiling_.block_h, y = i % tiling_.block_h;
+        copy_rows(hooks, in, image, y, 1,
+                  scratch.blocks + image / each * block_elements() +
+                      (image % each * tiling_.block_h + y) * g.block_w * g.in_c);
       });
-    Sum* const to = in_ranges_ ? scratch.result : out;
-    const Operands own{
-        g.direct ? in : scratch.blocks, packed, to, hooks.activation, true, result_is_large()};
+    const auto result_of = [&](int64_t image) {
+      return in_ranges_
+                 ? scratch.result + image / each * result_elements() + image % each * g.out_h * row
+                 : out + image * g.out_h * row;
+    };
     const int64_t panel = 2 * microkernels<T>().lanes, panels = ceil_div(g.out_c, panel);
-    const int64_t parts = std::min<int64_t>(pool.size(), panels);
-    pool.parallel_for(parts, [&](int64_t part) {
-      multiply_phases(0, tiling_.rows, g.n, own, panels * part / parts * panel,
+    const int64_t parts = std::min(ceil_div(pool.size(), tiling_.tasks), panels);
+    pool.parallel_for(tiling_.tasks * parts, [&](int64_t i) {
+      const int64_t task = i / parts, part = i % parts, image = task * each;
+      const Operands own{
+          g.direct ? in : scratch.blocks + task * block_elements(), packed, result_of(image),
+          hooks.activation.from(0, image * g.out_h * row),          true,   result_is_large()};
+      multiply_phases(0, tiling_.rows, std::min(each, g.n - image), own,
+                      panels * part / parts * panel,
                       std::min(panels * (part + 1) / parts * panel, g.out_c));
     });
     if (!hooks.epilogue.apply) return;
-    const int64_t row = g.out_w * g.out_c;
-    pool.parallel_for(g.n * g.out_h,
-                      [&](int64_t i) { hooks.epilogue(to + i * row, i * row, row); });
+    pool.parallel_for(g.n * g.out_h, [&](int64_t i) {
+      hooks.epilogue(result_of(i / g.out_h) + i % g.out_h * row, i * row, row);
+    });
   }
 
   void run_task(int64_t task, const T* in, const T* packed, Sum* out, const Scratch& own,
@@ -469,14 +497,16 @@ class ImplicitGemm final : public Convolution<T> {
     hooks.epilogue(to, first, images * rows * g.out_w * g.out_c);
   }
 
-  // Calls run(first, count) for the table entries of the pixels in rows [first_row, last_row):
-  // once, unless the task has fewer images than the tables.
+  // Calls run(first, count) for the table entries of pixels in rows [first_row, last_row) of some
+  // columns: once, unless there are other columns or the task has fewer images than the tables.
   template <class Run>
-  void for_pixels(int64_t columns, int64_t images, int64_t first_row, int64_t last_row,
-                  Run run) const {
-    const int64_t row = tiling_.images * columns;
-    if (images == tiling_.images) return run(first_row * row, (last_row - first_row) * row);
-    for (int64_t q = first_row; q < last_row; ++q) run(q * row, images * columns);
+  void for_pixels(const Phase& p, const Band& columns, int64_t images, int64_t first_row,
+                  int64_t last_row, Run run) const {
+    const int64_t row = tiling_.images * p.h.count, width = columns.last - columns.first;
+    if (images == tiling_.images && width == p.h.count)
+      return run(first_row * row, (last_row - first_row) * row);
+    for (int64_t q = first_row; q < last_row; ++q)
+      run(q * row + tiling_.images * columns.first, images * width);
   }
 
   const ConvGeometry geometry_;

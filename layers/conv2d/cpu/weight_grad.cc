@@ -177,6 +177,41 @@ class WeightGrad final : public Convolution<T> {
     zero_points(to + used, width, ceil_div(count, 2), width - used);
   }
 
+  // Calls run(length, channel, pixel) for the taps of a tile's columns at a position of the images:
+  // `pixel` is their input pixel, or -1.
+  template <class Run>
+  void for_taps(const Tile& tile, const Block& b, Run run) const {
+    const int64_t channels = s_.c / s_.groups;
+    const int64_t row = b.row * s_.stride_h - s_.pad_h + tile.row * s_.dilation_h;
+    for (int64_t done = 0, length; done < tile.columns; done += length) {
+      const int64_t tap = (tile.column + done) / channels, k = (tile.column + done) % channels;
+      length = std::min(tile.columns - done, channels - k);
+      const int64_t column = b.column * s_.stride_w - s_.pad_w + tap * s_.dilation_w;
+      const bool inside = row >= 0 && row < s_.h && column >= 0 && column < s_.w;
+      run(length, k, inside ? row * s_.w + column : -1);
+    }
+  }
+
+  // Packs a tile of one pixel of several images. Returns false if it has no taps in the images.
+  bool pack_position(const Tile& tile, int64_t group, const T* x, const Block& b, T* to) const {
+    constexpr int64_t K = kDepthStep<T>;
+    bool any = false;
+    for_taps(tile, b, [&](int64_t, int64_t, int64_t pixel) { any |= pixel >= 0; });
+    if (!any) return false;
+    const int64_t width = tile.vectors * tiling_.lanes * K, steps = ceil_div(b.pixels, K);
+    for_taps(tile, b, [&](int64_t length, int64_t channel, int64_t pixel) {
+      const T* from = x + (b.image * s_.h * s_.w + pixel) * s_.c + group * (s_.c / s_.groups);
+      if (pixel >= 0)
+        microkernels<T>().copy_points(from + channel, s_.h * s_.w * s_.c, b.pixels, length, to,
+                                      width);
+      else
+        zero_points(to, width, steps, length * K);
+      to += length * K;
+    });
+    zero_points(to, width, steps, width - tile.columns * K);
+    return true;
+  }
+
   // Packs a tile of x.
   void pack_tile(const Tile& tile, int64_t group, const T* x, int64_t first, int64_t count,
                  T* to) const {
@@ -241,7 +276,7 @@ class WeightGrad final : public Convolution<T> {
   // Makes the product prefetch the input of the next tile, if blocks are whole rows.
   void fetch_next(const Block& b, const Part& part, int64_t t, const T* x,
                   OuterProduct<T>& product) const {
-    if (tiling_.pairs || tiling_.block_pixels % tiling_.out_w != 0) return;
+    if (tiling_.pairs || tiling_.by_position || tiling_.block_pixels % tiling_.out_w != 0) return;
     product.lines = b.pixels / tiling_.out_w, product.points = tiling_.out_w;
     product.b_line = tiling_.out_w * product.b_point;
     const bool same = t + 1 < part.last_tile;
@@ -264,13 +299,14 @@ class WeightGrad final : public Convolution<T> {
     const int64_t filter = tiling_.rows * tiling_.row_columns;
     OuterProduct<T> product{};
     product.a = dy + b.first_pixel * s_.o + first;
-    product.a_point = s_.o, product.a_panel = kMicroPanelRows;
-    if (b.first_pixel + b.pixels < s_.n * tiling_.out_h * tiling_.out_w) {
+    const int64_t step = tiling_.by_position ? tiling_.out_h * tiling_.out_w : 1;
+    product.a_point = step * s_.o, product.a_panel = kMicroPanelRows;
+    if (step == 1 && b.first_pixel + b.pixels < s_.n * tiling_.out_h * tiling_.out_w) {
       product.next_a = product.a + b.pixels * s_.o, product.next_a_point = K * s_.o;
       if (K > 1) product.next_a2 = product.next_a + s_.o;  // the second pixel of a pair
     }
     if (tiling_.pack_dy) {
-      microkernel.pack_micro_panels(product.a, s_.o, b.pixels, part.filters, buffers.dy);
+      microkernel.pack_micro_panels(product.a, step * s_.o, b.pixels, part.filters, buffers.dy);
       product.a = buffers.dy;
       product.a_point = kMicroPanelRows * K;
       product.a_panel = product.a_point * ceil_div(b.pixels, K);
@@ -288,6 +324,7 @@ class WeightGrad final : public Convolution<T> {
     for (int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const Tile tile = tiling_.tile(t);
       product.vectors = tile.vectors, product.columns = tile.columns;
+      product.c = sum + first * filter + tile.row * tiling_.row_columns + tile.column;
       if (t > part.first_tile) product.next_a = product.next_a2 = nullptr;
       if (tiling_.joined) {
         product.b = joined + tile.column * K, product.b_point = tiling_.join_width * K;
@@ -300,8 +337,12 @@ class WeightGrad final : public Convolution<T> {
         if (prologue.read)
           pack_points(tile, buffers.made + tile.column - columns.first, columns.count, b.pixels,
                       buffers.x);
-        else
+        else if (!tiling_.by_position)
           pack_tile(tile, part.group, x, b.first_pixel, b.pixels, buffers.x);
+        else if (!pack_position(tile, part.group, x, b, buffers.x)) {
+          if (!accumulate) zero_points(product.c, filter, part.filters, tile.columns);
+          continue;
+        }
         product.b = buffers.x, product.b_line = 0,
         product.b_point = tile.vectors * tiling_.lanes * K;
         product.lines = 1, product.points = ceil_div(b.pixels, K);
@@ -319,7 +360,6 @@ class WeightGrad final : public Convolution<T> {
           fetch_next(b, part, t, x, product);
         }
       }
-      product.c = sum + first * filter + tile.row * tiling_.row_columns + tile.column;
       microkernel.outer(product);
     }
   }

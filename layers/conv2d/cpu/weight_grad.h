@@ -52,6 +52,10 @@ struct WeightGradTiling {
       join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) / lanes * lanes;
       rows = 1, row_columns *= s.kh, vectors = all;
     }
+    const int64_t taps_h = taps_inside(s.h, out_h, s.kh, s.stride_h, s.pad_h, s.dilation_h),
+                  taps_w = taps_inside(s.w, out_w, s.kw, s.stride_w, s.pad_w, s.dilation_w);
+    by_position =
+        !direct && s.n >= kManyImages && 10 * taps_h * taps_w <= 7 * out_h * s.kh * out_w * s.kw;
     row_tiles = ceil_div(vectors, 3);
     pack_dy = pairs || (!s.depthwise() && (s.o % kMicroPanelRows || s.groups > 1));
     if (s.pixels() * s.weights() > 0) cut(size);
@@ -62,11 +66,12 @@ struct WeightGradTiling {
   ConvShape shape;
   int64_t lanes;  // sums of a vector of 64 bytes
   int64_t out_h = 0, out_w = 0;
-  bool direct = false;   // read x in place (or in its padded block) without packing tiles
-  bool padded = false;   // direct: copy rows of x into a block with zeros around them
-  bool pack_dy = false;  // pack dy into micro-panels of filters; else read it in place
-  bool pairs = false;    // pack pairs of pixels
-  bool joined = false;   // direct, rows so short that all of a filter's rows are joined per pixel
+  bool direct = false;       // read x in place (or in its padded block) without packing tiles
+  bool padded = false;       // direct: copy rows of x into a block with zeros around them
+  bool pack_dy = false;      // pack dy into micro-panels of filters; else read it in place
+  bool pairs = false;        // pack pairs of pixels
+  bool by_position = false;  // a block is one pixel of many images: few of its taps are inside
+  bool joined = false;  // direct, rows so short that all of a filter's rows are joined per pixel
   int64_t rows = 0, row_columns = 0;    // df's columns: kh rows of kw * c / groups, or all in one
   int64_t join_width = 0;               // distance of two pixels' joined rows
   int64_t vectors = 0;                  // whole vectors of a row's columns
@@ -94,10 +99,10 @@ struct WeightGradTiling {
     int vectors;
   };
 
-  // The pixels of a block: packed blocks are cut from the sequence of all pixels, direct blocks are
-  // rows of an image.
+  // The pixels of a block: packed blocks are cut from the sequence of all pixels, or are one pixel
+  // (row, column) of several images. Direct blocks are rows of an image.
   struct Block {
-    int64_t image, row, rows, first_pixel, pixels;
+    int64_t image, row, column, rows, first_pixel, pixels;
   };
 
   // The work of a task: some tiles of some filters of a group, over a run of blocks.
@@ -130,6 +135,12 @@ struct WeightGradTiling {
       b.rows = std::min(block_rows, out_h - b.row);
       b.first_pixel = (b.image * out_h + b.row) * out_w;
       b.pixels = b.rows * out_w;
+    } else if (by_position) {
+      const int64_t of_image = out_h * out_w, position = index % of_image;
+      b.image = index / of_image * block_pixels, b.rows = 1;
+      b.row = position / out_w, b.column = position % out_w;
+      b.first_pixel = b.image * of_image + position;
+      b.pixels = std::min(block_pixels, shape.n - b.image);
     } else {
       b.first_pixel = index * block_pixels;
       b.pixels = std::min(block_pixels, shape.n * out_h * out_w - b.first_pixel);
@@ -173,8 +184,22 @@ struct WeightGradTiling {
   static constexpr int64_t kTasks = 16;
   // Products that one core computes in about 5 microseconds, the time to wake a thread.
   static constexpr int64_t kTaskWork = 1 << 18;
+  // Images that are enough for a block.
+  static constexpr int64_t kManyImages = 64;
   // Maximum bytes of all partial sums, which are written and read once more.
   static constexpr int64_t kPartialBytes = 8 << 20;
+
+  // Returns the taps of a row or column of outputs that are in the image.
+  static int64_t taps_inside(int64_t in, int64_t out, int64_t taps, int64_t stride, int64_t pad,
+                             int64_t dilation) {
+    int64_t all = 0;
+    for (int64_t i = 0; i < out; ++i)
+      for (int64_t u = 0; u < taps; ++u) {
+        const int64_t at = i * stride - pad + u * dilation;
+        all += at >= 0 && at < in;
+      }
+    return all;
+  }
 
   void cut(int64_t size) {
     const ConvShape& s = shape;
@@ -202,14 +227,16 @@ struct WeightGradTiling {
     } else {
       block_pixels =
           std::clamp<int64_t>(kDyBytes / (filters * size), 32, pairs ? 2 * kPixels : kPixels);
-      blocks = ceil_div(pixels, block_pixels);
+      if (by_position) block_pixels = ceil_div(s.n, ceil_div(s.n, block_pixels));
+      blocks = by_position ? ceil_div(s.n, block_pixels) * out_h * out_w
+                           : ceil_div(pixels, block_pixels);
     }
     const int64_t groups = s.depthwise() ? 1 : s.groups;
     const int64_t tasks = std::clamp<int64_t>(s.weights() * pixels / kTaskWork, 1, kTasks);
     runs = std::min(ceil_div(tasks, slices * cuts * groups),
                     kPartialBytes / (s.weights() * 64 / lanes));
     runs = std::clamp<int64_t>(runs, 1, blocks);
-    if (direct) return;
+    if (direct || by_position) return;
     // Runs have as many blocks, whose micro-panels are not a multiple of 1 KB apart: that would map
     // them to few sets of L1.
     block_pixels = ceil_div(pixels, round_up(blocks, runs));
