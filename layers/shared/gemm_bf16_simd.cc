@@ -153,8 +153,8 @@ void pack_transposed(const bfloat16* from, int64_t stride, int64_t points, int64
                      int64_t width, bfloat16* to) {
   constexpr int64_t kSide = 8;
   const int64_t pairs = points / 2, whole = pairs / kSide * kSide, lines = count / kSide * kSide;
-  for (int64_t p = 0; p < whole; p += kSide)
-    for (int64_t j = 0; j < lines; j += kSide) {
+  for (int64_t j = 0; j < lines; j += kSide)
+    for (int64_t p = 0; p < whole; p += kSide) {
       __m256 a[kSide];
       for (int64_t i = 0; i < kSide; ++i)
         a[i] = _mm256_castsi256_ps(

@@ -10,9 +10,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kTaskRows = 96;          // max. rows of A and C in a task
+constexpr int64_t kTaskRows = 128;         // max. rows of A and C in a task
 constexpr int64_t kChunkBytes = 1280;      // summed index at once: a panel of 16 floats fills 20 KB
 constexpr int64_t kPackedBytes = 4 << 20;  // packed part of B
+constexpr int64_t kPackedRows = 16;        // rows of B packed at once into kPackedPanels panels,
+constexpr int64_t kPackedPanels = 8;       // so that more than a line of each is read
 constexpr int64_t kFewRows = 8;            // packing B would cost as much as using it
 constexpr int64_t kProductTaskWork = 1 << 17;  // multiplications worth waking a thread for
 constexpr int64_t kMinProductTasks = 16;
@@ -40,17 +42,18 @@ Plan make_plan(const GemmShape& s) {
   plan.packed = !plan.dots && (s.m > kFewRows || s.transpose_b || kStep > 1);
   const int64_t chunks = std::max<int64_t>(1, ceil_div(s.k * size, kChunkBytes));
   plan.chunk = round_up(std::max<int64_t>(1, ceil_div(s.k, chunks)), kStep);
+  const int64_t most = std::max(plan.panel, kPackedBytes / (plan.chunk * size));
   plan.packed_columns =
-      plan.packed ? kPackedBytes / (plan.chunk * size) / plan.panel * plan.panel : width;
-  plan.packed_columns =
-      std::min(std::max(plan.packed_columns, plan.panel), round_up(width, plan.panel));
+      round_up(plan.packed ? ceil_div(width, ceil_div(width, most)) : width, plan.panel);
 
-  // Tasks have all columns and some rows; if there are too few rows, the columns are cut as well.
+  // Tasks have many rows, as each reads its panels of B once; the columns are cut first.
   const int64_t wanted =
       std::clamp<int64_t>(s.m * s.n * s.k / kProductTaskWork, 1, kMinProductTasks);
-  plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, wanted), 24), 1, kTaskRows);
-  const int64_t down = std::max<int64_t>(1, ceil_div(s.m, plan.rows));
-  plan.columns = round_up(ceil_div(plan.packed_columns, ceil_div(wanted, down)), plan.panel);
+  const int64_t least = std::max<int64_t>(1, ceil_div(s.m, kTaskRows)),
+                across = std::min(ceil_div(wanted, least), plan.packed_columns / plan.panel),
+                down = std::max(least, ceil_div(wanted, across));
+  plan.rows = std::clamp<int64_t>(round_up(ceil_div(s.m, down), 24), 1, kTaskRows);
+  plan.columns = round_up(ceil_div(plan.packed_columns, across), plan.panel);
   return plan;
 }
 
@@ -147,12 +150,15 @@ void multiply(const GemmShape& s, const Plan& plan, const ProductPart& part, int
   product.a_rows = a_rows, product.c_rows = c_rows, product.rows = part.rows;
   product.segments = &segment, product.segment_count = 1;
   product.accumulate = s.accumulate || part.k > 0;
-  for (int64_t j = part.column; j < part.column + part.columns; j += plan.panel) {
-    product.columns = std::min(plan.panel, s.n - j);
-    product.vectors = product.columns > microkernel.lanes ? 2 : 1;
+  const int64_t end = std::min(part.column + part.columns, s.n);
+  for (int64_t j = part.column, panels; j < end; j += panels * plan.panel) {
+    panels = plan.packed && microkernel.gathers_panels && j + 2 * plan.panel <= end ? 2 : 1;
+    product.columns = std::min(panels * plan.panel, s.n - j);
+    product.vectors = panels == 2 ? 4 : product.columns > microkernel.lanes ? 2 : 1;
     if (plan.packed) {
       product.b = panel_of(buffers, part, j - first_packed);
       product.b_stride = plan.panel * kDepthStep<T>;
+      product.b_panel = plan.panel * round_up(part.depth, kDepthStep<T>);
     } else if (product.columns == product.vectors * microkernel.lanes) {
       product.b = b + part.k * s.n + j, product.b_stride = s.n;
     } else {  // full vectors would read beyond B: this last panel was packed
@@ -208,12 +214,15 @@ void gemm(ThreadPool& pool, const GemmShape& s, const T* a, const T* b, Computed
     for (int64_t k = 0; k < s.k; k += plan.chunk) {
       const int64_t depth = std::min(plan.chunk, s.k - k);
       const int64_t panels = ceil_div(last - first, plan.panel);
-      const int64_t per_task = std::max<int64_t>(1, (1 << 14) / (depth * plan.panel));
+      const int64_t per_task =
+          std::max(s.transpose_b ? 1 : kPackedPanels, (1 << 14) / (depth * plan.panel));
+      const int64_t rows = s.transpose_b ? depth : kPackedRows;
       if (plan.packed) {
         pool.parallel_for(ceil_div(panels, per_task), [&](int64_t task) {
-          for (int64_t p = task * per_task; p < std::min(panels, (task + 1) * per_task); ++p)
-            pack_b(s, plan.panel, b, first + p * plan.panel, k, depth,
-                   buffers.b + p * plan.panel * round_up(depth, kDepthStep<T>));
+          for (int64_t l = 0; l < depth; l += rows)
+            for (int64_t p = task * per_task; p < std::min(panels, (task + 1) * per_task); ++p)
+              pack_b(s, plan.panel, b, first + p * plan.panel, k + l, std::min(rows, depth - l),
+                     buffers.b + (p * round_up(depth, kDepthStep<T>) + l) * plan.panel);
         });
       } else if (s.n % microkernels<T>().lanes) {
         pack_b(s, plan.panel, b, s.n / plan.panel * plan.panel, k, depth, buffers.b);

@@ -44,8 +44,8 @@ void pack_transposed(const T* from, int64_t stride, int64_t points, int64_t coun
                      T* to) {
   constexpr int64_t S = kSide<T>;
   const int64_t lines = count / S * S, whole = points / S * S;
-  for (int64_t p = 0; p < whole; p += S)
-    for (int64_t j = 0; j < lines; j += S)
+  for (int64_t j = 0; j < lines; j += S)
+    for (int64_t p = 0; p < whole; p += S)
       transpose(from + j * stride + p, stride, to + p * width + j, width);
   for (int64_t p = 0; p < points; ++p)
     for (int64_t j = p < whole ? lines : 0; j < width; ++j)
