@@ -1,6 +1,7 @@
 #include "tessera/layers/conv2d/cpu/winograd.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tessera/engine/half_numbers.h"
 #include "tessera/engine/lines.h"
@@ -26,9 +27,12 @@ constexpr int64_t kFiltersInCache = (1 << 20) / sizeof(float);
 // transforms of filters, of blocks of tiles, and back.
 struct WinogradSteps {
   // `wanted`: target number of tiles in a block. `max_columns`: output channels that are computed
-  // before they are transformed back, in whole panels.
-  WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t wanted, int64_t max_columns)
+  // before they are transformed back, in whole panels. `max_depth`: input channels that are
+  // multiplied at once. `rounds`: the filters are rounded to bfloat16 before their transform.
+  WinogradSteps(ConvPass pass, const ConvShape& s, int m, int64_t wanted, int64_t max_columns,
+                int64_t max_depth, bool rounds)
       : backward(pass == ConvPass::input_grad),
+        rounds(rounds),
         transforms(winograd_transforms(s, m)),
         transform(backward ? transforms.input_grad : transforms.forward),
         positions(transforms.positions),
@@ -37,11 +41,12 @@ struct WinogradSteps {
         out_c(backward ? s.c : s.o),
         blocks(tile_plane(s, transforms, pass), wanted),
         panel(2 * winograd_kernels().lanes),
-        depth(round_up(in.c, winograd_kernels().lanes)),
+        depth(std::min(max_depth, round_up(in.c, winograd_kernels().lanes))),
         columns(round_up(out_c, winograd_kernels().lanes)),
         tiles(round_up(blocks.tiles(), winograd_kernels().row_tile)),
         columns_per_block(std::min(columns, max_columns)),
         in_position(tiles * depth + kWinogradSkew),
+        in_group(positions * in_position),
         out_position(tiles * columns_per_block + kWinogradSkew) {}
 
   // Input channels of a chunk. Filters are transformed for one chunk and one panel of output
@@ -50,18 +55,21 @@ struct WinogradSteps {
   // Filters with adjacent output channels, before their transform: 2 vectors of 16 wide.
   static constexpr int64_t kMaxTransposed = 9 * kDepth * 2 * 16;
   int64_t chunks() const { return ceil_div(in.c, kDepth); }
+  // Returns the width of the panel from output channel j on.
+  int64_t width(int64_t j) const { return std::min(panel, columns - j); }
+  int64_t groups() const { return ceil_div(in.c, depth); }
 
-  // Transforms the filters of the panel from output channel j on for a chunk. `to` is the start of
-  // the panel, [position][input channel][panel's width].
+  // Transforms the filters of the panel from output channel j on for a chunk, which begins at `to`:
+  // [position][input channel][panel's width].
   void transform_filters(const float* w, int64_t j, int64_t chunk, float* to,
                          int64_t to_position) const {
     alignas(64) float transposed[kMaxTransposed];
     const int64_t k = chunk * kDepth, some = std::min(kDepth, in.c - k);
-    const int64_t width = std::min(panel, columns - j), count = std::min(width, out_c - j);
+    const int64_t width = this->width(j), count = std::min(width, out_c - j);
     WinogradFilters f{};
-    f.to = to + k * width;
+    f.to = to;
     f.to_k = width, f.to_position = to_position;
-    f.depth = some;
+    f.depth = some, f.rounds = rounds;
     if (backward) {
       f.from = w + k * 9 * out_c + j;
       f.from_k = 9 * out_c, f.from_position = out_c;
@@ -77,16 +85,24 @@ struct WinogradSteps {
     transforms.filters(f);
   }
 
+  // Returns the filters of `count` output channels from j on for a group of input channels.
+  WinogradFetch filters_of(const float* w, int64_t j, int64_t count, int64_t group) const {
+    const int64_t k = group * depth, some = std::min(depth, in.c - k);
+    count = std::min(count, out_c - j);
+    if (backward) return {w + k * 9 * out_c + j, count, out_c, 9 * some};
+    return {w + j * 9 * in.c + k, some, in.c, 9 * count};
+  }
+
   // Transforms all filters; each task is a panel of output channels for some input channels.
   void transform_all(ThreadPool& pool, const float* w, float* to, int64_t to_position) const {
     pool.parallel_for(chunks() * ceil_div(columns, panel), [&](int64_t task) {
-      const int64_t j = task / chunks() * panel;
-      transform_filters(w, j, task % chunks(), to + j * in.c, to_position);
+      const int64_t j = task / chunks() * panel, chunk = task % chunks();
+      transform_filters(w, j, chunk, to + j * in.c + chunk * kDepth * width(j), to_position);
     });
   }
 
-  // Transforms the tiles of a block to [position][tile][depth]. `window` holds blocks.window(in)
-  // elements if there is a prologue.
+  // Transforms the tiles of a block to [group of channels][position][tile][depth]. `window` holds
+  // blocks.window(in) elements if there is a prologue.
   template <class S>
   void read(const TileBlock& block, const S* image, const Prologue<S>& prologue, S* window,
             float* to) const {
@@ -94,8 +110,11 @@ struct WinogradSteps {
       const ImageView<S> from = blocks.read(block, i, in, image, prologue, window);
       for_tiles_of_image(block, in.step, [&](int64_t y, int64_t x) {
         y -= in.pad_h, x -= in.pad_w;
-        transform.input(WinogradRead<S>{from.base + y * from.row + x * in.c, from.row, in.c,
-                                        inside(y, x, in.size, in.h, in.w), in.c, to, in_position});
+        for (int64_t c = 0; c < in.c; c += depth)
+          transform.input(WinogradRead<S>{from.base + y * from.row + x * in.c + c, from.row, in.c,
+                                          inside(y, x, in.size, in.h, in.w),
+                                          std::min(depth, in.c - c), to + c / depth * in_group,
+                                          in_position});
         to += depth;
       });
     }
@@ -105,8 +124,9 @@ struct WinogradSteps {
   // rows are unused.
   void clear_rest(int64_t count, float* to) const {
     const int64_t end = round_up(count, winograd_kernels().row_tile);
-    for (int64_t p = 0; p < positions; ++p)
-      std::fill(to + p * in_position + count * depth, to + p * in_position + end * depth, 0.0f);
+    if (end > count)
+      for (int64_t p = 0; p < positions * groups(); ++p)
+        std::fill(to + p * in_position + count * depth, to + p * in_position + end * depth, 0.0f);
   }
 
   // Returns the result that begins at `out`, or that has only one block, at `own`.
@@ -151,31 +171,37 @@ struct WinogradSteps {
     });
   }
 
-  // Returns the product of a block with the filters of `count` output channels, which begin at u.
-  WinogradProduct product(const TileBlock& block, const float* a, const float* u,
+  // Returns the product of a group of channels of a block with the filters of `count` output
+  // channels, which begin at u.
+  WinogradProduct product(const TileBlock& block, const float* a, int64_t group, const float* u,
                           int64_t u_position, int64_t count, float* out) const {
     WinogradProduct p{};
     p.positions = positions, p.filter_of = transforms.filter_of;
-    p.a = a, p.a_position = in_position, p.a_row = depth, p.depth = in.c;
+    p.a = a + group * in_group, p.a_position = in_position, p.a_row = depth;
+    p.depth = std::min(depth, in.c - group * depth);
     p.tiles = round_up(block.tiles(), winograd_kernels().row_tile);
-    p.b = u, p.b_position = u_position, p.b_panel = in.c * panel;
+    p.b = u, p.b_position = u_position, p.b_panel = p.depth * panel;
     p.c = out, p.c_position = out_position, p.c_row = columns_per_block, p.columns = count;
-    p.fetch_filters = filter_positions * in.c * columns > kFiltersInCache;
+    p.accumulate = group > 0;
+    p.fetch_filters = groups() == 1 && filter_positions * in.c * columns > kFiltersInCache;
     return p;
   }
 
-  const bool backward;
+  const bool backward, rounds;
   const WinogradTransforms& transforms;
   const WinogradPass& transform;  // transform of the pass
   const int64_t positions, filter_positions;
   const ImageRead in;
   const int64_t out_c;
   const TileBlocks blocks;
-  const int64_t panel, depth, columns;  // depth, columns: input, output channels in whole vectors
-  const int64_t tiles;                  // tiles of a block, in whole row tiles
+  const int64_t panel;
+  const int64_t depth, columns;  // input channels of a group, output channels, in whole vectors
+  const int64_t tiles;           // tiles of a block, in whole row tiles
   const int64_t columns_per_block;
-  const int64_t in_position, out_position;  // elements from one position to the next
+  const int64_t in_position, in_group, out_position;  // elements from one to the next
 };
+
+constexpr int64_t kAllChannels = std::numeric_limits<int64_t>::max();
 
 // A convolution that runs the steps in some order. S: the type of the images.
 template <class S>
@@ -197,7 +223,7 @@ class WinogradOrder : public Convolution<S> {
     float* own_filters;
     const float* filters;
     float *in, *out;  // transformed tiles; `out` is per thread
-    float* wide;      // filters in float32 if they are not
+    float* wide;      // filters in float32 if they are not given so
     S* window;        // per thread: a prologue's output for the part of an image
     float* result;    // blocks of the result, if it is passed on in ranges
     size_t size;
@@ -206,7 +232,7 @@ class WinogradOrder : public Convolution<S> {
   // all_filters: the transforms of all filters are stored together, not only those of a task.
   WinogradOrder(const WinogradSteps& steps, bool all_filters, ConvVariant form)
       : s_(steps),
-        filter_position_(s_.in.c * (all_filters ? s_.columns : s_.columns_per_block) +
+        filter_position_((all_filters ? s_.in.c * s_.columns : s_.depth * s_.columns_per_block) +
                          kWinogradSkew),
         form_(form) {}
   virtual Scratch lay_out(int threads, void* base) const = 0;
@@ -218,9 +244,9 @@ class WinogradOrder : public Convolution<S> {
     Scratch all{};
     all.own_filters = layout.take<float>(filters * s_.filter_positions * filter_position_);
     all.filters = all.own_filters;
-    all.in = layout.take<float>(tile_blocks * s_.positions * s_.in_position);
+    all.in = layout.take<float>(tile_blocks * s_.groups() * s_.in_group);
     all.out = layout.take<float>(threads * s_.positions * s_.out_position);
-    if (!std::is_same_v<S, float>) all.wide = layout.take<float>(9 * s_.in.c * s_.out_c);
+    if (widens()) all.wide = layout.take<float>(9 * s_.in.c * s_.out_c);
     all.window = layout.take<S>(form_.prologue ? threads * s_.blocks.window(s_.in) : 0);
     all.result = layout.take<float>(results * s_.result_elements());
     all.size = layout.size();
@@ -233,17 +259,16 @@ class WinogradOrder : public Convolution<S> {
     own.window += thread * s_.blocks.window(s_.in);
     return own;
   }
+  bool widens() const { return !std::is_same_v<S, float> && !form_.wide_filters; }
   // Returns the filters in float32.
   const float* wide(ThreadPool& pool, const S* filters, const ConvHooks<S>& hooks,
                     const Scratch& all) const {
     if constexpr (std::is_same_v<S, float>) {
       return filters;
     } else {
+      if (form_.wide_filters) return hooks.wide_filters;
       for_chunks(pool, 9 * s_.in.c * s_.out_c, [&](int64_t first, int64_t count) {
-        if (form_.wide_filters)
-          round_to_half(dtype_of<S>, hooks.wide_filters + first, count, all.wide + first);
-        else
-          widen_half(dtype_of<S>, filters, first, count, all.wide + first);
+        widen_half(dtype_of<S>, filters, first, count, all.wide + first);
       });
       return all.wide;
     }
@@ -273,7 +298,8 @@ class WinogradConvolution final : public WinogradOrder<S> {
 
  public:
   WinogradConvolution(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
-      : Base({pass, shape, m, kTiles, kColumnsPerBlock}, true, form),
+      : Base({pass, shape, m, kTiles, kColumnsPerBlock, kAllChannels, form.wide_filters}, true,
+             form),
         parts_(s_.blocks.count < kTasks ? ceil_div(s_.columns, s_.columns_per_block) : 1) {}
 
   void run(ThreadPool& pool, const S* in, const S* filters, float* out, void* scratch,
@@ -294,7 +320,7 @@ class WinogradConvolution final : public WinogradOrder<S> {
     };
     pool.parallel_for_thread(parts_ * s_.blocks.count, [&](int64_t task, int thread) {
       Scratch own = this->of_thread(all, thread);
-      own.in += thread * s_.positions * s_.in_position;
+      own.in += thread * s_.in_group;
       const int64_t index = task % s_.blocks.count;
       const WinogradResult to = result(index, thread);
       run_part(index, task / s_.blocks.count, in, to, hooks.prologue, own);
@@ -334,7 +360,7 @@ class WinogradConvolution final : public WinogradOrder<S> {
     for (int64_t j = part * s_.columns_per_block; j < end; j += s_.columns_per_block) {
       const int64_t count = std::min(s_.columns_per_block, s_.columns - j);
       WinogradProduct p =
-          s_.product(block, own.in, own.filters + j * s_.in.c, filter_position_, count, own.out);
+          s_.product(block, own.in, 0, own.filters + j * s_.in.c, filter_position_, count, own.out);
       p.read = read, p.write = write;
       winograd_kernels().product(p);
       read = write = {};
@@ -351,10 +377,12 @@ constexpr int64_t kTransformedBytes = 16 << 20;
 // output channels of a task. The tiles and filters of a position stay in L2.
 constexpr int64_t kTilesStride1 = 128, kTilesStride2 = 64;
 constexpr int64_t kFiltersTogether = 32;
+// Input channels of which the transformed filters stay in L2, next to the sums.
+constexpr int64_t kDepthTogether = 128;
 
 // Convolution by filters, if their transforms would not stay in L3: a large block of tiles is
-// transformed first, and a task transforms the filters of some output channels and computes those
-// channels.
+// transformed first, and a task computes some output channels, transforming filters of a group of
+// input channels at a time.
 template <class S>
 class WinogradByFilters final : public WinogradOrder<S> {
   using Base = WinogradOrder<S>;
@@ -363,9 +391,9 @@ class WinogradByFilters final : public WinogradOrder<S> {
 
  public:
   WinogradByFilters(ConvPass pass, const ConvShape& shape, int m, ConvVariant form)
-      : Base(
-            {pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether},
-            form.packed, form) {}
+      : Base({pass, shape, m, shape.stride_h == 2 ? kTilesStride2 : kTilesStride1, kFiltersTogether,
+              form.packed ? kAllChannels : kDepthTogether, form.wide_filters},
+             form.packed, form) {}
 
   void run(ThreadPool& pool, const S* in, const S* filters, float* out, void* scratch,
            const ConvHooks<S>& hooks) const override {
@@ -414,12 +442,19 @@ class WinogradByFilters final : public WinogradOrder<S> {
                 const Scratch& own) const {
     const int64_t first = part * s_.columns_per_block,
                   count = std::min(s_.columns_per_block, s_.columns - first);
-    for (int64_t j = 0; j < count && !form_.packed; j += s_.panel)
-      for (int64_t chunk = 0; chunk < s_.chunks(); ++chunk)
-        s_.transform_filters(w, first + j, chunk, own.own_filters + j * s_.in.c, filter_position_);
-    const float* filters = form_.packed ? w + first * s_.in.c : own.own_filters;
-    winograd_kernels().product(
-        s_.product(block, own.in, filters, filter_position_, count, own.out));
+    const float* const filters = form_.packed ? w + first * s_.in.c : own.own_filters;
+    for (int64_t group = 0; group < s_.groups(); ++group) {
+      WinogradProduct product =
+          s_.product(block, own.in, group, filters, filter_position_, count, own.out);
+      for (int64_t j = 0; j < count && !form_.packed; j += s_.panel)
+        for (int64_t k = 0; k < product.depth; k += s_.kDepth)
+          s_.transform_filters(w, first + j, (group * s_.depth + k) / s_.kDepth,
+                               own.own_filters + j * product.depth + k * s_.width(first + j),
+                               filter_position_);
+      if (!form_.packed && group + 1 < s_.groups())
+        product.read = s_.filters_of(w, first, count, group + 1);
+      winograd_kernels().product(product);
+    }
     s_.write(block, first, std::min(count, s_.out_c - first), own.out, result);
   }
 };

@@ -56,8 +56,8 @@ struct WinogradFetch {
   int64_t length = 0, stride = 0, runs = 0;
 };
 
-// C[p][t][j] = sum over k of A[p][t][k] B[q][j / panel][k][j % panel] for each position p, with the
-// filters' position q = filter_of[p]: `tiles` rows, a multiple of the row tile, and `columns`
+// C[p][t][j] (+)= sum over k of A[p][t][k] B[q][j / panel][k][j % panel] for each position p, with
+// the filters' position q = filter_of[p]: `tiles` rows, a multiple of the row tile, and `columns`
 // columns, a multiple of lanes. A panel has two vectors; the last one may have one.
 struct WinogradProduct {
   int64_t positions;
@@ -68,12 +68,13 @@ struct WinogradProduct {
   int64_t b_position, b_panel;  // b_panel: elements from one panel to the next
   float* c;
   int64_t c_position, c_row, columns;
+  bool accumulate;            // add to C instead of writing it
   bool fetch_filters;         // B is not in the cache: prefetch each next panel
   WinogradFetch read, write;  // prefetched: next input, and memory of this block's outputs
 };
 
-// C[filter_of[p]][i][j] += sum over t of A[p][t][i] B[p][t][j] for each position p: `rows` rows, a
-// multiple of the row tile.
+// C[filter_of[p]][i][j] (+)= sum over t of A[p][t][i] B[p][t][j], for all positions p together:
+// `rows` rows, a multiple of the row tile.
 struct WinogradSum {
   int64_t positions;
   const uint8_t* filter_of;
@@ -83,6 +84,7 @@ struct WinogradSum {
   int64_t b_position, b_tile, columns, tiles;
   float* c;
   int64_t c_position, c_row;
+  bool accumulate;  // add to C instead of writing it
   WinogradFetch fetch[2];
 };
 
@@ -94,7 +96,8 @@ struct WinogradFilters {
   float* to;
   int64_t to_k, to_position;
   int64_t depth, columns;
-  bool flip;  // taps from the last to the first
+  bool flip;    // taps from the last to the first
+  bool rounds;  // filters to bfloat16 before the transform
 };
 
 // A pass reads tiles of in x in pixels, `step` apart, and writes tiles of out x out.

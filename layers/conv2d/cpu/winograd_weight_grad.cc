@@ -141,9 +141,10 @@ class WinogradWeightGrad final : public Convolution<S> {
 
   void run_task(const Task& task, int64_t run, float* df) const {
     const int lanes = winograd_kernels().lanes, row_tile = winograd_kernels().row_tile;
-    std::memset(task.own.sums, 0, filter_positions_ * sum_position_ * sizeof(float));
-    const int64_t end = blocks_.count * (run + 1) / runs_;
-    for (int64_t i = blocks_.count * run / runs_; i < end; ++i) {
+    const int64_t begin = blocks_.count * run / runs_, end = blocks_.count * (run + 1) / runs_;
+    if (begin == end)  // no images
+      std::memset(task.own.sums, 0, filter_positions_ * sum_position_ * sizeof(float));
+    for (int64_t i = begin; i < end; ++i) {
       const TileBlock block = blocks_.block(i);
       read(task, block);
       WinogradSum sum{};
@@ -153,6 +154,7 @@ class WinogradWeightGrad final : public Convolution<S> {
       sum.b = task.own.x, sum.b_position = x_position_, sum.b_tile = channels_.size;
       sum.c = task.own.sums, sum.c_position = sum_position_, sum.c_row = channels_.size;
       sum.rows = round_up(task.filters, row_tile), sum.columns = round_up(task.channels, lanes);
+      sum.accumulate = i > begin;
       if (i + 1 < end) fetch_next(task, i, sum);
       winograd_kernels().sum(sum);
     }
