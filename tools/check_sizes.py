@@ -15,7 +15,7 @@ MAX_FILE, MAX_FUNCTION, MAX_CMAKE = 600, 80, 150
 AIM_FILE, AIM_FUNCTION = 450, 45  # 95 % should be below
 # The maximum lines of C++ and CUDA of a folder. Raise a number here if more are needed, or better,
 # remove lines.
-BUDGETS = {"runtime": 7325, "memory": 7550, "engine": 9000, "layers": 19500, "graph": 5575,
+BUDGETS = {"runtime": 7325, "memory": 7550, "engine": 9000, "layers": 19700, "graph": 5575,
            "models/data": 8600, "models/zoo": 1850, "models/config": 4850, "models/run": 5500,
            "models/training": 5100, "models/study": 3600, "tools": 5250}
 
