@@ -258,11 +258,12 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
     for (int r = 0; r < kAheadRows; ++r) ahead[r] = p.a + p.a_rows[first + R + (r < R ? r : R - 1)];
   [[maybe_unused]] int64_t apart = a[R - 1] - a[R > 1 ? R - 2 : 0];
   if constexpr (kRun) hide(apart), hide(a[0]), hide(a[4]), hide(a[8]), hide(a[12]);
+  const T* b = p.b;
   const int64_t b_stride = p.b_stride, b_panel = p.b_panel;
   [[maybe_unused]] alignas(64) float wide[kSplitsPairs<T> ? R : 1][kWidened];
   for (int64_t s = 0; s < p.segment_count; ++s) {
     const int64_t begin = p.segments[s].offset, end = begin + p.segments[s].length;
-    const T* b = p.b + (p.segments[s].k - p.segments[0].k) * b_stride;
+    if (s > 0) b = p.b + (p.segments[s].k - p.segments[0].k) * b_stride;
     for (int64_t l = begin; l < end; l += kDepthStep<T>) {
       [[maybe_unused]] const int64_t at = (l - begin) % kWidened;
       if constexpr (kSplitsPairs<T>) {

@@ -313,15 +313,19 @@ class ImplicitGemm final : public Convolution<T> {
     const auto height = [](const Band& band) { return band.last - band.first; };
     const Band* highest = std::ranges::max_element(rows.bands, rows.bands + rows.count, {}, height);
     const int64_t per_tap = p.v.taps ? p.steps / p.v.taps : 0;
+    const ConvAxis::Taps all_taps{0, p.v.taps};
     for (const Band& band : std::span(rows.bands, rows.count))
       for (size_t i = 0; i < p.columns.size(); ++i) {
         product.next = &band == highest && i == 0 ? next : nullptr;
-        const int64_t begin = band.taps.first * per_tap, end = band.taps.last * per_tap;
+        const auto& segments = p.segments[i];
         const auto from = [&](int64_t k) {
-          return std::ranges::lower_bound(p.segments[i], k, {}, &Segment::k);
+          return std::ranges::lower_bound(segments, k, {}, &Segment::k);
         };
-        const auto all = from(begin), all_end = from(end);
-        const auto first = from(std::max(begin, start)), last = from(std::min(end, chunk_end));
+        auto all = segments.begin(), all_end = segments.end(), first = all, last = all_end;
+        if (band.taps != all_taps)
+          all = from(band.taps.first * per_tap), all_end = from(band.taps.last * per_tap);
+        if (p.chunks.size() > 2) first = from(start), last = from(chunk_end);
+        first = std::max(first, all), last = std::min(last, all_end);
         // Skip bands without taps in this chunk. Those without any taps still get zeros.
         if (first >= last && (all < all_end || index > 0)) continue;
         product.segment_count = std::max<int64_t>(0, last - first);

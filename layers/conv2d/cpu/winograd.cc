@@ -110,11 +110,11 @@ struct WinogradSteps {
       const ImageView<S> from = blocks.read(block, i, in, image, prologue, window);
       for_tiles_of_image(block, in.step, [&](int64_t y, int64_t x) {
         y -= in.pad_h, x -= in.pad_w;
-        for (int64_t c = 0; c < in.c; c += depth)
+        float* group = to;
+        for (int64_t c = 0; c < in.c; c += depth, group += in_group)
           transform.input(WinogradRead<S>{from.base + y * from.row + x * in.c + c, from.row, in.c,
                                           inside(y, x, in.size, in.h, in.w),
-                                          std::min(depth, in.c - c), to + c / depth * in_group,
-                                          in_position});
+                                          std::min(depth, in.c - c), group, in_position});
         to += depth;
       });
     }
