@@ -22,14 +22,18 @@ BiasActivation<T> BiasActivationPlan::bound_to(Buffers extra, T* result) const {
   const auto data = [&]<class S>(S, int k) {
     return k < 0 ? nullptr : extra[static_cast<size_t>(k)].as<S>();
   };
-  return {data(0.0f, scale),
-          data(0.0f, bias),
-          data(T(), residual),
-          data(0.0f, residual_scale),
-          data(0.0f, residual_bias),
-          low,
-          high,
-          result};
+  BiasActivation<T> bound{data(0.0f, scale),
+                          data(0.0f, bias),
+                          data(T(), residual),
+                          data(0.0f, residual_scale),
+                          data(0.0f, residual_bias),
+                          low,
+                          high,
+                          result};
+  if constexpr (!std::is_same_v<T, float>)
+    bound.normal =
+        bias >= 0 && bound.biases_are_normal(extra[static_cast<size_t>(bias)].elements());
+  return bound;
 }
 template BiasActivation<float> BiasActivationPlan::bound_to(Buffers, float*) const;
 template BiasActivation<bfloat16> BiasActivationPlan::bound_to(Buffers, bfloat16*) const;

@@ -40,6 +40,7 @@ struct BiasActivation {
   float low = -std::numeric_limits<float>::infinity();  // without a bias there are no bounds
   float high = std::numeric_limits<float>::infinity();
   T* result = nullptr;  // bfloat16: y; float32: null, y takes the place of the sums
+  bool normal = false;  // bfloat16: set if biases_are_normal(), which saves checks
   bool is_set() const { return bias != nullptr || result != nullptr; }
   // Returns the one of the elements from `element` of the result on, which is of this channel.
   BiasActivation from(int64_t channel, int64_t element) const {
@@ -50,6 +51,14 @@ struct BiasActivation {
     if (residual) rest.residual += element;
     if (result) rest.result += element;
     return rest;
+  }
+  // Whether no sum with a bias and no bound is a denormal number. A bias b that is not smaller than
+  // 2^-100 and an addend of half its size or more are multiples of 2^-124, and so is their sum.
+  bool biases_are_normal(int64_t channels) const {
+    const auto small = [](float x, float limit) { return x > -limit && x < limit; };
+    int64_t count = (low != 0 && small(low, 0x1p-126f)) + small(high, 0x1p-126f);
+    for (int64_t c = 0; bias && c < channels; ++c) count += small(bias[c], 0x1p-100f);
+    return count == 0;
   }
 };
 

@@ -163,7 +163,7 @@ inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>&
                                                   bool accumulate, Computed<T>* first,
                                                   const After& after = {}) {
   using V = Vector<Computed<T>>;
-  constexpr int P = After::kStoresPairs && N % 2 == 0 ? 2 : 1;  // vectors at once
+  constexpr int P = After::kRoundsPairs && N % 2 == 0 ? 2 : 1;  // vectors at once
   const int last = static_cast<int>(columns) - (N - 1) * V::kLanes;
   TESSERA_UNROLL
   for (int v = 0; v < N; v += P) {
@@ -187,19 +187,17 @@ inline __attribute__((always_inline)) void finish(const Tile<Computed<T>, R, N>&
         y[q] = accumulate ? Factors<T>::add_sums(load_at(q)(c[r]), sum) : sum;
       }
       auto* const to = after.place(first, element) + v * V::kLanes;
-      if constexpr (P == 2)
-        if (whole) {
-          after.apply_to_two(y, element + v * V::kLanes, of_channels);
-          V::store(to, y[0], y[1]);
-          continue;
-        }
-      TESSERA_UNROLL
-      for (int q = 0; q < P; ++q) y[q] = after(y[q], element, of_channels[q], load_at(q));
-      if constexpr (P == 2) V::store(to, y[0]);
-      if (whole)
-        V::store(to, y[0]);
-      else
-        V::store_first(to + (P - 1) * V::kLanes, y[P - 1], last);
+      if constexpr (P == 2) {
+        typename V::Register x[2];
+        if (whole)
+          after.load_residual(element + v * V::kLanes, x);
+        else
+          for (int q = 0; q < P; ++q) x[q] = after.residual(element, load_at(q));
+        V::store_first(to, after.halves(y, x, of_channels), whole ? V::kLanes : last);
+      } else {
+        y[0] = after(y[0], element, of_channels[0], load_at(0));
+        whole ? V::store(to, y[0]) : V::store_first(to, y[0], last);
+      }
     }
   }
 }
@@ -214,21 +212,21 @@ inline void hide(X& x) {
 template <class T, int R, int N>
 inline __attribute__((always_inline)) void fetch_results(const ImplicitGemmProduct<T>& p,
                                                          Computed<T>* const* c) {
-  constexpr int kLanes = Vector<Computed<T>>::kLanes, kLine = 64 / sizeof(T);
-  TESSERA_UNROLL
-  for (int r = 0; r < R; ++r) {
-    const int64_t element = c[r] - p.c;
-    if (p.after.result && !p.accumulate) {
-      __builtin_prefetch(p.after.result + element, 1);
-      if (N * kLanes > kLine && p.after.bias && !p.after.residual && p.fetch_after)
-        __builtin_prefetch(p.after.result + element + kLine, 1);
-    } else {
-      TESSERA_UNROLL
-      for (int v = 0; v < N; ++v) __builtin_prefetch(c[r] + v * kLanes, 1);
-    }
-    if (p.fetch_after && p.after.residual) TESSERA_UNROLL
-    for (int v = 0; v < N * kLanes; v += kLine) __builtin_prefetch(p.after.residual + element + v);
+  constexpr int kWidth = N * Vector<Computed<T>>::kLanes, kLine = 64 / sizeof(T);
+  const auto fetch = [&](const auto* rows, int width) __attribute__((always_inline)) {
+    TESSERA_UNROLL
+    for (int r = 0; r < R; ++r) TESSERA_UNROLL
+    for (int v = 0; v < width; v += static_cast<int>(64 / sizeof(*rows)))
+      __builtin_prefetch(rows + (c[r] - p.c) + v);
+  };
+  if (p.after.result == nullptr || p.accumulate) {
+    fetch(p.c, kWidth);
+  } else {
+    const bool more = p.after.bias && !p.after.residual && p.fetch_after;
+    fetch(p.after.result, kLine);
+    if (kWidth > kLine && more) fetch(p.after.result + kLine, kLine);
   }
+  if (p.fetch_after && p.after.residual) fetch(p.after.residual, kWidth);
 }
 
 // Prefetches kLines lines in each step, next_step elements further than in the last.
@@ -301,7 +299,10 @@ inline void gather_tile(const ImplicitGemmProduct<T>& p, int64_t first, const T*
   }
   if constexpr (kGatherActivates<T>)
     if (p.after.is_set())
-      return finish<T>(tile, c, rows, p.columns, p.accumulate, p.c, Activated<T, true>(p.after));
+      return with_activated<T, true>(
+          p.after, [&](const auto& after) __attribute__((always_inline)) {
+            finish<T>(tile, c, rows, p.columns, p.accumulate, p.c, after);
+          });
   finish<T>(tile, c, rows, p.columns, p.accumulate, p.c);
 }
 

@@ -33,56 +33,55 @@ struct Vector<float> {
   static Register load(const bfloat16* p) {
     return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
-  static Register load_first(const bfloat16* p, int count) {
+  [[gnu::always_inline]] static Register load_first(const bfloat16* p, int count) {
     return widened(_mm256_maskz_loadu_epi16(first(count), p));
   }
 #if defined(__AVX512BF16__)
-  static __mmask16 denormal(Register x) { return _mm512_fpclass_ps_mask(x, 0x20); }
-  // Return numbers rounded to bfloat16; normal_halves() of numbers that are not denormal.
-  static __m256i normal_halves(Register x) {
+  [[gnu::always_inline]] static __mmask16 denormal(Register x) {
+    return _mm512_fpclass_ps_mask(x, 0x20);
+  }
+  // Return numbers rounded to bfloat16, which are not denormal.
+  [[gnu::always_inline]] static __m256i normal_halves(Register x) {
     return reinterpret_cast<__m256i>(_mm512_maskz_cvtneps_pbh(0xffff, x));
   }
-#endif
-#if defined(__AVX512BF16__)
-  // Loads two registers.
-  static void load(const bfloat16* p, Register& a, Register& b) {
-    widen(_mm512_loadu_si512(p), a, b);
-  }
-  // Rounds two registers to bfloat16: numbers that are not denormal, or any.
-  static void round_normal(Register& a, Register& b) {
-    widen(reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)), a, b);
-  }
-  static void round(Register& a, Register& b) {
-    const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
-    // Denormal ones became 0, as few others are.
-    if (__builtin_expect(_mm512_testn_epi16_mask(halves, _mm512_set1_epi16(0x7fff)) == 0, 1))
-      return widen(halves, a, b);
-    a = rounded(a), b = rounded(b);
+  [[gnu::always_inline]] static __m512i normal_halves(Register a, Register b) {
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
   }
 #endif
-  static __m256i halves(Register x) {
+  // Return any numbers rounded to bfloat16.
+  [[gnu::always_inline]] static __m256i halves(Register x) {
 #if defined(__AVX512BF16__)
     if (__builtin_expect(denormal(x) == 0, 1)) return normal_halves(x);
 #endif
     return rounded_halves(x);
   }
-  static void store(bfloat16* p, Register v) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves(v));
-  }
-  static void store(bfloat16* p, Register a, Register b) {
+  [[gnu::always_inline]] static __m512i halves(Register a, Register b) {
 #if defined(__AVX512BF16__)
-    if (__builtin_expect((denormal(a) | denormal(b)) == 0, 1))
-      return _mm512_storeu_si512(p, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)));
+    if (__builtin_expect(_mm512_kortestz(denormal(a), denormal(b)), 1)) return normal_halves(a, b);
 #endif
-    _mm512_storeu_si512(p, rounded_halves(a, b));
+    return rounded_halves(a, b);
+  }
+  // Loads two registers.
+  [[gnu::always_inline]] static void load(const bfloat16* p, Register& a, Register& b) {
+    widen(_mm512_loadu_si512(p), a, b);
+  }
+  [[gnu::always_inline]] static void store(bfloat16* p, __m256i halves) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves);
+  }
+  [[gnu::always_inline]] static void store(bfloat16* p, Register v) { store(p, halves(v)); }
+  // Return those of one of two registers; shuffles avoid a g++ 12 warning.
+  [[gnu::always_inline]] static __m256i lower(__m512i halves) {
+    return __builtin_shufflevector(halves, halves, 0, 1, 2, 3);
+  }
+  [[gnu::always_inline]] static __m256i upper(__m512i halves) {
+    return __builtin_shufflevector(halves, halves, 4, 5, 6, 7);
   }
   // Stores in parts: some processors take long to mask elements of 16 bits.
-  static void store_first(bfloat16* p, Register v, int count) {
-    const __m256i all = halves(v);
-    __m128i part = _mm256_castsi256_si128(all);
+  [[gnu::always_inline]] static void store_first(bfloat16* p, __m256i halves, int count) {
+    __m128i part = _mm256_castsi256_si128(halves);
     if (count & 8) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(p), part);
-      part = _mm256_extracti128_si256(all, 1), p += 8;
+      part = _mm256_extracti128_si256(halves, 1), p += 8;
     }
     if (count & 4) {
       _mm_storel_epi64(reinterpret_cast<__m128i*>(p), part);
@@ -93,6 +92,12 @@ struct Vector<float> {
       part = _mm_srli_epi64(part, 32), p += 2;
     }
     if (count & 1) _mm_storeu_si16(p, part);
+  }
+  static void store_first(bfloat16* p, Register v, int count) { store_first(p, halves(v), count); }
+  // Stores those of a register, and the first `count` of another.
+  [[gnu::always_inline]] static void store_first(bfloat16* p, __m512i halves, int count) {
+    if (count == kLanes) return _mm512_storeu_si512(p, halves);
+    store(p, lower(halves)), store_first(p + kLanes, upper(halves), count);
   }
   static Register fma(Register a, Register b, Register c) { return _mm512_fmadd_ps(a, b, c); }
   // b if one is NaN or both are 0

@@ -11,6 +11,7 @@
 #include "tessera/models/config/network.h"
 #include "tessera/models/run/classifier.h"
 #include "tessera/models/run/inference.h"
+#include "tessera/models/run/pretrained.h"
 #include "tessera/models/run/trained_network.h"
 #include "tessera/models/study/profile.h"
 #include "tessera/models/training/generated_batches.h"
@@ -187,6 +188,11 @@ Report bench_inference(const Run& run, int64_t calls) {
   const DeviceScope cpu("cpu:0");
   network.network = make_network(config, network.image, network.store);
   network.store.materialize();
+  if (!config.model.weights.empty()) {
+    Pretrained weights(config.model.weights);
+    weights.match(config, network.image);
+    weights.load(network.store);
+  }
   const Clock::time_point start = Clock::now();
   const Classifier single(network, 1);
   const double load_ms = milliseconds_since(start);

@@ -200,9 +200,10 @@ BenchResult bench(const Run& run, int64_t steps, const CompileOptions& options =
 Report bench_repeatedly(const Run& run, int64_t steps, int64_t repetitions,
                         const CompileOptions& options = {});
 
-// Times `calls` calls of the configuration's network, with its initial weights, with one image and
-// as many with data.batch images, from bytes to logits. Reports also the time from weights in
-// memory to the program of the first call, and the planned memory. Throws ConfigError.
+// Times `calls` calls of the configuration's network, with its initial weights or those of
+// model.weights, with one image and as many with data.batch images, from bytes to logits. Reports
+// also the time from weights in memory to the program of the first call, and the planned memory.
+// Throws ConfigError, and CheckpointError if the weights do not fit.
 Report bench_inference(const Run& run, int64_t calls);
 
 }  // namespace tessera

@@ -389,8 +389,13 @@ void run_with_activation(std::string_view algorithm, ConvPass pass, const ConvSh
     scale[1] = 0x1p-140f, bias[1] = 0;
     for (size_t i = 1; i < residual.size(); i += channels) residual[i] = T(-0.0f);
   }
+  std::vector<float> large = bias, small_scale = scale;  // no result is denormal
+  for (size_t c = 0; c < large.size(); ++c) {
+    if (std::abs(large[c]) < 0x1p-100f) large[c] = 0x1p-100f, small_scale[c] = -0x1p-100f;
+    if (c % 5 == 3) large[c] = -0x1p-100f, small_scale[c] = 0x1p-101f;
+  }
   Scratch scratch(convolution->scratch(pool.size()));
-  for (int kind = 0; kind < (kHalf ? 13 : 6); ++kind) {
+  for (int kind = 0; kind < (kHalf ? 15 : 6); ++kind) {
     BiasActivation<T> activation{.bias = bias.data()};
     if (kind % 3 > 0) activation.residual = residual.data();
     if (kind % 3 > 1) activation.residual_bias = more.data();
@@ -398,6 +403,12 @@ void run_with_activation(std::string_view algorithm, ConvPass pass, const ConvSh
     if (kind > 5) activation.scale = scale.data();
     if (kind > 5 && kind % 3 > 1) activation.residual_scale = scale.data();
     if (kind == 12) activation = {};
+    if (kind > 12) {
+      activation = {.scale = small_scale.data(), .bias = large.data()};
+      if (kind > 13) activation.low = 0, activation.high = 0.5f;
+    }
+    activation.normal = kHalf && activation.biases_are_normal(channels);
+    ASSERT_EQ(activation.normal, kHalf && kind > 11);
     std::vector<T> out(sums.size(), T(NAN));
     if (kHalf) activation.result = out.data();
     if (!convolution->applies(activation)) continue;

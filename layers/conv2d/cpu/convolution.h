@@ -45,6 +45,16 @@ struct ConvShape {
   bool pointwise() const {
     return kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && pad_h == 0 && pad_w == 0;
   }
+  // Return the taps of a column or row of y that are in the image: others would add zeros.
+  int64_t column_taps() const { return taps_inside(h, out_h(), kh, stride_h, pad_h, dilation_h); }
+  int64_t row_taps() const { return taps_inside(w, out_w(), kw, stride_w, pad_w, dilation_w); }
+  static int64_t taps_inside(int64_t in, int64_t out, int64_t taps, int64_t stride, int64_t pad,
+                             int64_t dilation) {
+    int64_t inside = 0;
+    for (int64_t i = -pad; i < out * stride - pad; i += stride)
+      for (int64_t u = 0; u < taps; ++u) inside += i + u * dilation >= 0 && i + u * dilation < in;
+    return inside;
+  }
   bool operator==(const ConvShape&) const = default;
 };
 

@@ -195,13 +195,22 @@ struct Products {
     const auto load = [&](const auto* from) __attribute__((always_inline)) {
       return channels.load(from + k);
     };
-    const auto of_channels = after.of_channels(load);
+    const auto own = after.of_channels(load);
+    const auto element = [&](int r, int i) { return p.out[r] - p.out[0] + (j + i) * p.out_column; };
+    const auto place = [&](int64_t element) { return after.place(p.out[0], element) + k; };
     TESSERA_UNROLL
-    for (int r = 0; r < S::kOut; ++r) TESSERA_UNROLL
     for (int i = 0; i < S::kColumns; ++i) {
-      const int64_t element = p.out[r] - p.out[0] + (j + i) * p.out_column;
-      channels.store(after.place(p.out[0], element) + k,
-                     after(sum[r][i], element, of_channels, load));
+      if constexpr (After::kRoundsPairs && kWhole && S::kOut == 2) {
+        const int64_t first = element(0, i), second = element(1, i);
+        typename V::Register y[] = {sum[0][i], sum[1][i]};
+        typename V::Register x[] = {after.residual(first, load), after.residual(second, load)};
+        const auto halves = after.halves(y, x, {own, own});
+        V::store(place(first), V::lower(halves)), V::store(place(second), V::upper(halves));
+      } else {
+        TESSERA_UNROLL
+        for (int r = 0; r < S::kOut; ++r)
+          channels.store(place(element(r, i)), after(sum[r][i], element(r, i), own, load));
+      }
     }
   }
   template <bool kWhole>
@@ -221,7 +230,10 @@ struct Products {
           sum[r][i] = V::fma(x, f[t], sum[r][i]);
         });
     if constexpr (kActivates<T>)
-      if (p.after.is_set()) return store(p, channels, j, k, sum, Activated<T>(p.after));
+      if (p.after.is_set())
+        return with_activated<T, false>(
+            p.after, [&](const auto& after)
+                         __attribute__((always_inline)) { store(p, channels, j, k, sum, after); });
     store(p, channels, j, k, sum, Unchanged());
   }
 };

@@ -55,16 +55,7 @@ ConvGeometry::ConvGeometry(const ConvShape& given, bool backward, bool copies)
   joins_taps = spacing == 1 && s.groups == 1;
   rows = extent(true), columns = extent(false);
   direct = rows.inside && columns.inside && !copies;
-  int64_t inside = 0, taps = 0;
-  for (int64_t p = 0; p < (backward ? out_step_w : 1); ++p) {
-    const ConvAxis a = axis(false, p);
-    taps += a.count * a.taps;
-    for (int64_t q = 0; q < a.count && !direct; ++q) {
-      const ConvAxis::Taps in = a.inside(q * in_step_w + a.base, in_w);
-      inside += in.last - in.first;
-    }
-  }
-  few_taps = !direct && !s.depthwise() && 5 * inside <= 4 * taps;
+  few_taps = !direct && !s.depthwise() && 5 * s.row_taps() <= 4 * s.out_w() * s.kw;
   base_h = direct ? 0 : rows.base, base_w = direct ? 0 : columns.base;
   block_w =
       direct ? in_w

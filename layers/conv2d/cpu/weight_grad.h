@@ -52,10 +52,8 @@ struct WeightGradTiling {
       join_width = (row_columns * (s.kh - 1) + vectors * lanes + lanes - 1) / lanes * lanes;
       rows = 1, row_columns *= s.kh, vectors = all;
     }
-    const int64_t taps_h = taps_inside(s.h, out_h, s.kh, s.stride_h, s.pad_h, s.dilation_h),
-                  taps_w = taps_inside(s.w, out_w, s.kw, s.stride_w, s.pad_w, s.dilation_w);
-    by_position =
-        !direct && s.n >= kManyImages && 10 * taps_h * taps_w <= 7 * out_h * s.kh * out_w * s.kw;
+    by_position = !direct && s.n >= kManyImages &&
+                  10 * s.column_taps() * s.row_taps() <= 7 * out_h * s.kh * out_w * s.kw;
     row_tiles = ceil_div(vectors, 3);
     pack_dy = pairs || (!s.depthwise() && (s.o % kMicroPanelRows || s.groups > 1));
     if (s.pixels() * s.weights() > 0) cut(size);
@@ -188,18 +186,6 @@ struct WeightGradTiling {
   static constexpr int64_t kManyImages = 64;
   // Maximum bytes of all partial sums, which are written and read once more.
   static constexpr int64_t kPartialBytes = 8 << 20;
-
-  // Returns the taps of a row or column of outputs that are in the image.
-  static int64_t taps_inside(int64_t in, int64_t out, int64_t taps, int64_t stride, int64_t pad,
-                             int64_t dilation) {
-    int64_t all = 0;
-    for (int64_t i = 0; i < out; ++i)
-      for (int64_t u = 0; u < taps; ++u) {
-        const int64_t at = i * stride - pad + u * dilation;
-        all += at >= 0 && at < in;
-      }
-    return all;
-  }
 
   void cut(int64_t size) {
     const ConvShape& s = shape;

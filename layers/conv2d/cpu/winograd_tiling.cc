@@ -124,15 +124,6 @@ constexpr int64_t kLanes = 16;
 // Transformed filters are kept if transforming them is above this fraction of a convolution's cost.
 constexpr double kKept = 0.1;
 
-// Returns the taps of a row or column of outputs that are in the image: those that a direct
-// convolution computes.
-double taps(int64_t in, int64_t out, int64_t stride, int64_t pad) {
-  double all = 0;
-  for (int64_t i = 0; i < out; ++i)
-    for (int64_t u = 0; u < 3; ++u) all += i * stride + u >= pad && i * stride + u - pad < in;
-  return all;
-}
-
 // Returns true if F(m x m, 3x3) can compute a convolution of this shape.
 bool applies(const ConvShape& s, int m) {
   const bool plain = s.kh == 3 && s.kw == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
@@ -155,8 +146,7 @@ int winograd_tile(const ConvRequest& request) {
   const double direct =
       sums ? kPairsOfSums * (1 + kFiltersOfSums / of) : kPairs * (whole + kFiltersOfPixel) / of;
   const double gain = request.dtype == DType::bf16 ? direct * kWinogradGain : kWinogradGain;
-  double least = gain * static_cast<double>(s.n) * taps(s.h, s.out_h(), s.stride_h, s.pad_h) *
-                 taps(s.w, s.out_w(), s.stride_w, s.pad_w) * pairs;
+  double least = gain * static_cast<double>(s.n * s.column_taps() * s.row_taps()) * pairs;
   int best = 0;
   const double transform = s.stride_h == 2 ? kTransformStride2 : kTransform;
   const double tile = (sums ? kSum : kProduct) * pairs + transform * static_cast<double>(s.c + s.o);
