@@ -28,11 +28,13 @@ int64_t sum_wide(const T* x, int64_t rows, int64_t inner, Computed<T>* sum) {
   int64_t r = 0;
   for (; (rows - r) * inner >= kWide; r += together) {
     for (int v = 0; v < kVectors; ++v) {
+      const T* from = x + r * inner + v * kLanes;
       S values[kLanes];
-      for (int64_t i = 0; i < kLanes; ++i)
-        values[i] = static_cast<S>(x[r * inner + v * kLanes + i]);
+      if constexpr (!std::is_same_v<T, S>)
+        for (int64_t i = 0; i < kLanes; ++i) values[i] = static_cast<S>(from[i]);
       Values all;
-      __builtin_memcpy(&all, values, sizeof all);
+      __builtin_memcpy(&all, std::is_same_v<T, S> ? static_cast<const void*>(from) : values,
+                       sizeof all);
       lanes[v] += all;
     }
   }

@@ -64,7 +64,8 @@ namespace {
 
 constexpr int64_t kTaskElements = 4096;  // enough for an epilogue's loops, few enough for L1
 
-PoolRow pool_row(const PoolShape& s, PoolRange rows, int64_t first_row, int64_t behind) {
+[[gnu::always_inline]] inline PoolRow pool_row(const PoolShape& s, PoolRange rows,
+                                               int64_t first_row, int64_t behind) {
   return {std::max<int64_t>(0, rows.end - rows.begin),
           first_row,
           s.w,
@@ -244,7 +245,7 @@ class MaxPoolKernel final : public Kernel {
     const PoolShape& s = shape_;
     const bool strips = kHalf<S> || prologue != nullptr;
     const int64_t out_h = s.out_h(), length = s.w * s.c, out_length = s.out_w() * s.c;
-    const int64_t together = strips ? kRowsTogether : 1, tasks = ceil_div(out_h, together);
+    const int64_t together = kRowsTogether, tasks = ceil_div(out_h, together);
     const int64_t strip_elements = rows_of_x(s, together) * length;
     pool.parallel_for_thread(s.n * tasks, s.n * s.h * length, [&](int64_t task, int thread) {
       const int64_t b = task / tasks, first = task % tasks * together;
