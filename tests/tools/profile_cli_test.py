@@ -13,7 +13,7 @@ from program_case import ProgramTest
 
 QUICKSTART = Path(__file__).resolve().parents[2] / "models" / "configs" / "quickstart.yaml"
 TRAINER = str(Path(sys.argv[1]).resolve())
-MISUSE, NO_DEVICE = 2, 4  # runtime/error.h
+MISUSE, NO_DEVICE, BAD_CHECKPOINT = 2, 4, 5  # runtime/error.h
 
 
 class Profile(ProgramTest):
@@ -138,6 +138,10 @@ class Bench(ProgramTest):
         eager = json.loads(self.succeed(*words, "--json", "mode=eager"))
         self.assertEqual(eager["varying_ops"], [])
         self.fail_with(MISUSE, ["--repeat"], *words, "--infer")
+
+    def test_bench_of_inference_reads_weights(self):
+        self.fail_with(BAD_CHECKPOINT, ["none.safetensors"], "bench", "--infer", "--config", QUICKSTART, "--steps", 1,
+                       "model.weights=none.safetensors")
 
 
 if __name__ == "__main__":

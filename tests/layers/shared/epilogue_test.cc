@@ -38,6 +38,21 @@ TEST(BiasActivation, IsFoundInEitherOrderOfSums) {
   EXPECT_TRUE(both && both->bias == 0 && both->residual == 1 && both->residual_bias == 2);
 }
 
+TEST(BiasActivation, KnowsBiasesWithWhichNoSumIsDenormal) {
+  float bias[8] = {1, -2, 0x1p-100f, -0x1p-100f, 3, 4, 5, INFINITY};
+  const Buffer buffers[] = {{bias, kBias}};
+  BiasActivationPlan plan{.bias = 0, .low = 0, .high = 6};
+  bfloat16 y[8];
+  EXPECT_TRUE(plan.bound_to<bfloat16>(buffers, y).normal);
+  plan.high = 0x1p-127f;
+  EXPECT_FALSE(plan.bound_to<bfloat16>(buffers, y).normal);
+  plan.high = 6;
+  for (const float small : {0.0f, -0.0f, 0x1p-101f, -0x1p-149f}) {
+    bias[5] = small;
+    EXPECT_FALSE(plan.bound_to<bfloat16>(buffers, y).normal) << small;
+  }
+}
+
 Instruction rounded(int a) { return op(ScalarOp::bfloat16, a, 0); }
 const TensorSpec kHalf{DType::bf16, kResult, {}};
 
